@@ -7,7 +7,7 @@ were kept apart until then, and three widths followed from them; those `kept` ca
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,6 @@ from evaluation.options import Options
 from measured import quantile, table
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.config.row import Row
 from rightsizer.planner.plan_file import read_plan_file
 from rightsizer.planner.planner import boards_of
 from rightsizer.planner.question_file import read_questions
@@ -104,7 +103,7 @@ def predictions() -> Iterator[Prediction]:
         _write(compared, file)
         asked = read_questions(file, "")
         for figure, question in zip(compared, asked.questions, strict=True):
-            yield Prediction(figure, _ratio(question.row))
+            yield Prediction(figure, _ratio(question.values))
 
 
 def _write(figures: Sequence[UnfittedFigure], file: Path) -> None:
@@ -125,10 +124,10 @@ def _planned(requirement: Requirement, quantity: str) -> EstimateInterval:
     return found
 
 
-def _ratio(row: Row) -> EstimateInterval:
-    place, other = (GpuPlace(built_in().boards[row.needed_text(end)]) for end in ("from", "to"))
-    workload = parse_workload(row.needed_text("workload"))
-    precision = row.text("precision")
+def _ratio(asked: Mapping[str, str]) -> EstimateInterval:
+    place, other = (GpuPlace(built_in().boards[asked[end]]) for end in ("from", "to"))
+    workload = parse_workload(asked["workload"])
+    precision = asked.get("precision")
     if precision is not None:
         workload = replace(workload, precision=parse_precision(precision))
     return place_ratio(workload, place, other, built_in_ratios())

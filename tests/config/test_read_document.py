@@ -1,7 +1,7 @@
 """Documents that are no configuration: value classes say what they hold."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import pytest
 from msgspec import Struct
@@ -10,7 +10,7 @@ from rightsizer.config.loader import read_document
 from rightsizer.config.validator import rule_fault
 from rightsizer.io.yaml import Document, load_yaml
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import Kinds, Spec
 
 
 def _lower(value: object) -> object:
@@ -26,13 +26,35 @@ class Range(Struct, frozen=True, array_like=True):
     highest: Annotated[float, Spec(within=(0, 100))] = 1.0
 
 
+class Book(Struct, frozen=True):
+    """One kind of thing on a shelf."""
+
+    pages: int
+
+
+class Plant(Struct, frozen=True):
+    """Another kind."""
+
+    leaves: int
+    weight_bytes: float = 0.0
+    is_green: bool = True
+
+
+THING: Final = Spec(
+    unit="amount", within=(0, 1e9), kinds=Kinds("kind", {"book": Book, "plant": Plant}, "book")
+)
+
+
 class Shelf(Struct, frozen=True):
     """What the tests read."""
+
+    OTHER_NAMES: ClassVar[Mapping[str, str]] = {"colour": "by_color"}
 
     by_year: Mapping[Annotated[int, Spec(within=(1, None))], float] = {}
     by_color: Mapping[Annotated[str, Spec(words=("red", "blue"))], int] = {}
     by_name: Mapping[Annotated[str, Spec(parse=_lower)], str] = {}
     ranges: tuple[Range, ...] = ()
+    things: tuple[Annotated[Book | Plant, THING], ...] = ()
     low: int = 0
     high: int = 9
 
@@ -90,6 +112,26 @@ def test_a_list_of_values_is_read_by_position() -> None:
         "1:24: ranges[2]: must be a list [usual, highest] (got 5)",
         "1:28: ranges[3][0]: must be a number (got 'x')",
     ]
+
+
+def test_a_mapping_is_of_the_kind_that_it_names() -> None:
+    """With the bounds of the whole for its numbers, which may be amounts."""
+    text = "things: [{kind: plant, leaves: 3k, weight_bytes: 7e3}, {pages: '90'}]"
+    assert read_document(Shelf, document(text)).things == (Plant(3000, 7000.0), Book(90))
+    text = "things: [{kind: planet}, {kind: plant, pages: 3}, {pages: 2G}, 5, {pages: few}]"
+    assert faults(text) == [
+        "1:11: things[0].kind: must be one of book, plant (got 'planet'); did you mean 'plant'?",
+        "1:26: things[1].leaves: is required (whole number)",
+        "1:40: things[1].pages: unknown key; known keys: leaves, weight_bytes, is_green",
+        "1:52: things[2].pages: must be between 0 and 1000000000 (got 2000000000)",
+        "1:64: things[3]: must be a mapping (got 5)",
+        "1:68: things[4].pages: must be a number (got 'few'); write it like 20, 7e9 or 7B",
+    ]
+
+
+def test_a_name_of_others_is_answered_by_our_own() -> None:
+    """As in another tool or spelling."""
+    assert faults("Colour: {red: 1}") == ["1:1: Colour: unknown key; write by_color"]
 
 
 def test_a_key_without_a_value_is_absent() -> None:

@@ -50,7 +50,7 @@ def test_gpus_that_train_together_exchange_gradients(capsys: Captured, tmp_path:
     file.write_text(json.dumps([asked, asked | {"gpus": 0}, served]))
     valid, none, wrong = answer(capsys, file)
     assert valid["ratio"] == eight
-    assert "gpus: must be from 1" in none["error"]
+    assert "gpus: must be between 1 and 1000000" in none["error"]
     assert "gpus: inference-cnn is compared GPU by GPU" in wrong["error"]
 
 

@@ -89,7 +89,7 @@ def test_a_list_is_answered_in_its_order_and_goes_on_after_a_fault(
             "model.layers: 0 is not above 0",
             "gpus: board 'H999' is not in the catalogue",
             "parallel.tensor: 32 heads do not divide by 3",
-            "must be a mapping of keys to values (got 17)",
+            "must be a mapping (got 17)",
         ),
         strict=True,
     ):
@@ -155,16 +155,16 @@ def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
         ),
         (
             "model: {parameters: 8e9}\nprecision: {weights: fp7}\n",
-            "FILE:2:13: precision.weights: 'fp7' is not known; did you mean",
+            "FILE:2:13: precision.weights: must be one of fp32",
         ),
         ("model: meta/llama-9\n", "FILE:1:1: model: 'meta/llama-9' is none of the models that are"),
         (
             "model: {parameters: 8e9}\nprecision: [fp8]\n",
-            "FILE:2:1: precision: must be a mapping of keys to values (got ['fp8']); write it like",
+            "FILE:2:1: precision: must be a mapping (got a list); write it like",
         ),
         (
             "model: {config: a, layers: 3}\n",
-            "FILE:1:20: model.layers: unknown key; known: image, steps, guided, frames, config",
+            "FILE:1:20: model.layers: unknown key; known keys: image, steps, guided, ",
         ),
         (
             "model: {parameters: 8e9}\ntask: finetune-lora\nlora: {rank: 100000}\n",
@@ -175,7 +175,7 @@ def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
             "model: {layers: 2, hidden: 100, heads: 3, vocab: 10}\n",
             "FILE:1:33: model.heads: a hidden width of 100 does not divide by 3 heads",
         ),
-        ("model: {kind: rnn}\n", "FILE:1:9: model.kind: 'rnn' is not known; take one of"),
+        ("model: {kind: rnn}\n", "FILE:1:9: model.kind: must be one of transformer, encoder"),
         ("model: {kind: cnn, parameters: 1}\n", "FILE:1:1: model.forward_flops: is required"),
         ("model: {parameters: eight}\n", "FILE:1:9: model.parameters: must be a number"),
         (

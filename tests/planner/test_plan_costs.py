@@ -176,4 +176,4 @@ def test_a_load_that_is_gone_is_refused(file: Path, capsys: Captured) -> None:
     """Costs per unit of nothing are undefined."""
     asked = {"model": SHAPE, "load": {"concurrency": 4}, "growth": {"per_month": -1, "months": 2}}
 
-    assert "growth.per_month: must be from -0.99" in refusal(file, json.dumps(asked), capsys)
+    assert "growth.per_month: must be between -0.99" in refusal(file, json.dumps(asked), capsys)

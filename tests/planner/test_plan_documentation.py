@@ -16,7 +16,7 @@ from rightsizer.planner.models.diffusers import RequestedImage
 from rightsizer.planner.plan_check import Prediction
 from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import CARBON, read_plan_file
-from rightsizer.planner.plan_model import BESIDE_CONFIG, KINDS
+from rightsizer.planner.plan_model import KINDS, PublishedRequest
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.recording_check import compare_recording, read_devices
 from rightsizer.recordings.source import open_recording
@@ -67,7 +67,7 @@ def test_every_key_that_is_taken_is_reported(kind: type) -> None:
 
 def test_every_part_and_every_word_that_is_taken_is_reported() -> None:
     """Keys at the top, and enumerated values."""
-    top = set(Requirement.__struct_fields__) | {*KINDS, *BESIDE_CONFIG}
+    top = set(Requirement.__struct_fields__) | {*KINDS, *PublishedRequest.__struct_fields__, "kind"}
     words = {str(each) for kind in (ModelTask, NumberFormat, Recompute, Optimizer) for each in kind}
 
     top |= set(RequestedImage.__struct_fields__)

@@ -134,7 +134,10 @@ def test_note_says_how_speech_is_served(capsys: Captured) -> None:
         ("--model 7B --layout tp2,tp4", "--layout: 'tp2,tp4' gives one of them twice"),
         ("--model 7B --layout tp5", "--layout: 32 heads do not divide by 5; take a divisor"),
         ("--model 7B --layout tp4 --tp 4", "--tp: the whole layout is given; leave one of them"),
-        ("--model 7B --train lora --framework jax", "--framework: 'jax' is not known; take one of"),
+        (
+            "--model 7B --train lora --framework jax",
+            "--framework: must be one of transformers, peft",
+        ),
     ],
 )
 def test_word_of_users_is_answered_by_its_flag(

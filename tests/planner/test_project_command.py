@@ -105,10 +105,10 @@ def test_a_target_that_lacks_the_format_says_so_alone(
         ),
         (
             "gpu: H100-SXM5-80GB\nshares: {sm_active: 87}\nto: L4",
-            "profile.yaml:2:10: shares.sm_active: must be from 0 to 1 (got 87)",
+            "profile.yaml:2:10: shares.sm_active: must be between 0 and 1 (got 87); it is a ratio",
         ),
         ("gpu: H100-SXM5-80GB\nshares: {}", "to: is required: GPUs or MIG slices"),
-        ("gpu: L4\nto: L40S\nprecision: {from: fp9}", "precision.from: 'fp9' is not known; "),
+        ("gpu: L4\nto: L40S\nprecision: {from: fp9}", "(got 'fp9'); did you mean 'fp8'?"),
         ("gpu: L4\nto: 'A30:5g'", "profile.yaml:2:1: to: 'A30:5g': A30 has no MIG profile '5g'"),
         ("gpu: L9000\nto: L4", "profile.yaml:1:1: gpu: board 'L9000' is not in the catalogue"),
         ("", "is empty; 'rightsizer project --help' shows what it takes"),

@@ -13,7 +13,7 @@ from rightsizer.catalogue.board import Board, FactOrigin, MigProfile, OriginKind
 from rightsizer.catalogue.board_parser import BoardEntry, CatalogueAssumptions
 from rightsizer.config.loader import read_document
 from rightsizer.io.near import near_words
-from rightsizer.io.yaml import Document, YamlError, load_yaml, yaml_text
+from rightsizer.io.yaml import Document, YamlError, below, load_yaml, yaml_text
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.errors import ConfigurationError, UsageError
 
@@ -39,13 +39,6 @@ def merged(under: Any, over: Any) -> Any:
     if not isinstance(under, Mapping) or not isinstance(over, Mapping):
         return under if over is None else over
     return {**under, **{key: merged(under.get(key), value) for key, value in over.items()}}
-
-
-def below(data: Any, *keys: str) -> Mapping[Any, Any]:
-    """Mapping below some keys of data; empty if there is none."""
-    for key in keys:
-        data = below(data).get(key)
-    return data if isinstance(data, Mapping) else {}
 
 
 def named_values(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.catalogue.catalogue import Catalogue, below, load_document, merged, packaged
+from rightsizer.catalogue.catalogue import Catalogue, load_document, merged, packaged
 from rightsizer.catalogue.prices import (
     POWER_FACTORS,
     DateText,
@@ -24,7 +24,7 @@ from rightsizer.catalogue.prices import (
 from rightsizer.catalogue.settings import PriceSettings
 from rightsizer.config.loader import read_document
 from rightsizer.config.validator import rule_fault
-from rightsizer.io.yaml import Document
+from rightsizer.io.yaml import Document, below
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.settings import Spec
 

@@ -14,6 +14,7 @@ from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.command import Command, add_flags, flag_rows, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.files import is_there
+from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.load_row import meant_flags
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
@@ -155,7 +156,7 @@ def _measured(
     from rightsizer.planner.plan_check import Prediction  # noqa: PLC0415
 
     board = arguments.board and planner.catalogue.get(arguments.board).key
-    states_sequence = "sequence" in asked.question.row.row("training")
+    states_sequence = "sequence" in below(asked.question.values, "training")
     planned = plan.candidates[0]
     return check_plan(
         Prediction(requirement, planner, planned, board, states_sequence), arguments.measured

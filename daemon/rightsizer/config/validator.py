@@ -363,6 +363,9 @@ def _value_of(shape: Shape) -> Shape:
 
 def _unknown_key(key: str, around: Shape, value: object) -> str:
     known = _keys_of(around)
+    others = getattr(around.type, "OTHER_NAMES", {}) if isinstance(around, Group) else {}
+    if key.lower() in others:
+        return f"unknown key; write {others[key.lower()]}"
     above, _, below = key.rpartition(".")
     if above and isinstance(around, Group) and _has_key(around, key.split(".")):
         above = "".join(f"{each}: {{" for each in above.split("."))

@@ -55,6 +55,14 @@ class Document(Struct, frozen=True):
         place = self.place(path)
         return f"{self.file(path)}:{place.line}:{place.column}"
 
+    def items(self) -> "list[Document]":
+        """Items of a list, as documents of the same file."""
+        places: list[dict[tuple[str | int, ...], Place]] = [{} for _ in self.data]
+        for path, place in self.places.items():
+            if path and isinstance(path[0], int):
+                places[path[0]][path[1:]] = place
+        return [Document(self.name, *item) for item in zip(self.data, places, strict=True)]
+
     def _known(self, path: Path) -> tuple[str | int, ...]:
         keys = tuple(path)
         while keys and keys not in self.places:
@@ -104,6 +112,13 @@ def yaml_text(file: pathlib.Path) -> str:
         raise YamlError(f"{file}:1:1: is not UTF-8; save it as UTF-8") from None
     # JSON may be indented by tabs, which YAML refuses; its texts contain none.
     return text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text
+
+
+def below(data: Any, *keys: str) -> Mapping[Any, Any]:
+    """Mapping below some keys of data; empty if there is none."""
+    for key in keys:
+        data = below(data).get(key)
+    return data if isinstance(data, Mapping) else {}
 
 
 def load_yaml(text: str, name: str) -> Document:

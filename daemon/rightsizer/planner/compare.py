@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
@@ -15,6 +16,7 @@ from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.model.settings import Spec
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.sizing.place import GpuPlace, find_place
@@ -40,6 +42,16 @@ _MOST_GPUS: Final = 1_000_000
 _EXAMPLE: Final = "rightsizer compare a100 h100 --workload llm-serving"
 _ENDS: Final = ("from", "to")
 _REMEDY: Final = "'rightsizer compare --help' shows what it takes"
+
+
+class ComparisonQuestion(Struct, frozen=True):
+    """Question of a file."""
+
+    workload: str
+    from_: str
+    to: str
+    precision: str = ""
+    gpus: Annotated[int | None, Spec(within=(1, _MOST_GPUS))] = None
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -96,13 +108,10 @@ def _of_flags(given: Mapping[str, Any], find: _Find) -> dict[str, Any]:
 
 
 def _answer(question: FileQuestion, find: _Find) -> dict[str, Any]:
-    row = question.row
-    row.refuse_unknown(_KEYS)
-    asked: dict[str, Any] = {"gpus": row.count("gpus", 1, _MOST_GPUS)}
-    asked |= {key: row.needed_text(key) for key in _TEXTS if key in _NEEDED or key in row}
-    question.refuse()
+    question.read(ComparisonQuestion)
+    given = {key: value for key, value in question.values.items() if value is not None}
     try:
-        return _comparison(asked, find)
+        return _comparison(given, find)
     except RequirementError as error:
         raise question.placed(error) from None
 

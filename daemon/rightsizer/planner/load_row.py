@@ -1,14 +1,16 @@
 """Load of a plan in common units: requests, sequences, images, seconds of sound."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import Struct
 
-from rightsizer.config.row import Row, shown
-from rightsizer.io.near import hint
+from rightsizer.config.spelling import parse_number, show
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.settings import Spec, settings_class
+from rightsizer.model.units import parse_duration
 from rightsizer.planner.aliases import aliases_of
 from rightsizer.sizing.load import (
     RequestLoad,
@@ -74,13 +76,6 @@ def meant_flags(flags: Collection[str]) -> dict[str, str]:
         for word, (key, comma, more) in keys.items()
         if key in spelled
     }
-
-
-def unknown_hint(word: str, known: Sequence[str]) -> str:
-    """Return a suggestion in place of an unknown key."""
-    if word.lower() in _MEANT:
-        return f"write {_MEANT[word.lower()]}"
-    return hint(word, known)
 
 
 class StatedLoad(Struct, frozen=True):
@@ -172,72 +167,109 @@ def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterat
         yield f"live: each stream's {again}; give chunk where it is otherwise"
 
 
-def read_load(top: Row) -> StatedLoad:
-    """Read the load under its key, or key by key beside the model; faults are added to the row."""
+def _duration(value: object, factor: float, *, is_bare: bool) -> object:
+    """Convert a text like `50ms`, in seconds times the factor; `is_bare` allows a number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if is_bare:
+            return value
+        raise ValueError(f"has no unit (got {value:g}); write it like 50ms or 1s")
+    try:
+        return parse_duration(str(value).replace(" ", "")) * factor
+    except ValueError:
+        remedy = "write it like 50ms or 1s"
+        raise ValueError(f"must be a duration (got {show(value)}); {remedy}") from None
+
+
+def _latency(value: object, *, is_bare: bool) -> object:
+    """Split `{p95: 1s}` or `p95=1s` into milliseconds and percentile."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((key, most),) = value.items()
+        value = f"{key}={most}"
+    target = _TARGET.fullmatch(value) if isinstance(value, str) else None
+    if target is None:
+        return [_duration(value, 1e3, is_bare=is_bare)]
+    return [_duration(target[2], 1e3, is_bare=False), float(target[1])]
+
+
+def _arrivals(value: object) -> object:
+    """Number for a pattern of arrivals in words."""
+    if value == _BURSTY:
+        return None
+    if isinstance(value, str) and value in _ARRIVALS:
+        return _ARRIVALS[value]
+    if isinstance(value, str) and not value[:1].isdigit():
+        known = ", ".join((*_ARRIVALS, _BURSTY))
+        raise ValueError(f"{show(value)} is not known; take one of {known}, or a number")
+    return value
+
+
+def _per_second(value: object) -> object:
+    period = _PERIOD.fullmatch(value) if isinstance(value, str) else None
+    return value if period is None else parse_number(period[1]) / _PERIOD_SECONDS[period[2]]
+
+
+class LatencyTarget(Struct, frozen=True, array_like=True):
+    """Time that answers may take, of all or of a percentile."""
+
+    milliseconds: float
+    percentile: float | None = None
+
+
+def _kind(word: str, key: str) -> Any:
+    """Type of the value of a word."""
+    if key == _PREFILLED:
+        return bool
+    if key in _MILLISECONDS:
+        return Annotated[LatencyTarget, Spec(parse=partial(_latency, is_bare=word == key))]
+    if key == "chunk_seconds":
+        return Annotated[
+            float, Spec(unit="", parse=partial(_duration, factor=1.0, is_bare=word == key))
+        ]
+    if key == "burstiness":
+        bounds = (_CLOSED, _MOST_BURSTY)
+        return Annotated[float | None, Spec(unit="amount", within=bounds, parse=_arrivals)]
+    parse = _per_second if key in _RATES and key != _STREAMS else None
+    return Annotated[float, Spec(unit="amount", within=(-_MOST, _MOST), parse=parse)]
+
+
+class LoadKeys(Struct, frozen=True):
+    """Keys of a load, each of which may also be beside the model, as on the command line."""
+
+    OTHER_NAMES: ClassVar[Mapping[str, str]] = _MEANT
+
+
+LOAD_FIELDS: Final = tuple(
+    (word, Annotated[_kind(word, key) | None, Spec(unit="")], None)
+    for word, key in SPELLINGS.items()
+)
+LoadDocument: Final = settings_class(
+    "LoadDocument", __name__, "Load of a plan file.", LOAD_FIELDS, LoadKeys
+)
+
+
+def stated_load(beside: LoadKeys, inner: LoadKeys) -> StatedLoad:
+    """Load under its key, and key by key beside the model; raises `ValueError`, by lines."""
     values: dict[str, float] = {}
     spelled: dict[str, str] = {}
-    inner = top.row("load")
-    for row, place in ((inner, "load."), (top, "")):
-        for word in row.values:
-            key = SPELLINGS.get(str(word))
-            if key is None or row.values[word] is None:
-                if row is inner and key is None:
-                    row.fault(str(word), f"unknown key; {unknown_hint(str(word), LOAD_WORDS)}")
+    faults = []
+    for keys, place in ((inner, "load."), (beside, "")):
+        for word, key in SPELLINGS.items():
+            value = getattr(keys, word)
+            path = f"{place}{word}"
+            if value is None:
                 continue
             if key in values:
-                row.fault(word, f"is given twice, as {spelled[key]} too; leave one of them out")
+                fault = f"is given twice, as {spelled[key]} too; leave one of them out"
+                faults.append(f"{path}: {fault}")
                 continue
-            spelled[key] = f"{place}{word}"
-            if key in _MILLISECONDS:
-                percentile = _take_percentile(row, word)
-                if percentile is not None:
-                    values[_TARGETS[key]] = percentile
-            value = _arrivals(row, word) if key == "burstiness" else _value(row, word, key)
-            if value is not None and 0.0 < abs(value) < _LEAST:
-                row.fault(word, f"must be at least {_LEAST:g} (got {value:g})")
-            elif value is not None:
-                values[key] = value
+            spelled[key] = path
+            if isinstance(value, LatencyTarget):
+                if value.percentile is not None:
+                    values[_TARGETS[key]] = value.percentile
+                value = value.milliseconds
+            if 0.0 < abs(value) < _LEAST:
+                faults.append(f"{path}: must be at least {_LEAST:g} (got {value:g})")
+            values[key] = value
+    if faults:
+        raise ValueError("\n".join(faults))
     return StatedLoad(values, spelled)
-
-
-def _arrivals(row: Row, word: str) -> float | None:
-    """Read the arrival pattern: a word, or the squared variation of the times between requests."""
-    given = row.values[word]
-    if given == _BURSTY:
-        return None
-    if isinstance(given, str) and given in _ARRIVALS:
-        return _ARRIVALS[given]
-    if isinstance(given, str) and not given[:1].isdigit():
-        known = ", ".join((*_ARRIVALS, _BURSTY))
-        row.fault(word, f"{shown(given)} is not known; take one of {known}, or a number")
-        return None
-    return row.amount(word, 0.0, _MOST_BURSTY)
-
-
-def _take_percentile(row: Row, word: str) -> float | None:
-    """Split `{p95: 1s}` or `p95=1s`, and leave the duration in its place."""
-    given = row.values[word]
-    if isinstance(given, Mapping) and len(given) == 1:
-        ((key, most),) = given.items()
-        given = f"{key}={most}"
-    elif not isinstance(given, str):
-        return None
-    if (found := _TARGET.fullmatch(given)) is None:
-        return None
-    row.values = {**row.values, word: found[2]}
-    return float(found[1])
-
-
-def _value(row: Row, word: str, key: str) -> float | None:
-    if key == _PREFILLED:
-        return float(row.flag(word, default=False))
-    if key.endswith("_ms") or key == "chunk_seconds":
-        value = row.milliseconds(word, is_bare=word == key)
-        is_text = isinstance(row.values[word], str)
-        return value if value is None or key.endswith("_ms") or not is_text else value / 1e3
-    found = _PERIOD.fullmatch(str(row.values[word])) if key in _RATES and key != _STREAMS else None
-    if found is None:
-        return row.amount(word, -_MOST, _MOST)
-    row.values = {**row.values, word: found[1]}
-    rate = row.amount(word, -_MOST, _MOST)
-    return None if rate is None else rate / _PERIOD_SECONDS[found[2]]

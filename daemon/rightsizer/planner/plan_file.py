@@ -1,24 +1,37 @@
 """Reader of plan files: one requirement, several, or a list."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.prices_file import STATED
-from rightsizer.config.row import Row, shown
-from rightsizer.io.yaml import Document
+from rightsizer.config.spelling import show
+from rightsizer.io.yaml import Document, below
 from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.model.settings import Spec, settings_class
 from rightsizer.planner.aliases import aliases_of
-from rightsizer.planner.load_row import LOAD_WORDS, SPELLINGS, read_load, unknown_hint
-from rightsizer.planner.plan_model import READING, read_model_row, reading_alone
+from rightsizer.planner.load_row import (
+    LOAD_FIELDS,
+    SPELLINGS,
+    LoadDocument,
+    LoadKeys,
+    StatedLoad,
+    stated_load,
+)
+from rightsizer.planner.plan_model import (
+    MODEL,
+    MODEL_NEEDED,
+    READING,
+    build_model,
+    reading_alone,
+)
 from rightsizer.planner.plan_notes import requirement_notes
 from rightsizer.planner.question_file import FileQuestion, read_questions
-from rightsizer.planner.value_row import read_choice, read_fields
 from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
@@ -39,28 +52,6 @@ from rightsizer.sizing.requirement import (
     TrainingFramework,
 )
 
-KEYS: Final = (
-    "model",
-    "task",
-    "precision",
-    "load",
-    "training",
-    "lora",
-    "parallel",
-    "growth",
-    "gpus",
-    "prices",
-    "parameters",
-    "train",
-    "tokens",
-    "provider",
-    "spares",
-    "engine",
-    "budget",
-    "tp",
-    "framework",
-    "layout",
-)
 _TRAIN: Final = {
     "full": ModelTask.TRAINING,
     "lora": ModelTask.FINETUNE_LORA,
@@ -78,10 +69,9 @@ _IMAGES_AT_A_TIME: Final = 32
 """Enough to fill most GPUs; assumed."""
 CARBON: Final = "carbon_grams_per_kwh"
 """Listed among the prices, though not the price of a GPU."""
-_LEAST_GROWTH: Final = -0.99
-"""An ended load costs nothing, and has no useful figures."""
-_MOST_GROWTH: Final = 100.0
-_MOST_MONTHS: Final = 120
+_EVERY: Final = ""
+"""Key of a price that is that of every GPU."""
+_AMOUNTS: Final = Spec(unit="amount", within=(-1e15, 1e15))
 _WITH_CACHE: Final = frozenset({NumberFormat.FP8, NumberFormat.NVFP4})
 _QUANTIZED_CACHE: Final = (
     "precision: keys and values in fp8 too, as the engine's checkpoints have them; "
@@ -91,13 +81,160 @@ _RATE_KEYS: Final = re.compile(r"give [a-z_ ]*requests_per_second[a-z_ ]*")
 """Suggestions on rates for files, of which the command line supports one key."""
 _NOWHERE: Final = ":1:1: "
 """Place of values that are not in a file."""
-_MOST_DOLLARS: Final = 1e5
-_LEAST_BUDGET: Final = 0.01
-_MOST_BUDGET: Final = 1e9
-_MOST_TOKENS: Final = 1e18
-_MOST_SPARES: Final = 100
-_MOST_TENSOR: Final = 64
-_MOST_GRAMS: Final = 3000.0
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _framework(value: object) -> object:
+    """Framework by our name."""
+    return _FRAMEWORKS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _named_framework(value: object) -> object:
+    """Settings of training with the framework by our name."""
+    if isinstance(value, dict) and "framework" in value:
+        return {**value, "framework": _framework(value["framework"])}
+    return value
+
+
+def _precision(value: object) -> object:
+    """Formats by part; a single one applies to the weights."""
+    word = _lower(value)
+    return {"weights": _FORMATS.get(word, word)} if isinstance(word, str) else value
+
+
+def _clouds(value: object) -> object:
+    """Clouds as named in prices, separated by commas."""
+    if not isinstance(value, str):
+        return value
+    words = (name.strip() for name in value.lower().split(","))
+    return ",".join(_CLOUDS.get(word, word) for word in words)
+
+
+def _listed(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return [name.strip() for name in value.split(",") if name.strip()]
+
+
+def _layout(value: object) -> object:
+    """Layout in the words of engines.
+
+    Of engines `ep` counts the GPUs that hold one copy of the experts: those of all replicas that
+    share it.
+    """
+    text = str(value).lower().strip()
+    counts = [(name, int(count)) for name, count in _LAYOUT.findall(text)]
+    degrees = dict(counts)
+    tensor = degrees.get("tp", 1)
+    sharing, rest = divmod(degrees.get("ep", tensor), tensor)
+    if not degrees or _LAYOUT.sub("", text):
+        raise ValueError(f"{show(text)} is not known; write it like tp4 pp2, or tp8 dp2 ep16")
+    if len(degrees) < len(counts):
+        raise ValueError(f"{show(text)} gives one of them twice; leave one out")
+    if rest:
+        raise ValueError(f"ep{degrees['ep']} is no multiple of tp{tensor}; take one, as tp8 ep16")
+    return {
+        "tensor": tensor,
+        "pipeline": degrees.get("pp", 1),
+        "data": degrees.get("dp", sharing),
+        "expert": sharing,
+    }
+
+
+def _by_gpu(value: object) -> object:
+    """Prices with those beside carbon under their key; one number is that of every GPU."""
+    if not isinstance(value, dict):
+        return value
+    given = value.get(STATED, {})
+    if isinstance(given, int | float):
+        given = {_EVERY: given}
+    if not isinstance(given, dict):
+        return value
+    others = {name: price for name, price in value.items() if name not in (CARBON, STATED)}
+    carbon = {CARBON: value[CARBON]} if CARBON in value else {}
+    return {STATED: {**given, **others}, **carbon}
+
+
+class PaidPrices(Struct, frozen=True):
+    """Prices that are paid, and the carbon of the grid."""
+
+    dollars_per_gpu_hour: Mapping[str, Annotated[float, Spec(within=(0.0, 1e5))]] = {}
+    carbon_grams_per_kwh: Annotated[float | None, Spec(within=(0.0, 3000.0))] = None
+
+
+class PlannedGrowth(Struct, frozen=True):
+    """Growth of a load; an ended one costs nothing, and has no useful figures."""
+
+    per_month: Annotated[float, Spec(within=(-0.99, 100.0))] = 0.0
+    months: Annotated[int, Spec(within=(0, 120))] = 0
+
+
+class PlanKeys(LoadKeys, frozen=True):
+    """Keys of a plan; those of its load come beside them."""
+
+    model: Annotated[Struct | None, MODEL] = None
+    task: ModelTask | None = None
+    precision: Annotated[Precisions, Spec(parse=_precision)] = Precisions()
+    training: Annotated[Training, _AMOUNTS, Spec(parse=_named_framework)] = Training()
+    lora: Annotated[Lora, _AMOUNTS] = Lora()
+    parallel: Annotated[Parallelism | None, _AMOUNTS] = None
+    growth: PlannedGrowth = PlannedGrowth()
+    gpus: Annotated[tuple[str, ...], Spec(parse=_listed)] = ()
+    prices: Annotated[PaidPrices, Spec(parse=_by_gpu)] = PaidPrices()
+    parameters: Annotated[float | None, Spec(unit="amount", within=(1, 1e30))] = None
+    train: Annotated[str | None, Spec(words=tuple(_TRAIN))] = None
+    tokens: Annotated[float | None, Spec(unit="amount", within=(0.0, 1e18))] = None
+    provider: Annotated[str, Spec(parse=_clouds)] = ""
+    spares: Annotated[int, Spec(within=(0, 100))] = 0
+    engine: ServingEngine = ServingEngine.VLLM
+    budget: Annotated[float | None, Spec(unit="amount", within=(0.01, 1e9))] = None
+    tp: Annotated[int | None, Spec(within=(1, 64))] = None
+    framework: Annotated[TrainingFramework | None, Spec(parse=_framework)] = None
+    layout: Annotated[Parallelism | None, Spec(parse=_layout)] = None
+
+    def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise ValueError("\n".join(faults))
+        _ = self.stated_load
+
+    def _faults(self) -> Iterator[str]:
+        if self.model is None and self.parameters is None:
+            yield f"model: is required: {MODEL_NEEDED}"
+        if self.train is not None and self.task not in {None, _TRAIN[self.train]}:
+            yield f"train: the task is {self.task} already; leave one of them out"
+        if self.layout is not None and self.parallel is not None:
+            yield "layout: parallel gives the layout already; leave one of them out"
+        for key in ("framework", "tokens"):
+            if None not in (getattr(self, key), getattr(self.training, key)):
+                yield f"{key}: is given twice, as training.{key} too; leave one of them out"
+        if _EVERY in self.prices.dollars_per_gpu_hour and not self.gpus:
+            fault = "is one number for no gpus; write it like {h100: 2.10}"
+            yield f"prices.{STATED}: {fault}"
+
+    @property
+    def stated_load(self) -> StatedLoad:
+        """Load under its key and beside it."""
+        return stated_load(self, cast(Any, self).load)
+
+    @property
+    def dollars(self) -> Mapping[str, float]:
+        """Hourly dollars by GPU."""
+        dollars = self.prices.dollars_per_gpu_hour
+        every = dict.fromkeys(self.gpus, dollars[_EVERY]) if _EVERY in dollars else {}
+        return every | {name: price for name, price in dollars.items() if name != _EVERY}
+
+
+PlanDocument: Final = settings_class(
+    "PlanDocument",
+    __name__,
+    "Plan of a file.",
+    (*LOAD_FIELDS, ("load", LoadDocument, LoadDocument())),
+    PlanKeys,
+)
+KEYS: Final = PlanKeys.__struct_fields__
 
 
 class PlanFileItem(Struct, frozen=True):
@@ -133,7 +270,7 @@ def plan_of_flags(given: Mapping[str, Any], folder: Path = Path()) -> PlanFile:
 
     Relative paths start at `folder`.
     """
-    question = FileQuestion.of(given, (), Document("", given, {}))
+    question = FileQuestion(Document("", given, {}))
     try:
         return PlanFile((_item(question, folder),), is_list=False)
     except RequirementError as error:
@@ -156,31 +293,43 @@ def flag_lines(error: str, given: Mapping[str, Any]) -> str:
 
 
 def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
-    row = question.row
-    known = (*KEYS, *LOAD_WORDS)
-    for key in row.values:
-        if str(key) not in known:
-            row.fault(str(key), f"unknown key; {unknown_hint(str(key), known)}")
-    model = read_model_row(row)
-    stated = read_load(row)
-    rest = _rest(row)
-    question.refuse()
+    asked: PlanKeys = question.read(PlanDocument)
+    given = question.values
+    task, training = _training(asked, given)
+    stated = asked.stated_load
     try:
-        planned = model.build(folder)
+        planned = build_model(asked.model, asked.parameters, folder)
         whole = planned.model
-        trains = rest["task"].trains
+        trains = task.trains
         if stated.writes_nothing and isinstance(whole, Transformer) and whole.writes and not trains:
             planned = replace(planned, model=reading_alone(whole), notes=(*planned.notes, READING))
         load, taken = stated.of(planned.model)
     except RequirementError as error:
         raise question.placed(error) from None
-    requirement = Requirement(planned.model, load=load, **rest)
+    requirement = Requirement(
+        planned.model,
+        load=load,
+        task=task,
+        training=training,
+        precision=_precisions(asked.precision, given, trains=trains),
+        engine=asked.engine,
+        lora=asked.lora,
+        parallel=asked.parallel or asked.layout,
+        growth=LoadGrowth(asked.growth.per_month, asked.growth.months),
+        gpus=asked.gpus,
+        tensor=asked.tp,
+        spares=asked.spares,
+        budget=asked.budget,
+        provider=asked.provider,
+        prices=asked.dollars,
+        carbon_grams_per_kilowatt_hour=asked.prices.carbon_grams_per_kwh,
+    )
     if trains:
-        requirement, usual = _in_usual_batches(requirement, row, planned.context_tokens)
+        requirement, usual = _in_usual_batches(requirement, given, planned.context_tokens)
         planned = replace(planned, notes=(*planned.notes, *usual))
-    extra = requirement_notes(requirement, planned.context_tokens, row.values)
+    extra = requirement_notes(requirement, planned.context_tokens, given)
     notes = (*planned.notes, *(() if requirement.task.trains else taken), *extra)
-    requirement = _in_published_format(requirement, row, planned.weights)
+    requirement = _in_published_format(requirement, given, planned.weights)
     cached = _in_engine_format(requirement)
     if cached is not requirement:
         notes = (*notes, _QUANTIZED_CACHE)
@@ -188,11 +337,11 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
 
 
 def _in_usual_batches(
-    requirement: Requirement, row: Row, context_tokens: int | None
+    requirement: Requirement, plan: Mapping[str, Any], context_tokens: int | None
 ) -> tuple[Requirement, tuple[str, ...]]:
     """Limit sequences to the model's, and batch images to fill a GPU, unless stated."""
     training = requirement.training
-    given = row.row("training").values
+    given = below(plan, "training")
     batch = training.micro_batch
     sequence = training.sequence
     note = ""
@@ -226,7 +375,7 @@ def _in_engine_format(requirement: Requirement) -> Requirement:
 
 
 def _in_published_format(
-    requirement: Requirement, row: Row, published: NumberFormat | None
+    requirement: Requirement, given: Mapping[str, Any], published: NumberFormat | None
 ) -> Requirement:
     """Use the format of a quantized checkpoint for weights, unless stated.
 
@@ -237,8 +386,8 @@ def _in_published_format(
     precision = requirement.precision
     model = requirement.model
     # Own formats, as of gpt-oss, have the same size and unpacking.
-    is_own = row.values.get("precision") == "mxfp4" and published is NumberFormat.INT4
-    if is_own or not _precision(row).values.get("weights"):
+    is_own = given.get("precision") == "mxfp4" and published is NumberFormat.INT4
+    if is_own or not below({"": _precision(given.get("precision"))}, "").get("weights"):
         return replace(requirement, precision=replace(precision, weights=published))
     if precision.weights is not published and isinstance(model, Transformer):
         unread = replace(model.unread, are_towers_quantized=False)
@@ -247,133 +396,26 @@ def _in_published_format(
     return requirement
 
 
-def _clouds(names: str) -> str:
-    """Return clouds as named in prices, separated by commas."""
-    words = (name.strip() for name in names.lower().split(","))
-    return ",".join(_CLOUDS.get(word, word) for word in words)
-
-
-def _precision(row: Row) -> Row:
-    """Return formats by part; a single one applies to the weights."""
-    given = row.values.get("precision")
-    if isinstance(given, str):
-        given = _FORMATS.get(given.lower(), given.lower())
-        return Row({"weights": given}, ("precision",), row.faults)
-    return row.row("precision")
-
-
-def _precisions(row: Row, *, trains: bool) -> Precisions:
+def _precisions(formats: Precisions, given: Mapping[str, Any], *, trains: bool) -> Precisions:
     """Return all formats; what is served in fp32 is computed in fp32, unless stated."""
-    formats = read_fields(_precision(row), Precisions)
-    if not trains and formats.get("weights") is NumberFormat.FP32:
-        formats.setdefault("activations", NumberFormat.FP32)
-    return Precisions(**formats)
+    is_stated = "activations" in below(given, "precision")
+    if trains or is_stated or formats.weights is not NumberFormat.FP32:
+        return formats
+    return replace(formats, activations=NumberFormat.FP32)
 
 
-def _training(row: Row) -> tuple[ModelTask, Training]:
+def _training(asked: PlanKeys, given: Mapping[str, Any]) -> tuple[ModelTask, Training]:
     """Return the task, by its key or that of the command line, and training settings."""
-    task = read_choice(row, "task", ModelTask)
-    given = row.values.get("train")
-    word = given.lower() if isinstance(given, str) else given
-    inner = row.row("training")
-    for each in (inner, row):
-        if isinstance(named := each.values.get("framework"), str):
-            each.values = {**each.values, "framework": _FRAMEWORKS.get(named.lower(), named)}
-    values = read_fields(inner, Training)
-    if word is not None and word not in _TRAIN:
-        row.fault("train", f"{shown(given)} is not known; take one of {', '.join(_TRAIN)}")
-    elif word is not None:
-        if task not in {None, _TRAIN[word]}:
-            row.fault("train", f"the task is {task} already; leave one of them out")
-        task = _TRAIN[word]
+    task = asked.task or ModelTask.INFERENCE
+    beside = {"framework": asked.framework, "tokens": asked.tokens}
+    changes = {key: value for key, value in beside.items() if value is not None}
+    if asked.train is not None:
+        task = _TRAIN[asked.train]
         # Usual for fine-tuning over several GPUs.
-        values.setdefault("zero_stage", FULL_SHARDING)
+        usual: dict[str, Any] = {"zero_stage": FULL_SHARDING}
         if task is not ModelTask.TRAINING:
             # As in recipes of torchtune, axolotl and LLaMA-Factory.
-            values.setdefault("recompute", Recompute.FULL)
-    beside = {
-        "framework": read_choice(row, "framework", TrainingFramework),
-        "tokens": row.amount("tokens", 0.0, _MOST_TOKENS),
-    }
-    for key, value in beside.items():
-        if key in row and key in values:
-            row.fault(key, f"is given twice, as training.{key} too; leave one of them out")
-        elif key in row:
-            values[key] = value
-    return task or ModelTask.INFERENCE, Training(**values)
-
-
-def _layout(row: Row) -> Parallelism | None:
-    """Return the layout in the words of engines; `None` without one.
-
-    Of engines `ep` counts the GPUs that hold one copy of the experts: those of all replicas that
-    share it.
-    """
-    if "layout" not in row:
-        return None
-    text = str(row.values["layout"]).lower().strip()
-    counts = [(name, int(count)) for name, count in _LAYOUT.findall(text)]
-    found = dict(counts)
-    tensor = found.get("tp", 1)
-    sharing, rest = divmod(found.get("ep", tensor), tensor)
-    if not found or _LAYOUT.sub("", text):
-        row.fault("layout", f"{shown(text)} is not known; write it like tp4 pp2, or tp8 dp2 ep16")
-    elif len(found) < len(counts):
-        row.fault("layout", f"{shown(text)} gives one of them twice; leave one out")
-    elif rest:
-        row.fault("layout", f"ep{found['ep']} is no multiple of tp{tensor}; take one, as tp8 ep16")
-    elif "parallel" in row:
-        row.fault("layout", "parallel gives the layout already; leave one of them out")
-    return Parallelism(tensor, found.get("pp", 1), found.get("dp", sharing), sharing)
-
-
-def _gpus(row: Row) -> tuple[str, ...]:
-    given = row.values.get("gpus")
-    if isinstance(given, str):
-        return tuple(filter(None, (each.strip() for each in given.split(","))))
-    return row.texts("gpus")
-
-
-def _dollars(prices: Row, gpus: tuple[str, ...]) -> dict[str, float]:
-    """Return hourly dollars by GPU: under one key, or beside carbon; one number is for all."""
-    given = prices.values.get(STATED)
-    if given is not None and not isinstance(given, Mapping):
-        each = prices.number(STATED, 0.0, _MOST_DOLLARS)
-        if not gpus:
-            prices.fault(STATED, "is one number for no gpus; write it like {h100: 2.10}")
-        return {} if each is None else dict.fromkeys(gpus, each)
-    inner = prices.row(STATED)
-    cells = [(inner, name) for name in inner.values]
-    cells += [(prices, name) for name in prices.values if name not in {CARBON, STATED}]
-    found = {str(name): row.number(name, 0.0, _MOST_DOLLARS) for row, name in cells}
-    return {name: price for name, price in found.items() if price is not None}
-
-
-def _rest(row: Row) -> dict[str, Any]:
-    """Return all fields of a requirement but the model."""
-    growth = row.row("growth", ("per_month", "months"))
-    prices = row.row("prices")
-    task, training = _training(row)
-    layout = _layout(row)
-    gpus = _gpus(row)
-    if "parallel" in row:
-        layout = Parallelism(**read_fields(row.row("parallel"), Parallelism))
-    return {
-        "parallel": layout,
-        "task": task,
-        "training": training,
-        "precision": _precisions(row, trains=task.trains),
-        "engine": read_choice(row, "engine", ServingEngine) or ServingEngine.VLLM,
-        "lora": Lora(**read_fields(row.row("lora"), Lora)),
-        "growth": LoadGrowth(
-            growth.number("per_month", _LEAST_GROWTH, _MOST_GROWTH) or 0.0,
-            growth.count("months", 0, _MOST_MONTHS) or 0,
-        ),
-        "gpus": gpus,
-        "tensor": row.count("tp", 1, _MOST_TENSOR),
-        "spares": row.count("spares", 0, _MOST_SPARES) or 0,
-        "budget": row.amount("budget", _LEAST_BUDGET, _MOST_BUDGET),
-        "provider": _clouds(row.text("provider") or ""),
-        "prices": _dollars(prices, gpus),
-        "carbon_grams_per_kilowatt_hour": prices.number(CARBON, 0.0, _MOST_GRAMS),
-    }
+            usual["recompute"] = Recompute.FULL
+        stated = below(given, "training")
+        changes |= {key: value for key, value in usual.items() if stated.get(key) is None}
+    return task, replace(asked.training, **changes)

@@ -1,17 +1,16 @@
 """Model of a requirement: by name, size or description, or from a `config.json` file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from rightsizer.config.row import Row, shown
+from rightsizer.config.spelling import show
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.settings import Kinds, Spec
 from rightsizer.model.units import parse_amount
 from rightsizer.planner.models import PublishedModel
 from rightsizer.planner.transformer_shape import (
@@ -19,7 +18,6 @@ from rightsizer.planner.transformer_shape import (
     completed_shape,
     shape_notes,
 )
-from rightsizer.planner.value_row import read_fields
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -33,8 +31,6 @@ from rightsizer.sizing.parameters import count_parameters
 if TYPE_CHECKING:
     from rightsizer.planner.models.known_models import KnownModel
 
-_MOST: Final = 1e30
-_MOST_PARAMETERS: Final = 1e18
 INDEX: Final = "model_index.json"
 ADAPTER: Final = "adapter_config.json"
 MISTRAL: Final = "params.json"
@@ -44,70 +40,92 @@ _SIZE_WITHIN: Final = re.compile(r"\b\d{1,6}(?:\.\d{1,6})?[bB]\b")
 _FAR: Final = 2.0
 """Ratio of parameters from which models count as different."""
 
+_OF_IMAGES: Final = ("image", "steps", "guided", "frames")
+_PUBLISHED: Final = "published"
+"""Kind of a model whose shape is published, in place of one that a plan describes."""
+MODEL_NEEDED: Final = "a name like llama-3.1-70b, a size like 70B, {config: PATH}, or its shape"
+_Parameters: TypeAlias = Annotated[float | None, Spec(within=(1.0, 1e18), unit="amount")]
+
+
+def expanded(path: object) -> object:
+    """Path with the home folder of a user in place of `~`."""
+    try:
+        return str(Path(path).expanduser()) if isinstance(path, str) else path
+    except RuntimeError:
+        raise ValueError(f"{show(path)}: there is no such user; check the path") from None
+
+
+class EncoderDescription(TransformerDescription, frozen=True):
+    """Transformer whose tokens attend both ways, so that nothing is cached per request."""
+
+    tied_embeddings: bool | None = True
+
+
+class PublishedRequest(Struct, frozen=True):
+    """Model by name, size or path, with what a plan says otherwise."""
+
+    image: int | None = None
+    steps: int | None = None
+    guided: bool | None = None
+    frames: int | None = None
+    config: Annotated[str, Spec(parse=expanded)] = ""
+    name: str = ""
+    parameters: _Parameters = None
+    active_parameters: _Parameters = None
+
+    def build(self, folder: Path) -> PublishedModel[Model]:
+        """Build the model; relative paths start at `folder`."""
+        values = {key: value for key, value in asdict(self).items() if value is not None}
+        config = values.pop("config")
+        if config:
+            return _of_file(folder / config, values)
+        return _named(values.pop("name"), folder, values)
+
+
 KINDS: Final[dict[str, type]] = {
-    **dict.fromkeys(("transformer", "encoder"), TransformerDescription),
+    "transformer": TransformerDescription,
+    "encoder": EncoderDescription,
     "cnn": ConvolutionalNetwork,
     "vit": VisionTransformer,
     "diffusion": Diffusion,
     "recommender": RecommenderModel,
 }
-_OF_IMAGES: Final = ("image", "steps", "guided", "frames")
-BESIDE_CONFIG: Final = ("config", "kind", "name", "parameters", "active_parameters")
+"""Models that a plan describes."""
 
 
-class ModelRow(Struct, frozen=True):
-    """Model as stated in a requirement; each value is valid by itself."""
-
-    values: dict[str, Any]
-    kind: str = "transformer"
-    config: str = ""
-    asked: str = ""
-    """Well-known model, size, or path, as one text."""
-
-    def build(self, folder: Path) -> PublishedModel[Model]:
-        """Build the model; relative configuration paths start at `folder`."""
-        if self.config:
-            return _of_file(folder / Path(self.config).expanduser(), self.values)
-        if self.asked:
-            return _named(self.asked, folder, self.values)
-        if KINDS[self.kind] is not TransformerDescription:
-            return PublishedModel(KINDS[self.kind](**self.values))
-        # Encoder tokens attend both ways, and nothing is cached per request.
-        usual = {"tied_embeddings": True} if self.kind == "encoder" else {}
-        model = completed_shape(TransformerDescription(**{**usual, **self.values}))
-        model = replace(model, cached_layers=0) if usual else model
-        return PublishedModel(model, notes=tuple(shape_notes(model)))
+def model_mapping(value: object) -> object:
+    """Mapping of a model with its kind, as it may be written in a plan."""
+    if isinstance(value, str):
+        if not value.strip():
+            raise ValueError(f"is required: {MODEL_NEEDED}")
+        return {"kind": _PUBLISHED, "name": value.strip()}
+    if not isinstance(value, dict):
+        return value
+    is_named = "name" in value and not value.keys() - {"name", *_OF_IMAGES}
+    return {**value, "kind": _PUBLISHED} if "config" in value or is_named else value
 
 
-def read_model_row(row: Row) -> ModelRow:
-    """Read the model of a requirement; faults of single keys are added to the row's."""
-    named = row.values.get("model")
-    if isinstance(named, str) and named.strip():
-        return ModelRow({}, asked=named.strip())
-    if named is None and "parameters" in row:
-        return ModelRow({"parameters": row.amount("parameters", 1, _MOST)})
-    if named is None or isinstance(named, str):
-        known = "a name like llama-3.1-70b, a size like 70B, {config: PATH}, or its shape"
-        row.fault("model", f"is required: {known}")
-        return ModelRow({})
-    model = row.row("model")
-    kind = model.values.get("kind", "transformer")
-    if not isinstance(kind, str) or kind not in KINDS:
-        model.fault("kind", f"'{kind}' is not known; take one of {', '.join(KINDS)}")
-        return ModelRow({})
-    is_named = "name" in model.values and not {*model.values} - {"name", *_OF_IMAGES}
-    if "config" not in model.values and not is_named:
-        return ModelRow(read_fields(model, KINDS[kind], ("kind",)), kind)
-    from rightsizer.planner.models.diffusers import RequestedImage  # noqa: PLC0415 - as below.
+MODEL: Final = Spec(
+    unit="amount",
+    within=(-1e30, 1e30),
+    parse=model_mapping,
+    kinds=Kinds("kind", {**KINDS, _PUBLISHED: PublishedRequest}, "transformer"),
+)
 
-    values = read_fields(model, RequestedImage, BESIDE_CONFIG)
-    values["name"] = model.text("name") or ""
-    if is_named:
-        return ModelRow(values, asked=values.pop("name"))
-    counts = ("parameters", "active_parameters")
-    numbers = {key: model.amount(key, 1.0, _MOST_PARAMETERS) for key in counts}
-    values |= {key: number for key, number in numbers.items() if number is not None}
-    return ModelRow(values, kind, model.needed_text("config"))
+
+def build_model(
+    described: Struct | None, parameters: float | None, folder: Path
+) -> PublishedModel[Model]:
+    """Build the model of a plan; relative paths start at `folder`."""
+    if isinstance(described, PublishedRequest):
+        return described.build(folder)
+    described = described or TransformerDescription(parameters=parameters)
+    if not isinstance(described, TransformerDescription):
+        return PublishedModel(cast(Model, described))
+    model = completed_shape(described)
+    if isinstance(described, EncoderDescription):
+        model = replace(model, cached_layers=0)
+    return PublishedModel(model, notes=tuple(shape_notes(model)))
 
 
 def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[Model]:
@@ -129,16 +147,16 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
         return _of_size(parse_amount(f"{size[1]}{size[2]}"))
     is_path = asked.startswith((".", "/", "~")) and not asked.lower().endswith(".gguf")
     if asked.endswith(".json") or is_path:
-        raise RequirementError(f"model: {shown(asked)}: there is no such file; check the path")
+        raise RequirementError(f"model: {show(asked)}: there is no such file; check the path")
     if is_closed(asked):
-        fault = f"{shown(asked)} is served by its maker alone, and its size is not published"
+        fault = f"{show(asked)} is served by its maker alone, and its size is not published"
         raise RequirementError(f"model: {fault}; name an open model, or a size like 70B")
     near = near_models(asked)
     meant = f"did you mean {' or '.join(near)}? Else give" if near else "give"
     sized = _SIZE_WITHIN.findall(asked)
     alone = f"alone ({sized[-1].upper()})" if sized else "alone, like 70B"
     size_remedy = f"if it writes text, its size {alone}"
-    fault = f"{shown(asked)} is none of the models that are known by name"
+    fault = f"{show(asked)} is none of the models that are known by name"
     raise RequirementError(f"model: {fault}; {meant} the path of its config.json or, {size_remedy}")
 
 
@@ -174,7 +192,7 @@ def reading_alone(model: Transformer) -> Transformer:
     return replace(left, parameters=whole.total - whole.head - model.unread.total)
 
 
-def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model]:
+def _of_known(known: "KnownModel", values: dict[str, Any]) -> PublishedModel[Model]:
     config = dict(known.config)
     kind = KINDS.get(config.pop("kind", ""))
     if kind is not None and kind is not Diffusion:
@@ -237,7 +255,7 @@ def _of_base(file: Path, base: str, values: dict[str, Any]) -> PublishedModel[Mo
 
     known = find_model(base)
     if known is None:
-        fault = f"adapts {shown(base)}, which is not known by name; give the config.json of that"
+        fault = f"adapts {show(base)}, which is not known by name; give the config.json of that"
         raise RequirementError(f"model.config: {file}: {fault}, with lora and adapters")
     read = _of_known(known, {key: value for key, value in values.items() if key != "name"})
     note = f"{file.name} adapts {base}, which is planned; lora and adapters say what it adds"

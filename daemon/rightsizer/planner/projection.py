@@ -1,19 +1,19 @@
 """Projections of a measured workload to target GPUs, as JSON and as a table."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.config.row import Row
+from rightsizer.config.validator import Fault, rule_fault
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import percent_text
 from rightsizer.planner.display import labels_of
 from rightsizer.planner.question_file import FileQuestion
-from rightsizer.planner.value_row import read_choice
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import Projection, project
 from rightsizer.sizing.settings import MemorySettings
@@ -24,10 +24,41 @@ from rightsizer.sizing.workload_profile import (
     WorkloadProfile,
 )
 
-_KEYS: Final = ("gpu", "precision", "shares", "profile", "memory_bytes", "to")
-_SHARES: Final = tuple(share for share in UsageShares.__struct_fields__)
-_MOST_BYTES: Final = 1e15
-_LEAST_CLOCK: Final = 0.01
+
+def _names(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _needed_names(value: object) -> object:
+    if not value:
+        raise ValueError(_TARGETS_NEEDED)
+    return _names(value)
+
+
+_TARGETS_NEEDED: Final = "is required: GPUs or MIG slices, like [L40S, 'H100-SXM5-80GB:1g.10gb']"
+
+
+class PrecisionChange(Struct, frozen=True):
+    """Number format that a profile ran in, and that it will run in."""
+
+    from_: ComputeFormat = ComputeFormat.BF16
+    to: ComputeFormat | None = None
+
+
+class ProjectionQuestion(Struct, frozen=True):
+    """Question of a file."""
+
+    to: Annotated[tuple[str, ...], Spec(parse=_needed_names)] = ()
+    gpu: str = ""
+    precision: PrecisionChange = PrecisionChange()
+    shares: Annotated[UsageShares, Spec(within=(0.0, 1.0))] = UsageShares()
+    profile: Annotated[tuple[str, ...], Spec(parse=_names)] = ()
+    memory_bytes: Annotated[float | None, Spec(unit="", within=(0.0, 1e15))] = None
+
+    def __post_init__(self) -> None:
+        if not self.to:
+            raise ValueError(f"to: {_TARGETS_NEEDED}")
+
 
 ReadRun: TypeAlias = Callable[[tuple[str, ...]], ProfiledRun | None]
 """Reads the profiler files named in a question, or else those of the command line; returns `None`
@@ -61,48 +92,41 @@ def answer_question(
     question: FileQuestion, catalogue: Catalogue, settings: MemorySettings, read_run: ReadRun
 ) -> tuple[ProjectionAnswer, ...]:
     """Project the profile to every target, in the given order."""
-    row = question.row
-    row.refuse_unknown(_KEYS)
-    run = _run(row, read_run)
-    source = _gpu(row, run)
-    shares_row = row.row("shares", _SHARES)
-    precision = row.row("precision", ("from", "to"))
-    least = dict.fromkeys(_SHARES, 0.0) | {"sm_clock_ratio": _LEAST_CLOCK}
-    shares = UsageShares(
-        **{share: shares_row.number(share, least[share], 1.0) for share in _SHARES}
-    )
-    runs, will_run = (read_choice(precision, end, ComputeFormat) for end in ("from", "to"))
-    memory = row.number("memory_bytes", 0.0, _MOST_BYTES)
-    names = [key for name in _names(row, "to") for key in _members(name, catalogue)]
-    if not names and not row.values.get("to"):
-        row.fault("to", "is required: GPUs or MIG slices, like [L40S, 'H100-SXM5-80GB:1g.10gb']")
+    asked = question.read(ProjectionQuestion)
+    faults: list[Fault] = []
+    run = _run(asked, read_run, faults)
+    source = _gpu(asked, run, faults)
+    targets = [key for name in asked.to for key in _members(name, catalogue)]
     places: dict[str, GpuPlace] = {}
-    for key, name in (*(("to", each) for each in names), *((("gpu", source),) if source else ())):
+    for key, name in [*(("to", target) for target in targets), ("gpu", source)]:
         try:
-            places[name] = find_place(catalogue, name, settings)
+            if name:
+                places[name] = find_place(catalogue, name, settings)
         except RightsizerError as error:
-            row.fault(key, str(error))
+            faults.append(rule_fault((key,), str(error)))
     place = places.get(source)
     board = None if run is None else run.board
     if place is not None and board is not None and board != place.board:
-        row.fault("gpu", f"the profile was recorded on {board.key}; name that, or leave it out")
-    question.refuse()
-    if place is None:
-        raise RequirementError("gpu: is required")
+        fault = f"the profile was recorded on {board.key}; name that, or leave it out"
+        faults.append(rule_fault(("gpu",), fault))
+    if faults or place is None:
+        raise question.refusal(faults)
+    memory = asked.memory_bytes
+    time = None
+    if run is not None:
+        memory = run.memory_peak_bytes if memory is None else memory
+        time = run.time
     try:
-        if run is not None and memory is None:
-            memory = run.memory_peak_bytes
-        time = None if run is None else run.time
-        profile = WorkloadProfile(place, shares, runs or ComputeFormat.BF16, memory, time)
+        profile = WorkloadProfile(place, asked.shares, asked.precision.from_, memory, time)
         profile.peak_precision()
     except RequirementError as error:
         raise question.placed(error) from None
     answers = []
-    for target in names:
+    for target in targets:
         projection = None
         fault = ""
         try:
-            projection = project(profile, places[target], will_run)
+            projection = project(profile, places[target], asked.precision.to)
         except RequirementError as error:
             fault = str(question.placed(error))
         answers.append(ProjectionAnswer(target, projection, fault, run, profile.has_counters))
@@ -115,34 +139,27 @@ def _members(name: str, catalogue: Catalogue) -> list[str]:
     return [board.key for board in family] if len(family) > 1 else [name]
 
 
-def _run(row: Row, read_run: ReadRun) -> ProfiledRun | None:
-    files = _names(row, "profile")
+def _run(asked: ProjectionQuestion, read_run: ReadRun, faults: list[Fault]) -> ProfiledRun | None:
     try:
-        return read_run(files)
+        return read_run(asked.profile)
     except ProfileError as error:
-        if not files:
+        if not asked.profile:
             raise  # Named on the command line, so no line of the file is at fault.
-        row.fault("profile", str(error))
+        faults.append(rule_fault(("profile",), str(error)))
         return None
 
 
-def _gpu(row: Row, run: ProfiledRun | None) -> str:
-    """Return the GPU of the question, or else of the profile; raises if they differ."""
-    has_profile = run is not None or row.values.get("profile") is not None
-    if row.values.get("gpu") is not None or not has_profile:
-        return row.needed_text("gpu")
-    if run is None:
-        return ""  # The fault of its profile is already reported.
-    if run.board is None:
+def _gpu(asked: ProjectionQuestion, run: ProfiledRun | None, faults: list[Fault]) -> str:
+    """Return the GPU of the question, or else of the profile; empty if it is not known."""
+    board = None if run is None else run.board
+    if asked.gpu or board is not None:
+        return asked.gpu or (board.key if board else "")
+    if run is not None:
         named = f"'{run.device_name}', which is not in the catalogue" if run.device_name else "none"
-        row.fault("gpu", f"is required: the profile names {named}")
-        return ""
-    return run.board.key
-
-
-def _names(row: Row, key: str) -> tuple[str, ...]:
-    value = row.values.get(key)
-    return (value,) if isinstance(value, str) else row.texts(key)
+        faults.append(rule_fault(("gpu",), f"is required: the profile names {named}"))
+    elif not asked.profile:
+        faults.append(rule_fault(("gpu",), "is required: a text"))
+    return ""
 
 
 def _run_lines(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:

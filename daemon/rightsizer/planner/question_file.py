@@ -1,21 +1,23 @@
 """Question files in YAML or JSON: one question, several documents, or a list."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.config.row import Faults, Row
-from rightsizer.io.yaml import Document, YamlError, load_yaml_documents, yaml_text
+from rightsizer.config.loader import read_document, refusal
+from rightsizer.config.validator import Fault
+from rightsizer.io.yaml import Document, YamlError, below, load_yaml_documents, yaml_text
 from rightsizer.model.errors import ConfigurationError, RequirementError, RightsizerError
 
 _SCIENTIFIC: Final = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")
 """YAML 1.1 reads `7e9` as text, JSON as a number."""
 _KEYS: Final = re.compile(r"[a-z_.]+")
 _Answer = TypeVar("_Answer")
+_Document = TypeVar("_Document")
 
 
 def _documents(file: Path, remedy: str) -> list[Document]:
@@ -40,25 +42,25 @@ def _numbers(data: Any) -> Any:
 
 
 class FileQuestion(Struct, frozen=True):
-    """One mapping of a file."""
+    """One question of a file."""
 
-    row: Row
-    faults: Faults
-    """With that of a row that is no mapping, whose own faults are discarded."""
     document: Document
 
-    @classmethod
-    def of(cls, values: Any, path: tuple[str | int, ...], document: Document) -> Self:
-        """Create the question at a place of a document."""
-        faults = Faults(document)
-        return cls(Row(values, path, faults), faults, document)
+    @property
+    def values(self) -> Mapping[Any, Any]:
+        """Its keys as they stand in the file; none if it is no mapping."""
+        return below(self.document.data)
 
-    def refuse(self) -> None:
-        """Raise all faults, with line, column and remedy."""
+    def read(self, kind: type[_Document], beside: Iterable[Fault] = ()) -> _Document:
+        """Read it; raise all faults, with line, column and remedy."""
         try:
-            self.faults.refuse()
+            return read_document(kind, self.document, beside=beside)
         except ConfigurationError as error:
             raise RequirementError(str(error)) from None
+
+    def refusal(self, faults: Iterable[Fault]) -> RequirementError:
+        """Error with faults that show beyond the file."""
+        return RequirementError(str(refusal(self.document, faults)))
 
     def placed(self, error: object) -> RequirementError:
         """Return an error with the place of each key before its line."""
@@ -66,7 +68,7 @@ class FileQuestion(Struct, frozen=True):
         for line in str(error).splitlines():
             key = line.partition(":")[0]
             keys = key.split(".") if _KEYS.fullmatch(key) else []
-            lines.append(f"{self.document.where((*self.row.path, *keys))}: {line}")
+            lines.append(f"{self.document.where(keys)}: {line}")
         return RequirementError("\n".join(lines))
 
 
@@ -92,14 +94,11 @@ class QuestionFile(Struct, frozen=True):
 
 def read_questions(file: Path, remedy: str) -> QuestionFile:
     """Read all questions of a file; the remedy is for an empty one."""
-    questions = list[FileQuestion]()
     documents = _documents(file, remedy)
-    is_list = len(documents) > 1
-    for document in documents:
-        if isinstance(document.data, list):
-            is_list = True
-            items = enumerate(document.data)
-            questions += [FileQuestion.of(each, (at,), document) for at, each in items]
-        else:
-            questions.append(FileQuestion.of(document.data, (), document))
-    return QuestionFile(tuple(questions), is_list)
+    is_list = len(documents) > 1 or isinstance(documents[0].data, list)
+    items = [
+        item
+        for document in documents
+        for item in (document.items() if isinstance(document.data, list) else [document])
+    ]
+    return QuestionFile(tuple(map(FileQuestion, items)), is_list)

@@ -1,13 +1,14 @@
 """Profile of a measured workload: shares from telemetry, and times from a profiler's timeline."""
 
 from enum import StrEnum
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.settings import Spec
 from rightsizer.sizing.place import CapacityRatios, GpuPlace
 
 SMALL_KERNEL_SECONDS: Final = 10e-6
@@ -158,7 +159,7 @@ class UsageShares(Struct, frozen=True):
     pcie_transmit: float | None = None
     nvlink_receive: float | None = None
     nvlink_transmit: float | None = None
-    sm_clock_ratio: float | None = None
+    sm_clock_ratio: Annotated[float | None, Spec(within=(0.01, 1.0))] = None
     """Relative to the maximum clock: pipe activity counts cycles, not time."""
     fp32_active: float | None = None
 
