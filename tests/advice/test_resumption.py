@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from block_cases import blocks_of, busy, start_of
 from cases import NOW
-from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps, usual_hour
+from rightsizer.accounting.idle_gaps import idle_gaps
+from rightsizer.advice.resumption import ResumptionModel, usual_hour
 from rightsizer.model.block import Measure
+from rightsizer.model.pattern import IdleGap
 
 PRIOR: Final = ResumptionModel.of_prior(1.2, 20.0)
 HALF_HOUR: Final = 1800.0

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rightsizer.accounting.idle_gaps import idle_gaps
 from rightsizer.accounting.load_patterns import effective_samples, grid, load_trend, shape_of
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
@@ -19,7 +20,7 @@ from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Node
 from rightsizer.model.lazy import LazySequence
-from rightsizer.model.pattern import Exceedance, Shape, Trend
+from rightsizer.model.pattern import Exceedance, IdleGap, Shape, Trend
 from rightsizer.model.state import Resource
 from rightsizer.model.units import DAY, Nanoseconds, nanoseconds
 from rightsizer.model.window import Provisioning, Window
@@ -44,6 +45,7 @@ class LoadHistory:
         self._reader = reader or WindowReader()
         self._shapes: dict[Measure, Shape | None] = {}
         self._trends: dict[Measure, Trend | None] = {}
+        self._idle_gaps: dict[float, tuple[IdleGap, ...]] = {}
         # Cached, since options ask for the same blocks with different capacities.
         self.effective_samples = cache(_effective_samples)
         self.known_peaks = cache(_known_peaks)
@@ -66,6 +68,13 @@ class LoadHistory:
             self._trends[measure] = load_trend(self.blocks(), measure, self._settings.trend)
         return self._trends[measure]
 
+    def idle_gaps(self, busy_ratio: float) -> tuple[IdleGap, ...]:
+        """Times below a busy ratio."""
+        if busy_ratio not in self._idle_gaps:
+            series = self.blocks().series(Measure.BUSY)
+            self._idle_gaps[busy_ratio] = idle_gaps(series, busy_ratio)
+        return self._idle_gaps[busy_ratio]
+
     def blocks(self) -> Blocks:
         """All blocks in the history."""
         if self._window_query is None:
@@ -83,6 +92,7 @@ class CaseHistory:
         self.blocks = load.blocks
         self.shape = load.shape
         self.trend = load.trend
+        self.idle_gaps = load.idle_gaps
         self.effective_samples = load.effective_samples
 
     @cached_property

@@ -7,12 +7,12 @@ length. The exponent is learned from observed gaps, with a conjugate Gamma prior
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Final, Self
 
 from msgspec import Struct
 
 from rightsizer.model.block import BLOCK_SPAN, Series
+from rightsizer.model.pattern import IdleGap
 from rightsizer.model.units import HOUR, Nanoseconds, seconds
 
 LEAST_SECONDS: Final = 1800.0
@@ -20,51 +20,6 @@ LEAST_SECONDS: Final = 1800.0
 DAY_HOURS: Final = 24
 _NORMAL_90: Final = 1.2816
 """90 % quantile of the normal distribution."""
-
-
-class IdleGap(Struct, frozen=True):
-    """Interval without work."""
-
-    seconds: float
-    has_ended: bool
-    """False if its end was not observed; its length is then a lower bound."""
-    start: Nanoseconds = 0
-
-
-def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
-    """Sequences of five-minute blocks below a busy ratio, oldest first.
-
-    A hole in the telemetry, wider than the median step between blocks, ends a gap as unobserved,
-    unless it is idle on both sides and the hole is no longer than the idle time before: then only
-    the hole's own time is not counted. With readings less frequent than blocks, each block counts
-    for the median step.
-    """
-    steps = [later - number for number, later in pairwise(series.numbers)]
-    usual = max(1, sorted(steps)[len(steps) // 2]) if steps else 1
-    found: list[IdleGap] = []
-    blocks = 0
-    start = 0
-    missing = 0
-
-    def end(*, has_ended: bool) -> None:
-        if blocks:
-            length = seconds(blocks * BLOCK_SPAN)
-            found.append(IdleGap(length, has_ended, start=start * BLOCK_SPAN))
-
-    for number, mean, step in zip(series.numbers, series.means, [*steps, usual], strict=False):
-        is_idle = mean < busy_ratio
-        if missing and not (is_idle and missing <= blocks):
-            end(has_ended=False)
-            blocks = 0
-        missing = max(0, step - usual)
-        if is_idle:
-            start = start if blocks else number
-            blocks = blocks + min(step, usual)
-        else:
-            end(has_ended=True)
-            blocks = 0
-    end(has_ended=False)
-    return tuple(found)
 
 
 _USUAL_RATIO: Final = 0.6
@@ -80,17 +35,16 @@ def usual_hour(
 
     `None` without such an hour, or if one of them has passed without work: the habit is broken.
     """
-    known = defaultdict[int, set[int]](set)
-    worked = defaultdict[int, set[int]](set)
-    for number, mean in zip(series.numbers, series.means, strict=True):
-        day, hour = divmod(number * BLOCK_SPAN // HOUR, DAY_HOURS)
-        known[hour].add(day)
-        if mean >= busy_ratio:
-            worked[hour].add(day)
+    known = defaultdict[int, int](int)
+    worked = defaultdict[int, int](int)
+    for number, inside in series.parts(HOUR):
+        hour = number % DAY_HOURS
+        known[hour] += 1
+        worked[hour] += max(series.means[inside]) >= busy_ratio
     usual = {
         hour
         for hour, days in known.items()
-        if len(days) >= _USUAL_DAYS and len(worked[hour]) >= _USUAL_RATIO * len(days)
+        if days >= _USUAL_DAYS and worked[hour] >= _USUAL_RATIO * days
     }
     idle_hours = range(-(-idle_since // HOUR), now // HOUR)
     if not usual or any(hour % DAY_HOURS in usual for hour in idle_hours):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
+from rightsizer.model.pattern import Exceedance, IdleGap, Past, Shape, Trend
 from rightsizer.model.reading import Reading
 from rightsizer.model.snapshot import Down
 from rightsizer.model.topology import Topology
@@ -341,6 +341,10 @@ class Case(Struct, frozen=True, dict=True):
     def trend(self, measure: Measure = Measure.BUSY) -> Trend | None:
         """Trend of the load over the whole history, or `None` if unknown."""
         return None if self.past is None else self.past.trend(measure)
+
+    def idle_gaps(self, busy_ratio: float) -> tuple[IdleGap, ...]:
+        """Times below a busy ratio over the whole history, oldest first."""
+        return () if self.past is None else self.past.idle_gaps(busy_ratio)
 
     def effective_samples(self, measure: Measure = Measure.BUSY) -> float:
         """Number of independent five-minute means in the window; 0 if none are known."""

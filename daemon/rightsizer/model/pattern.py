@@ -1,10 +1,11 @@
-"""Load patterns: periodicity over days and weeks, and trend."""
+"""Load patterns: periodicity over days and weeks, trend, and idle times."""
 
 from typing import Protocol
 
 from msgspec import Struct
 
 from rightsizer.model.block import Blocks, Measure
+from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
 
 
@@ -61,6 +62,15 @@ class Exceedance(Struct, frozen=True):
     """Number of independent blocks that they are equivalent to."""
 
 
+class IdleGap(Struct, frozen=True):
+    """Interval without work."""
+
+    seconds: float
+    has_ended: bool
+    """False if its end was not observed; its length is then a lower bound."""
+    start: Nanoseconds = 0
+
+
 class Past(Protocol):
     """History of a case beyond its windows, computed on demand."""
 
@@ -76,6 +86,9 @@ class Past(Protocol):
 
     def trend(self, measure: Measure) -> Trend | None:
         """Trend over the whole history."""
+
+    def idle_gaps(self, busy_ratio: float) -> tuple[IdleGap, ...]:
+        """Times below a busy ratio over the whole history, oldest first."""
 
     def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
         """Number of independent five-minute means that the blocks are equivalent to."""

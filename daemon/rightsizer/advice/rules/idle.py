@@ -6,18 +6,13 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from rightsizer.advice.instructions import instruction, instructions
-from rightsizer.advice.resumption import (
-    DAY_HOURS,
-    IdleGap,
-    ResumptionModel,
-    idle_gaps,
-    usual_hour,
-)
+from rightsizer.advice.resumption import DAY_HOURS, ResumptionModel, usual_hour
 from rightsizer.advice.risk import risk_under, upper_bound
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite_factors, release_savings
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
+from rightsizer.model.pattern import IdleGap
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Resource, State
@@ -259,7 +254,7 @@ class _IdleOutlook(Struct, frozen=True):
 def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
     limit = settings.busy_ratio * len(case.devices)
     series = case.remembered.series(Measure.BUSY)
-    gaps = idle_gaps(series, limit)
+    gaps = case.idle_gaps(limit)
     within = settings.resume_seconds
     running = gaps[-1] if gaps and not gaps[-1].has_ended else None
     model = resumption_of(case, gaps[:-1] if running else gaps, settings)
@@ -306,7 +301,7 @@ def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings)
 
 
 def _gaps(case: Case, settings: IdleSettings) -> tuple[IdleGap, ...]:
-    return idle_gaps(case.remembered.series(Measure.BUSY), settings.busy_ratio * len(case.devices))
+    return case.idle_gaps(settings.busy_ratio * len(case.devices))
 
 
 def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float, float]:
