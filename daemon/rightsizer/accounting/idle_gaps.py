@@ -18,7 +18,7 @@ def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
     """
     numbers = series.numbers
     usual, holes = _steps_of(numbers)
-    is_idle = bytes(map(busy_ratio.__gt__, series.means))
+    is_idle = series.means_below(busy_ratio)
     gaps: list[IdleGap] = []
     blocks = 0
     start = 0

@@ -47,6 +47,10 @@ class LazyColumn(Sequence[float]):
         """Largest value; `None` without any."""
         return max(self._values, default=None)
 
+    def below(self, limit: float) -> bytes:
+        """1 for each value below a limit, else 0."""
+        return bytes([value < limit for value in self._values])
+
 
 class Measure(StrEnum):
     """Measures kept per block: ratios of a device that add up over a workload's devices."""
@@ -126,6 +130,12 @@ class Series(NamedTuple):
         """Largest peak; `None` without blocks."""
         peaks = self.peaks
         return peaks.maximum() if isinstance(peaks, LazyColumn) else max(peaks, default=None)
+
+    def means_below(self, limit: float) -> bytes:
+        """1 for each mean below a limit, else 0."""
+        means = self.means
+        is_lazy = isinstance(means, LazyColumn)
+        return means.below(limit) if is_lazy else bytes([mean < limit for mean in means])
 
     @property
     def starts(self) -> list[Nanoseconds]:

@@ -84,6 +84,10 @@ class _ArrayColumn(LazyColumn):
         """As in `LazyColumn`."""
         return float(self._array.max()) if len(self) else None
 
+    def below(self, limit: float) -> bytes:
+        """As in `LazyColumn`."""
+        return np.asarray(self._array < limit).tobytes()
+
 
 def _numbers_of(values: Floats) -> Sequence[float]:
     """Share equal numbers, as most known times are."""

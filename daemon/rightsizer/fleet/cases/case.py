@@ -284,7 +284,7 @@ class FleetCases:
 
 
 _PEERS: Final = 32
-_DEVICES: Final = 32
+_DEVICES: Final = 64
 """Devices per batch, unless one workload has more; two weeks of one take 0.5 MB."""
 
 

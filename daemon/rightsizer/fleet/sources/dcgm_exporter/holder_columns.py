@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,10 @@ from rightsizer.model.workload import Allocator, Holding
 _COMPARED: Final = (Signal.GPU_BUSY, Signal.POWER)
 
 
+_Rows = dict[int, Floats]
+"""Intervals of devices, by their row."""
+
+
 class HolderColumns:
     """Holders of devices, by device and interval."""
 
@@ -32,8 +36,7 @@ class HolderColumns:
         self._devices = devices
         shape = len(devices), grid.count
         counts = np.zeros(shape, int)
-        self.workloads: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(shape, bool))
-        """By key, where each held a part."""
+        workloads = defaultdict[str, _Rows](dict)
         self.is_preallocated = np.zeros(shape, bool)
         """Where a holder allocates its memory at the start."""
         runs = [
@@ -41,23 +44,28 @@ class HolderColumns:
             for row, found in enumerate(holdings)
             for run in found
         ]
+        nowhere = np.zeros(grid.count, bool)
         for row, inside, run in runs:
             counts[row, inside] += 1
-            self.workloads[run.workload.key][row, inside] = True
+            workloads[run.workload.key].setdefault(row, nowhere.copy())[inside] = True
             if run.workload.allocator is Allocator.PREALLOCATING:
                 self.is_preallocated[row, inside] = True
-        self.jobs: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(shape, bool))
-        """By job, where a device is one of its ranks."""
+        jobs = defaultdict[str, _Rows](dict)
         for row, inside, run in runs:
             if (job := job_of(devices[row], (Holding(run.workload, run.share_ratio),))) is not None:
-                self.jobs[job][row, inside] |= counts[row, inside] == 1
+                is_rank = jobs[job].setdefault(row, nowhere.copy())
+                is_rank[inside] |= counts[row, inside] == 1
+        self._workloads = tuple(_of_several(workloads))
+        """With several devices, where each held a part."""
+        self._jobs = tuple(_of_several(jobs))
+        """With several devices, where they are its ranks."""
 
     def stalled_peers(self, looks_stalled: Floats) -> Floats:
         """Return where another device of the same workload also looks stalled."""
         found = np.zeros_like(looks_stalled)
-        for held in self.workloads.values() if looks_stalled.any() else ():
-            both = held & looks_stalled
-            found |= both & (both.sum(axis=0) > 1)
+        for _, rows, held in self._workloads:
+            both = held & looks_stalled[rows]
+            found[rows] |= both & (both.sum(axis=0) > 1)
         return found
 
     def out_of_balance(
@@ -66,25 +74,32 @@ class HolderColumns:
         """Return where the GPUs of a job do unequal work, over two intervals at least."""
         found = np.zeros(is_known.shape, bool)
         columns = {each: np.broadcast_to(signals.term(each), is_known.shape) for each in _COMPARED}
-        suspects = {}
-        for job, ranks in self.jobs.items():
+        suspects = []
+        for job, rows, ranks in self._jobs:
             spreads = (
-                np.fmax.reduce(np.where(ranks, column, -np.inf))
-                - np.fmin.reduce(np.where(ranks, column, np.inf))
+                np.fmax.reduce(np.where(ranks, column[rows], -np.inf))
+                - np.fmin.reduce(np.where(ranks, column[rows], np.inf))
                 for column in columns.values()
             )
             if any((spread >= settings.spread_ratio).any() for spread in spreads):
-                suspects[job] = ranks & is_known
+                suspects.append((job, rows, ranks & is_known[rows]))
         longest = max(settings.window_seconds, 2.0 * seconds(grid.step))
         detector = ImbalanceDetector(replace(settings, window_seconds=longest))
         for place in range(grid.count) if suspects else ():
             end = grid.time(place + 1)
             detector.judge(end)
-            for job, ranks in suspects.items():
-                for row in np.flatnonzero(ranks[:, place]).tolist():
+            for job, rows, ranks in suspects:
+                for row in rows[ranks[:, place]].tolist():
                     device = self._devices[row]
                     found[row, place] = detector.holds(device.uuid)
                     values = {each: float(columns[each][row, place]) for each in _COMPARED}
                     known = {each: value for each, value in values.items() if value == value}  # noqa: PLR0124 - Not nan.
                     detector.add(device, job, end, grid.step, known)
         return found
+
+
+def _of_several(groups: Mapping[str, _Rows]) -> Iterator[tuple[str, Floats, Floats]]:
+    """Yield each group of several devices: its key, their rows, and their intervals."""
+    for key, intervals in groups.items():
+        if len(intervals) > 1:
+            yield key, np.array([*intervals]), np.stack([*intervals.values()])
