@@ -95,3 +95,14 @@ def test_more_load_never_means_fewer_replicas(needed: list[int], more: int) -> N
     less = schedule(load(needed, 8), SETTINGS).replicas
     greater = schedule(load([min(8, each + more) for each in needed], 8), SETTINGS).replicas
     assert all(one <= other for one, other in zip(less, greater, strict=True))
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=4 * DAY), st.booleans())
+def test_no_scaling_saves_more_than_at_most(needed: list[int], is_weekly: bool) -> None:  # noqa: FBT001 - drawn.
+    """What the rule skips because little can be saved would not have been a problem."""
+    replicas = load(needed, 6)
+    for outcome in (
+        followed(replicas, SETTINGS),
+        schedule(replicas, SETTINGS, is_weekly=is_weekly).outcome,
+    ):
+        assert outcome.saved_ratio <= replicas.saved_at_most(outcome.short_ratio) + 1e-9

@@ -10,6 +10,7 @@ from cases import window
 from readings import HOUR, gpu
 from rightsizer.advice.rules import gpu_count
 from rightsizer.advice.rules.diurnal_autoscale import RULE
+from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, FindingKind, Reason
 from rightsizer.model.state import Resource, State
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
@@ -115,6 +116,17 @@ def test_one_day_with_a_long_night_is_believed_less() -> None:
 def test_steady_load_has_no_hours(days: int) -> None:
     """However low it is."""
     found = RULE.judge(case_of([steady(0.05)], days, SERVICE))
+    assert found.kind is FindingKind.OPTIMIZED
+    assert found.summary == "GPU 0: following the load would save at most 2%."
+
+
+def test_rests_at_irregular_hours_are_no_cycle() -> None:
+    """A third of the time is free, each day at other hours."""
+
+    def course(number: int) -> dict[Measure, float]:
+        return busy(0.0 if (number // 36) ** 2 % 7 in {1, 4} else 0.5)
+
+    found = RULE.judge(case_of([course], 8, SERVICE))
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPU 0: no cycle by the hour of the day."
 

@@ -3,8 +3,6 @@
 from array import array
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from itertools import repeat
-from operator import gt
 from typing import Final
 
 from msgspec import Struct
@@ -16,7 +14,7 @@ from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
 from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.settings import AccountingSettings, LoadPatternSettings
-from rightsizer.model.block import Blocks, Measure
+from rightsizer.model.block import Blocks, Measure, count_above
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Node
 from rightsizer.model.lazy import LazySequence
@@ -106,7 +104,7 @@ class CaseHistory:
         if not known:
             return None
         return Exceedance(
-            share=sum(map(gt, known, repeat(capacity))) / len(known),
+            share=count_above(known, capacity) / len(known),
             blocks=len(known),
             effective_blocks=effective,
         )

@@ -1,6 +1,7 @@
 """Schedules of replicas by the hour, their simulated cost, and their ScaledObject or table."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import gt
@@ -143,9 +144,12 @@ def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
     """Maximum need by hour number, each need extended by the lookback."""
     most: dict[int, int] = {}
     for later in (0, lookback):
-        for start, needed in zip(load.starts, load.needed, strict=True):
-            number = (start + later) // HOUR
-            most[number] = max(needed, most.get(number, 0))
+        first = 0
+        while first < len(load.starts):
+            number = (load.starts[first] + later) // HOUR
+            last = bisect_left(load.starts, (number + 1) * HOUR - later, first)
+            most[number] = max(*load.needed[first:last], most.get(number, 0))
+            first = last
     return most
 
 

@@ -64,6 +64,11 @@ class ReplicaLoad(Struct, frozen=True):
         """Time with at least one measured replica."""
         return len(self.starts) * seconds(BLOCK_SPAN)
 
+    def saved_at_most(self, short_ratio: float) -> float:
+        """Share of the replicas' time that any scaling saves which is short no longer than that."""
+        missing = short_ratio * len(self.starts) * self.size
+        return min(1.0, 1.0 - (sum(self.needed) - missing) / sum(self.held))
+
     def factors(self, case: Case, margin: float) -> dict[str, float]:
         """Confidence factors from the history of the group, rather than of a short-lived replica.
 
@@ -91,6 +96,9 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     size = max(held)
     if not _is_apart(case, busy, held, settings):
         return ReplicaLoad(starts, (1,) * len(starts), tuple(map(min, busy, repeat(1))), 1, size)
+    if max(busy) < _SEVERAL:
+        needed = tuple(busy)
+        return ReplicaLoad(starts, held, needed, size, 1, busiest=max(busy), pooled=max(busy))
     together: dict[Nanoseconds, float] = {}
     if case.workload_window is not None:
         series = case.workload_window.blocks.series(Measure.BUSY)
@@ -98,8 +106,9 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
 
     def enough(at_work: int, *loads: float) -> int:
         """Replicas that would do; one with any work at all is needed."""
-        least = math.ceil(round(max(loads), _PLACES))
-        return at_work if at_work < _SEVERAL else min(at_work, least)
+        if at_work < _SEVERAL:
+            return at_work
+        return min(at_work, math.ceil(round(max(loads), _PLACES)))
 
     moments = [
         (at_work, load, together.get(start, size))

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property, partial
-from itertools import groupby, pairwise
-from operator import attrgetter
+from itertools import groupby, pairwise, repeat
+from operator import attrgetter, gt
 from typing import Any, Final, NamedTuple, Self, overload
 
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -47,9 +47,20 @@ class LazyColumn(Sequence[float]):
         """Largest value; `None` without any."""
         return max(self._values, default=None)
 
+    def count_above(self, limit: float) -> int:
+        """Number of values above a limit."""
+        return count_above(self._values, limit)
+
     def below(self, limit: float) -> bytes:
         """1 for each value below a limit, else 0."""
         return bytes([value < limit for value in self._values])
+
+
+def count_above(values: Sequence[float], limit: float) -> int:
+    """Number of values above a limit."""
+    if isinstance(values, LazyColumn):
+        return values.count_above(limit)
+    return sum(map(gt, values, repeat(limit)))
 
 
 class Measure(StrEnum):

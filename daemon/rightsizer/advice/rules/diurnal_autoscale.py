@@ -72,15 +72,15 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
     if load is None or known < settings.minimum_known_seconds:
         why = f"only {format_duration(known)} of telemetry; a day has hours that were not seen"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
+    # Schedules take long to find.
+    if (most := load.saved_at_most(settings.most_short_ratio)) < settings.on_ratio:
+        summary = f"{subject.name}: following the load would save at most {percent_text(most)}."
+        factors = load.factors(case, settings.on_ratio - most)
+        return subject.find_nothing(summary, factors, _about(load))
     shape = case.shape()
     is_long = shape is not None and shape.known_days >= settings.minimum_days
     is_repeated = shape is not None and is_long and (shape.is_daily or shape.is_weekly)
-    about: dict[str, object] = {
-        "replicas": load.size,
-        "gpus_per_replica": load.gpus_each,
-        "replicas_needed_most": max(load.needed),
-        "replicas_needed_mean": round(sum(load.needed) / len(load.needed), 2),
-    }
+    about = _about(load)
     if not is_repeated and (is_long or not _has_quiet_part(load, settings)):
         summary = f"{subject.name}: no cycle by the hour of the day."
         return subject.find_nothing(summary, load.factors(case, 0.0), about)
@@ -115,6 +115,15 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
     if not is_repeated:
         factors["cycle"] = settings.seen_once_ratio
     return _problem(subject, planned, best, factors, evidence)
+
+
+def _about(load: ReplicaLoad) -> dict[str, object]:
+    return {
+        "replicas": load.size,
+        "gpus_per_replica": load.gpus_each,
+        "replicas_needed_most": max(load.needed),
+        "replicas_needed_mean": round(sum(load.needed) / len(load.needed), 2),
+    }
 
 
 def _early(subject: CaseSubject) -> Finding | None:

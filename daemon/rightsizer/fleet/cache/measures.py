@@ -84,6 +84,10 @@ class _ArrayColumn(LazyColumn):
         """As in `LazyColumn`."""
         return float(self._array.max()) if len(self) else None
 
+    def count_above(self, limit: float) -> int:
+        """As in `LazyColumn`."""
+        return int(np.count_nonzero(self._array > limit))
+
     def below(self, limit: float) -> bytes:
         """As in `LazyColumn`."""
         return np.asarray(self._array < limit).tobytes()
