@@ -10,9 +10,11 @@ from msgspec import Struct
 
 from evaluation.traces.reclaim import MINUTE, SOON
 from measured import as_rows, summarized, table
-from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
+from rightsizer.accounting.idle_gaps import idle_gaps
+from rightsizer.advice.resumption import ResumptionModel
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.model.block import BLOCK_SPAN, Block, Series
+from rightsizer.model.pattern import IdleGap
 from rightsizer.model.units import Nanoseconds, seconds
 
 AGES: Final = tuple(minutes * MINUTE for minutes in (30, 60, 90, 120))

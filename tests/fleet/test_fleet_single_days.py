@@ -153,7 +153,7 @@ def test_blocks_that_are_made_when_asked_for_are_those_that_are_packed(
     start = FIRST_DAY * DAY + first * BLOCK_SPAN
     end = start + count * BLOCK_SPAN
     blocks = days.blocks(start, end)
-    packed = blocks_of([(day.frame, day.known_parts) for day in days.days]).between(start, end)
+    packed = blocks_of(days.days).between(start, end)
     assert blocks.data == packed.data
     assert lists(blocks.series(measure)) == lists(packed.series(measure))
     assert bool(blocks) == bool(packed)

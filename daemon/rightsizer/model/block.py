@@ -145,8 +145,9 @@ class Series(NamedTuple):
     def means_below(self, limit: float) -> bytes:
         """1 for each mean below a limit, else 0."""
         means = self.means
-        is_lazy = isinstance(means, LazyColumn)
-        return means.below(limit) if is_lazy else bytes([mean < limit for mean in means])
+        if isinstance(means, LazyColumn):
+            return means.below(limit)
+        return bytes([mean < limit for mean in means])
 
     @property
     def starts(self) -> list[Nanoseconds]:

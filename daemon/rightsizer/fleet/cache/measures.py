@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
 from rightsizer.fleet.cache.day_codec import lifted
 from rightsizer.fleet.cache.day_frame import DayFrame, Floats
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import BLOCK_SPAN, Blocks, LazyColumn, Measure, Series
 from rightsizer.model.histogram import BINS, PRECISION, Distribution, Histogram
@@ -26,19 +27,32 @@ _UNITS: Final = {Measure.MEMORY_BYTES: 2.0**30}
 _RECORD: Final = np.dtype(
     [("number", ">u4"), ("tenths", ">u2"), ("halves", ">f2", 2 * len(Measure))]
 )
-_Day = tuple[DayFrame, Floats]
-"""A frame with the known share of each interval, 0 to 1."""
+Halves: TypeAlias = tuple[Floats, Floats]
+"""Means and peaks as half floats, `nan` if either is unknown."""
+
+
+class _Day(Protocol):
+    @property
+    def grid(self) -> Grid: ...
+
+    @property
+    def known_parts(self) -> Floats:
+        """Known share of each interval, 0 to 1."""
+
+    def halves(self, measure: Measure) -> Halves:
+        """Means and peaks of a measure."""
 
 
 def blocks_of(days: Iterable[_Day]) -> Blocks:
     """Return the blocks of days, oldest first."""
     found = [b""]
-    for frame, parts in days:
-        each = frame.grid.step // BLOCK_SPAN
+    for day in days:
+        each = day.grid.step // BLOCK_SPAN
+        parts = day.known_parts
         known = parts > 0
-        halves = [half for measure in Measure for half in _halves(frame, measure)]
+        halves = [half for measure in Measure for half in day.halves(measure)]
         records = np.zeros(int(known.sum()) * each, _RECORD)
-        records["number"] = _numbers(frame, known)
+        records["number"] = _numbers(day.grid, known)
         records["tenths"] = np.repeat((parts[known] * _SPAN_TENTHS + 0.5).astype(int), each)
         records["halves"] = np.repeat(np.stack(halves, axis=1)[known], each, axis=0)
         found.append(records.tobytes())
@@ -49,14 +63,15 @@ def _columns_of(days: Iterable[_Day], measure: Measure) -> tuple[Floats, ...]:
     """Return the columns of `blocks_of(days).series(measure)`, without other measures' bytes."""
     unit = _UNITS.get(measure, 1.0)
     found: list[tuple[Floats, ...]] = [_NO_BLOCKS]
-    for frame, parts in days:
-        means, peaks = (half.astype(float) * unit for half in _halves(frame, measure))
+    for day in days:
+        means, peaks = (half.astype(float) * unit for half in day.halves(measure))
+        parts = day.known_parts
         known = (parts > 0) & ~np.isnan(means)
         seconds = np.floor(parts * _SPAN_TENTHS + 0.5) / _TENTHS
         # An hour stands for all of its blocks.
-        each = frame.grid.step // BLOCK_SPAN
+        each = day.grid.step // BLOCK_SPAN
         repeated = (np.repeat(column[known], each) for column in (seconds, means, peaks))
-        found.append((_numbers(frame, known), *repeated))
+        found.append((_numbers(day.grid, known), *repeated))
     return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
 
 
@@ -75,6 +90,10 @@ class _ArrayColumn(LazyColumn):
     def __init__(self, values: Floats) -> None:
         super().__init__(len(values), partial(_numbers_of, values))
         self._array = values
+
+    def __array__(self, *_: object) -> Floats:
+        """The same numbers."""
+        return self._array
 
     def total(self) -> float:
         """As in `LazyColumn`, in the same order."""
@@ -104,19 +123,16 @@ def _numbers_of(values: Floats) -> Sequence[float]:
 _NO_BLOCKS: Final = (np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
-def _numbers(frame: DayFrame, known: Floats) -> Floats:
-    each = frame.grid.step // BLOCK_SPAN
-    first = frame.grid.start // BLOCK_SPAN
+def _numbers(grid: Grid, known: Floats) -> Floats:
+    each = grid.step // BLOCK_SPAN
+    first = grid.start // BLOCK_SPAN
     return (first + each * np.flatnonzero(known)[:, None] + np.arange(each)).ravel()
 
 
-def _halves(frame: DayFrame, measure: Measure) -> tuple[Floats, Floats]:
-    """Return means and peaks as half floats, `nan` if either is unknown."""
-    means = frame.column(f"mean:{measure}")
-    peaks = frame.column(f"peak:{measure}")
+def halves_of(means: Floats | None, peaks: Floats | None, measure: Measure) -> Halves | None:
+    """Return a measure as half floats; `None` if means or peaks are unknown."""
     if means is None or peaks is None:  # A mean has no information on the peak.
-        unknown = np.full(frame.grid.count, np.nan, np.float16)
-        return unknown, unknown
+        return None
     unit = _UNITS.get(measure, 1.0)
     is_known = ~(np.isnan(means) | np.isnan(peaks))
     both = (np.minimum(each / unit, _MOST) for each in (means, lifted(peaks)))

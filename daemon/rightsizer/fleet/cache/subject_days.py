@@ -125,7 +125,7 @@ class SubjectDays:
 
     @cached_property
     def _columns(self) -> BlockColumns:
-        return BlockColumns([(day.frame, day.known_parts) for day in self.days])
+        return BlockColumns(self.days)
 
     @property
     def fine_since(self) -> Nanoseconds:

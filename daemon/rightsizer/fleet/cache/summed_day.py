@@ -18,8 +18,10 @@ from rightsizer.fleet.cache.day_frame import (
     Floats,
     zero_where_unknown,
 )
-from rightsizer.fleet.cache.measures import DayDemands
+from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.measures import DayDemands, Halves, halves_of
 from rightsizer.fleet.settings import DemandSettings
+from rightsizer.model.block import Measure
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
@@ -46,6 +48,7 @@ class LikeDays:
             ratios = np.where(is_long, limits / np.where(is_long, self.known, 1.0), 1.0)
             values[:, states] *= ratios[:, None]
             self.known[is_long] = np.broadcast_to(limits, is_long.shape)[is_long]
+        self._halves: dict[Measure, Halves | None] = {}
         self.frames = [
             DayFrame(one.grid, one.layout, own, one.demands)
             for one, own in zip(frames, values, strict=True)
@@ -60,6 +63,14 @@ class LikeDays:
         """Return a column by frame and interval, or `None` if unknown."""
         place = self.layout.places.get(name)
         return None if place is None else self._values[:, place]
+
+    def halves(self, measure: Measure) -> Halves | None:
+        """Return a measure by frame and interval; `None` if unknown."""
+        if measure not in self._halves:
+            means = self.column(f"mean:{measure}")
+            peaks = self.column(f"peak:{measure}")
+            self._halves[measure] = halves_of(means, peaks, measure)
+        return self._halves[measure]
 
     @cached_property
     def present_seconds(self) -> Floats:
@@ -141,6 +152,20 @@ class SummedDay:
             like = LikeDays([found[place] for place in places], settings)
             days |= {at: cls(found[at], settings, (like, row)) for row, at in enumerate(places)}
         return [days[place] for place in range(len(found))]
+
+    @property
+    def grid(self) -> Grid:
+        """Its intervals."""
+        return self.frame.grid
+
+    def halves(self, measure: Measure) -> Halves:
+        """Return means and peaks of a measure by interval."""
+        of_all = self.like.halves(measure)
+        if of_all is None:
+            unknown = np.full(self.grid.count, np.nan, np.float16)
+            return unknown, unknown
+        means, peaks = of_all
+        return means[self.row], peaks[self.row]
 
     def known_over(self, first: int, last: int) -> float:
         """Return the known seconds between intervals, the last exclusive."""

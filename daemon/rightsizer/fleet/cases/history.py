@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from typing import Final
+
+import numpy as np
 
 from rightsizer.accounting.accounts_snapshot import LoadHistory
 from rightsizer.accounting.load_patterns import effective_samples, grid
 from rightsizer.accounting.settings import LoadPatternSettings
+from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
+
+_BLOCKS_AN_HOUR: Final = COARSE_STEP // BLOCK_SPAN
 
 
 class SubjectHistory(LoadHistory):
@@ -53,7 +59,7 @@ class SubjectHistory(LoadHistory):
 
 def _effective_means(days: SubjectDays, blocks: Blocks, measure: Measure) -> float:
     series = blocks.series(measure)
-    return _independent(days, series, series.means, lambda found: sum(found) / len(found))
+    return _independent(days, series, series.means, _means_of_parts)
 
 
 def _known_peaks(
@@ -61,18 +67,28 @@ def _known_peaks(
 ) -> tuple[Sequence[float], float]:
     """Return peaks, with an upper bound of their number where hours stand for blocks."""
     series = blocks.series(measure)
-    effective = _independent(days, series, series.peaks, max) if series.peaks else 0.0
+    effective = _independent(days, series, series.peaks, np.maximum.reduceat)
     return series.peaks, effective
+
+
+def _means_of_parts(values: Floats, starts: Floats) -> Floats:
+    return np.asarray(np.add.reduceat(values, starts) / np.diff(starts, append=len(values)))
 
 
 def _independent(
     days: SubjectDays,
     series: Series,
     values: Sequence[float],
-    one: Callable[[Sequence[float]], float],
+    reduced: Callable[[Floats, Floats], Floats],
 ) -> float:
     """Count hours where an hour stands for twelve blocks."""
-    if not series.numbers or series.numbers[0] * BLOCK_SPAN >= days.fine_since:
+    numbers = series.numbers
+    if not numbers or numbers[0] * BLOCK_SPAN >= days.fine_since:
         return effective_samples(grid(series, values))
-    hours = {hour: one(values[inside]) for hour, inside in series.parts(COARSE_STEP)}
-    return effective_samples([*map(hours.get, range(min(hours), max(hours) + 1))])
+    whole = isinstance(numbers, range)
+    hours = np.arange(numbers[0], numbers[-1] + 1) if whole else np.array(numbers)
+    hours //= _BLOCKS_AN_HOUR
+    starts = np.flatnonzero(np.diff(hours, prepend=-1))
+    by_hour = np.full(hours[-1] - hours[0] + 1, None)
+    by_hour[hours[starts] - hours[0]] = reduced(np.asarray(values), starts).tolist()
+    return effective_samples(by_hour.tolist())
