@@ -122,8 +122,8 @@ def test_shapes_give_ratios(key: int, seconds: int) -> None:
     for shape in (
         ConstantLoad(0.7),
         BurstyLoad(0.9, 0.5, 15.0),
-        DiurnalLoad(),
-        DiurnalLoad(night_ratio=0.3),
+        DiurnalLoad(share=0.95),
+        DiurnalLoad(share=0.95, night_ratio=0.3),
     ):
         assert 0.0 <= shape.intensity(key, second(seconds)) <= 1.0
 
@@ -138,7 +138,7 @@ def test_bursts_come_as_often_as_written(key: int) -> None:
 
 def test_a_diurnal_service_sleeps_at_night() -> None:
     """Twelve hours from its peak there is no request, at its peak there are many."""
-    shape = DiurnalLoad(peak_seconds=14 * 3600.0)
+    shape = DiurnalLoad(share=0.95, peak_seconds=14 * 3600.0)
     night = [shape.intensity(9, second(at)) for at in range(3600, 3 * 3600, 20)]
     noon = [shape.intensity(9, second(at)) for at in range(13 * 3600, 15 * 3600, 20)]
     assert max(night) == 0.0
@@ -147,7 +147,7 @@ def test_a_diurnal_service_sleeps_at_night() -> None:
 
 def test_a_diurnal_service_may_keep_a_little_load_at_night() -> None:
     """With a night ratio it has less load at night, but is never idle for long."""
-    shape = DiurnalLoad(peak_seconds=14 * 3600.0, night_ratio=0.2)
+    shape = DiurnalLoad(share=0.95, peak_seconds=14 * 3600.0, night_ratio=0.2)
     night = [shape.intensity(9, second(at)) for at in range(3600, 3 * 3600, 20)]
     noon = [shape.intensity(9, second(at)) for at in range(13 * 3600, 15 * 3600, 20)]
     assert 0.0 < sum(night) / len(night) < 0.5 * sum(noon) / len(noon)

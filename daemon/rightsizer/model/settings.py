@@ -181,7 +181,9 @@ def settings_class(
     Lets features register their settings in a single place.
     """
     namespace = {"__doc__": words}
-    return defstruct(name, parts, bases=(base,), module=module, namespace=namespace, frozen=True)
+    return defstruct(
+        name, parts, bases=(base,), module=module, namespace=namespace, frozen=True, kw_only=True
+    )
 
 
 def bounds_of(settings: type) -> dict[str, Bounds]:

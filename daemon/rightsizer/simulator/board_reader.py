@@ -1,138 +1,118 @@
 """Reader of a scenario's boards and of the faults on them."""
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import DAY_SECONDS, nanoseconds
 from rightsizer.simulator.faults import (
     ActivePeriod,
-    CallFailure,
-    CallHang,
-    DeadCounters,
     DriverUnload,
     FaultEffect,
     ForcedThrottle,
-    GpuAbsence,
     GpuLoss,
-    GpuReplacement,
     MemoryErrors,
     MigReconfiguration,
     NvlinkDegradation,
-    PcieDegradation,
     ScenarioFault,
     XidReport,
 )
-from rightsizer.simulator.library.calls import NvmlCode
 from rightsizer.simulator.physics import lowest_limit_watts
 from rightsizer.simulator.scenario import BoardSlot
-from rightsizer.simulator.scenario_row import ScenarioRow
+from rightsizer.simulator.scenario_document import (
+    EFFECT_OF,
+    MOST_GPUS,
+    REASONS,
+    BoardsEntry,
+    FaultEntry,
+    MigCut,
+    RuleError,
+    ThrottleCause,
+)
 
-_MOST_GPUS: Final = 64
-_MOST: Final = 2**31
-_MOST_LINKS: Final = 36
-_WIDEST_LINK: Final = 16
-_LATEST_GENERATION: Final = 6
-_COMMON: Final = ("kind", "gpus", "at", "after", "every", "for", "xid")
-_ECC_COUNTS: Final = ("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable")
-_LINK_ERRORS: Final = ("replay_errors", "recovery_errors", "crc_errors")
+Path = tuple[str | int, ...]
 _LAST_WITH_PAGES: Final = (7, 5)
-_REASONS: Final[Mapping[str, ClockEvent]] = {
-    "power": ClockEvent.SW_POWER_CAP,
-    "thermal": ClockEvent.SW_THERMAL_SLOWDOWN,
-    "hardware_thermal": ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN,
-    "power_brake": ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN,
-    "sync_boost": ClockEvent.SYNC_BOOST,
-}
 
 
-def read_slots(top: ScenarioRow, catalogue: Catalogue) -> tuple[BoardSlot, ...]:
-    """Read the slots of the node, one per GPU; fail without any, or with unknown boards."""
+def read_slots(entries: Sequence[BoardsEntry], catalogue: Catalogue) -> tuple[BoardSlot, ...]:
+    """Read the slots of the node, one per GPU; unknown boards raise a `RuleError`."""
     slots: list[BoardSlot] = []
-    for entry in top.rows("boards"):
-        slots.extend(_slot(entry, catalogue, len(slots)))
-    if not slots:
-        top.fail("a scenario needs at least one board; add 'boards: [{board: L4, count: 1}]'")
-    if len(slots) > _MOST_GPUS:
-        top.fail(f"{len(slots)} GPUs are more than a node has; at most {_MOST_GPUS}", "boards")
-    top.refuse()
+    for place, entry in enumerate(entries):
+        slots.extend(_slots(entry, ("boards", place), catalogue, len(slots)))
+    if len(slots) > MOST_GPUS:
+        fault = f"{len(slots)} GPUs are more than a node has; at most {MOST_GPUS}"
+        raise RuleError(("boards",), fault)
     return tuple(slots)
 
 
-def _slot(entry: ScenarioRow, catalogue: Catalogue, first: int) -> list[BoardSlot]:
-    entry.refuse_unknown(
-        (
-            "board",
-            "count",
-            "mig",
-            "power_limit_watts",
-            "ambient_celsius",
-            "pcie_generation",
-            "pcie_width",
-            "persistence",
-        )
-    )
+def _slots(entry: BoardsEntry, path: Path, catalogue: Catalogue, first: int) -> Iterator[BoardSlot]:
     try:
-        board = catalogue.get(entry.needed_text("board"))
+        board = catalogue.get(entry.board)
     except UsageError as error:
-        entry.fail(str(error), "board")
-    least = lowest_limit_watts(board)
-    most = board.power_limit_watts
-    limit = entry.number("power_limit_watts", least, most)
-    profiles = read_profiles(entry, "mig", board)
-    return [
-        BoardSlot(
+        raise RuleError((*path, "board"), str(error)) from None
+    check_limit(board, entry.power_limit_watts, path)
+    check_within((*path, "pcie_generation"), entry.pcie_generation, 1, board.pcie_generation)
+    check_within((*path, "pcie_width"), entry.pcie_width, 1, board.pcie_width)
+    for offset in range(entry.count):
+        yield BoardSlot(
             index=first + offset,
             board=board,
-            profiles=profiles,
-            power_limit_watts=limit,
-            ambient_celsius=entry.number_or("ambient_celsius", 28.0, 5.0, 70.0),
-            pcie_generation=entry.count_or(
-                "pcie_generation", board.pcie_generation, 1, board.pcie_generation
-            ),
-            pcie_width=entry.count_or("pcie_width", board.pcie_width, 1, board.pcie_width),
-            is_persistent=entry.flag("persistence", default=True),
+            profiles=read_profiles(entry.mig, (*path, "mig"), board),
+            power_limit_watts=entry.power_limit_watts,
+            ambient_celsius=entry.ambient_celsius,
+            pcie_generation=entry.pcie_generation or board.pcie_generation,
+            pcie_width=entry.pcie_width or board.pcie_width,
+            is_persistent=entry.persistence,
         )
-        for offset in range(entry.count_or("count", 1, 1, _MOST_GPUS))
-    ]
 
 
-def slot_of(entry: ScenarioRow, key: str, gpu: object, slots: tuple[BoardSlot, ...]) -> BoardSlot:
-    """Return the slot of a GPU named by a key; fail if the node lacks it."""
-    if not isinstance(gpu, int) or isinstance(gpu, bool) or not 0 <= gpu < len(slots):
-        entry.fail(f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}", key)
+def check_within(path: Path, value: float | None, least: float, most: float) -> None:
+    """Raise a `RuleError` for a value beyond what the board allows."""
+    if value is not None and not least <= value <= most:
+        raise RuleError(path, f"must be between {least:g} and {most:g} (got {value:g})")
+
+
+def check_limit(board: Board, limit_watts: float | None, path: Path) -> None:
+    """Raise a `RuleError` for a power limit beyond those of a board."""
+    most = board.power_limit_watts
+    check_within((*path, "power_limit_watts"), limit_watts, lowest_limit_watts(board), most)
+
+
+def slot_of(gpu: object, path: Path, slots: tuple[BoardSlot, ...]) -> BoardSlot:
+    """Return the slot of a GPU; raise a `RuleError` if the node lacks it."""
+    if not isinstance(gpu, int) or not 0 <= gpu < len(slots):
+        fault = f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}"
+        raise RuleError(path, fault)
     return slots[gpu]
 
 
-def read_profiles(entry: ScenarioRow, key: str, board: Board) -> tuple[MigProfile, ...]:
-    """Read the MIG profiles named by a key; fail if the board lacks one or has no room for all."""
+def read_profiles(names: Sequence[str], path: Path, board: Board) -> tuple[MigProfile, ...]:
+    """Return MIG profiles; raise a `RuleError` if the board lacks one or has no room for all."""
     by_name = {profile.name: profile for profile in board.mig_profiles}
-    chosen: list[MigProfile] = []
-    for name in entry.items(key):
+    for name in names:
         if name not in by_name:
             known = ", ".join(by_name) or "none: it has no MIG"
-            entry.fail(f"'{name}' is not a MIG profile of {board.key}; known: {known}", key)
-        chosen.append(by_name[name])
+            raise RuleError(path, f"'{name}' is not a MIG profile of {board.key}; known: {known}")
+    chosen = tuple(by_name[name] for name in names)
     compute = sum(profile.compute_share for profile in chosen)
     memory = sum(profile.memory_share for profile in chosen)
     for what, total in (("compute", compute), ("memory", memory)):
         if total > 1.0 + 1e-9:
-            entry.fail(f"the profiles take {total:.0%} of the {what}; remove some", key)
-    return tuple(chosen)
+            raise RuleError(path, f"the profiles take {total:.0%} of the {what}; remove some")
+    return chosen
 
 
 def read_faults(
-    top: ScenarioRow, slots: tuple[BoardSlot, ...]
+    entries: Sequence[FaultEntry], slots: tuple[BoardSlot, ...], midnight_seconds: float
 ) -> tuple[tuple[BoardSlot, ...], tuple[ScenarioFault, ...]]:
     """Read the faults; return the slots updated with MIG reconfigurations, and the faults."""
     faults: list[ScenarioFault] = []
-    for entry in top.rows("faults"):
-        for fault in _faults(entry, slots):
+    for place, entry in enumerate(entries):
+        for fault in _faults(entry, ("faults", place), slots, midnight_seconds):
             faults.append(fault)
             if isinstance(fault.effect, MigReconfiguration):
                 (gpu,) = fault.gpus
@@ -142,51 +122,60 @@ def read_faults(
     return slots, tuple(faults)
 
 
-def _faults(entry: ScenarioRow, slots: tuple[BoardSlot, ...]) -> list[ScenarioFault]:
-    kind = entry.needed_text("kind")
-    if kind not in _KINDS:
-        entry.fail(f"'{kind}' is not a kind of fault; one of: {', '.join(_KINDS)}", "kind")
-    own, read = _KINDS[kind]
-    entry.refuse_unknown((*_COMMON, *own))
-    gpus = _gpus(entry, kind, slots)
-    window = _window(entry)
-    faults: list[ScenarioFault] = []
-    for gpu in gpus:
-        effect = read(entry, slots[gpu])
-        faults.append(ScenarioFault(window, (gpu,), effect))
-        xid = entry.count_or("xid", _usual_xid(effect, slots[gpu]), 0, _MOST)
+def _faults(
+    entry: FaultEntry, path: Path, slots: tuple[BoardSlot, ...], midnight_seconds: float
+) -> Iterator[ScenarioFault]:
+    kind: Any = EFFECT_OF[type(entry)]
+    try:
+        stated = kind(**{name: getattr(entry, name) for name in kind.__struct_fields__})
+    except ValueError as error:
+        raise RuleError(path, str(error)) from None
+    window = _window(entry, midnight_seconds)
+    if isinstance(stated, DriverUnload):
+        if entry.gpus:
+            fault = "the driver is unloaded from all GPUs; leave 'gpus' out"
+            raise RuleError((*path, "gpus"), fault)
+        if entry.for_ is None:
+            raise RuleError(path, "a driver that never comes back is no driver; add 'for: 20s'")
+        yield ScenarioFault(window, (), stated)
+        return
+    if not entry.gpus:
+        raise RuleError(path, "befalls nothing; add 'gpus: [0]'")
+    if isinstance(stated, MigCut) and len(entry.gpus) > 1:
+        raise RuleError((*path, "gpus"), "is of one GPU; write an entry for each")
+    for gpu in entry.gpus:
+        slot = slot_of(gpu, (*path, "gpus"), slots)
+        effect = _effect(stated, path, slot)
+        yield ScenarioFault(window, (gpu,), effect)
+        xid = _usual_xid(effect, slot) if entry.xid is None else entry.xid
         if xid:
-            faults.append(ScenarioFault(window, (gpu,), XidReport(xid)))
-    return [ScenarioFault(window, (), _unload(entry, slots[0]))] if kind == "unload" else faults
+            yield ScenarioFault(window, (gpu,), XidReport(xid))
 
 
-def _gpus(entry: ScenarioRow, kind: str, slots: tuple[BoardSlot, ...]) -> tuple[int, ...]:
-    chosen = entry.items("gpus")
-    if kind == "unload":
-        if chosen:
-            entry.fail("the driver is unloaded from all GPUs; leave 'gpus' out", "gpus")
-        return ()
-    if not chosen:
-        entry.fail("befalls nothing; add 'gpus: [0]'")
-    return tuple(slot_of(entry, "gpus", gpu, slots).index for gpu in chosen)
+def _effect(stated: object, path: Path, slot: BoardSlot) -> FaultEffect:
+    """Return what a fault does on a board."""
+    match stated:
+        case MigCut(profiles=names):
+            profiles = read_profiles(names, (*path, "profiles"), slot.board)
+            return MigReconfiguration(profiles, len(slot.all_profiles))
+        case ThrottleCause(power_limit_watts=float() as limit_watts):
+            check_limit(slot.board, limit_watts, path)
+            return ForcedThrottle(limit_watts)
+        case ThrottleCause(ambient_celsius=float() as ambient_celsius):
+            return ForcedThrottle(ambient_celsius=ambient_celsius)
+        case ThrottleCause(reason=reason, clock_ratio=clock_ratio):
+            return ForcedThrottle(clock_ratio=clock_ratio, reasons=REASONS[reason])
+    return cast(FaultEffect, stated)
 
 
-def _window(entry: ScenarioRow) -> ActivePeriod:
-    if ("at" in entry) == ("after" in entry):
-        entry.fail(
-            "needs either 'at', a time of every day, or 'after', since the start: 'after: 90s'"
-        )
-    length = nanoseconds(entry.seconds("for", 1.0)) if "for" in entry else None
-    if "at" in entry:
-        if "every" in entry:
-            entry.fail("'at' comes every day; for another period write 'after'", "every")
-        at = entry.time_of_day("at")
-        rest = DAY_SECONDS - (at - entry.faults.midnight_seconds) % DAY_SECONDS
-        return ActivePeriod(nanoseconds(at), length or nanoseconds(rest), is_daily=True)
-    period = nanoseconds(entry.seconds("every", 1.0)) if "every" in entry else None
-    if period is not None and length is not None and length >= period:
-        entry.fail("lasts longer than its period; make 'for' shorter than 'every'", "for")
-    return ActivePeriod(nanoseconds(entry.seconds("after")), length, period)
+def _window(entry: FaultEntry, midnight_seconds: float) -> ActivePeriod:
+    length = None if entry.for_ is None else nanoseconds(entry.for_)
+    if entry.at is not None:
+        rest = DAY_SECONDS - entry.at % DAY_SECONDS
+        begin = nanoseconds((entry.at + midnight_seconds) % DAY_SECONDS)
+        return ActivePeriod(begin, length or nanoseconds(rest), is_daily=True)
+    period = None if entry.every is None else nanoseconds(entry.every)
+    return ActivePeriod(nanoseconds(entry.after or 0.0), length, period)
 
 
 def _usual_xid(effect: FaultEffect, slot: BoardSlot) -> int:
@@ -199,96 +188,3 @@ def _usual_xid(effect: FaultEffect, slot: BoardSlot) -> int:
             # A double bit error; contained on boards with row remapping.
             return 48 if slot.board.compute_capability <= _LAST_WITH_PAGES else 94
     return 0
-
-
-def _function(entry: ScenarioRow) -> str:
-    name = entry.text("function") or ""
-    if name and not name.startswith("nvml"):
-        entry.fail(f"'{name}' is not NVML's; write it like nvmlDeviceGetPowerUsage", "function")
-    return name
-
-
-def _code(entry: ScenarioRow, default: NvmlCode) -> int:
-    codes = {code.name.lower(): code for code in NvmlCode if code}
-    return codes[entry.choice("code", codes, default.name.lower())]
-
-
-def _unload(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
-    if "for" not in entry:
-        entry.fail("a driver that never comes back is no driver; add 'for: 20s'")
-    return DriverUnload(_code(entry, NvmlCode.DRIVER_NOT_LOADED))
-
-
-def _mig(entry: ScenarioRow, slot: BoardSlot) -> FaultEffect:
-    if len(entry.items("gpus")) > 1:
-        entry.fail("is of one GPU; write an entry for each", "gpus")
-    return MigReconfiguration(read_profiles(entry, "profiles", slot.board), len(slot.all_profiles))
-
-
-def _ecc(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
-    counts = {name: entry.count_or(name, 0, 0, _MOST) for name in _ECC_COUNTS}
-    return MemoryErrors(
-        **counts,
-        is_pending=entry.flag("pending", default=False),
-        has_failed=entry.flag("failed", default=False),
-    )
-
-
-def _throttle(entry: ScenarioRow, slot: BoardSlot) -> FaultEffect:
-    reason = entry.needed_text("reason")
-    board = slot.board
-    if reason not in _REASONS:
-        entry.fail(f"'{reason}' is not a reason; one of: {', '.join(_REASONS)}", "reason")
-    if "power_limit_watts" in entry:
-        least = lowest_limit_watts(board)
-        most = board.power_limit_watts
-        return ForcedThrottle(entry.needed_number("power_limit_watts", least, most))
-    if "ambient_celsius" in entry:
-        return ForcedThrottle(ambient_celsius=entry.needed_number("ambient_celsius", 5.0, 80.0))
-    ratio = entry.number_or("clock_ratio", 0.5, 0.15, 1.0)
-    return ForcedThrottle(clock_ratio=ratio, reasons=_REASONS[reason])
-
-
-def _pcie(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
-    return PcieDegradation(
-        generation=entry.count("generation", 1, _LATEST_GENERATION),
-        width=entry.count("width", 1, _WIDEST_LINK),
-        idle_generation=entry.count("idle_generation", 1, _LATEST_GENERATION),
-        replays=entry.count_or("replays", 0, 0, _MOST),
-    )
-
-
-def _nvlink(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
-    links = entry.items("links")
-    for link in links:
-        if not isinstance(link, int) or isinstance(link, bool) or not 0 <= link < _MOST_LINKS:
-            entry.fail(f"'{link}' is not the number of a link; write them like [0, 1]", "links")
-    if not links:
-        entry.fail("is on no link; add 'links: [0]'")
-    return NvlinkDegradation(
-        frozenset(links),
-        entry.flag("down", default=False),
-        **{name: entry.count_or(name, 0, 0, _MOST) for name in _LINK_ERRORS},
-    )
-
-
-_KINDS: Final[
-    Mapping[str, tuple[tuple[str, ...], Callable[[ScenarioRow, BoardSlot], FaultEffect]]]
-] = {
-    "hang": (("function",), lambda entry, _: CallHang(_function(entry))),
-    "answer": (
-        ("code", "function"),
-        lambda entry, _: CallFailure(_code(entry, NvmlCode.UNKNOWN), _function(entry)),
-    ),
-    "loss": ((), lambda _entry, _slot: GpuLoss()),
-    "absence": ((), lambda _entry, _slot: GpuAbsence()),
-    "replacement": ((), lambda _entry, _slot: GpuReplacement()),
-    "unload": (("code",), _unload),
-    "mig": (("profiles",), _mig),
-    "xid": (("code",), lambda entry, _: XidReport(entry.needed_count("code", 1, _MOST))),
-    "ecc": ((*_ECC_COUNTS, "pending", "failed"), _ecc),
-    "throttle": (("reason", "power_limit_watts", "ambient_celsius", "clock_ratio"), _throttle),
-    "pcie": (("generation", "width", "idle_generation", "replays"), _pcie),
-    "nvlink": (("links", "down", *_LINK_ERRORS), _nvlink),
-    "dead_counters": ((), lambda _entry, _slot: DeadCounters()),
-}

@@ -1,13 +1,15 @@
 """Faults of a scenario: kinds, active times, and accumulated effect per GPU."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import MigProfile
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.simulator.library.calls import NvmlCode
 
 DAY: Final[Nanoseconds] = nanoseconds(86400.0)
 
@@ -56,6 +58,26 @@ class ActivePeriod(Struct, frozen=True):
         return elapsed if self.period is None else elapsed % self.period
 
 
+def _code(value: object) -> object:
+    """Code by its name in lower case."""
+    codes = {code.name.lower(): code.value for code in NvmlCode if code}
+    if value not in codes:
+        raise ValueError(f"must be one of {', '.join(codes)} (got '{value}')")
+    return codes[str(value)]
+
+
+def _function(value: object) -> object:
+    if isinstance(value, str) and not value.startswith("nvml"):
+        raise ValueError(f"'{value}' is not NVML's; write it like nvmlDeviceGetPowerUsage")
+    return value
+
+
+Code: TypeAlias = Annotated[int, Spec(parse=_code)]
+Count: TypeAlias = Annotated[int, Spec(within=(0, 2**31))]
+FunctionName: TypeAlias = Annotated[str, Spec(parse=_function)]
+_Generation: TypeAlias = Annotated[int | None, Spec(within=(1, 6))]
+
+
 class FaultEffect:
     """Effect of a fault, while it is active or when it begins."""
 
@@ -65,15 +87,15 @@ class FaultEffect:
 class CallHang(Struct, FaultEffect, frozen=True):
     """Calls hang."""
 
-    function: str = ""
+    function: FunctionName = ""
     """Function of the library; empty for all calls on the GPU."""
 
 
 class CallFailure(Struct, FaultEffect, frozen=True):
     """Calls return an error code."""
 
-    code: int
-    function: str = ""
+    code: Code = NvmlCode.UNKNOWN
+    function: FunctionName = ""
 
 
 class GpuLoss(Struct, FaultEffect, frozen=True):
@@ -91,7 +113,7 @@ class GpuReplacement(Struct, FaultEffect, frozen=True):
 class DriverUnload(Struct, FaultEffect, frozen=True):
     """The driver is unloaded; counters restart when it is loaded again."""
 
-    code: int
+    code: Code = NvmlCode.DRIVER_NOT_LOADED
 
 
 class MigReconfiguration(Struct, FaultEffect, frozen=True):
@@ -105,19 +127,19 @@ class MigReconfiguration(Struct, FaultEffect, frozen=True):
 class XidReport(Struct, FaultEffect, frozen=True):
     """The driver reports an Xid when the fault begins."""
 
-    code: int
+    code: Annotated[int, Spec(within=(1, 2**31))]
 
 
 class MemoryErrors(Struct, FaultEffect, frozen=True):
     """Errors are counted when the fault begins; `is_pending` holds while it is active."""
 
-    corrected: int = 0
-    uncorrected: int = 0
-    rows_correctable: int = 0
+    corrected: Count = 0
+    uncorrected: Count = 0
+    rows_correctable: Count = 0
     """Rows remapped, or pages retired on boards without row remapping."""
-    rows_uncorrectable: int = 0
-    is_pending: bool = False
-    has_failed: bool = False
+    rows_uncorrectable: Count = 0
+    is_pending: bool = field(name="pending", default=False)
+    has_failed: bool = field(name="failed", default=False)
 
 
 class ForcedThrottle(Struct, FaultEffect, frozen=True):
@@ -134,23 +156,27 @@ class ForcedThrottle(Struct, FaultEffect, frozen=True):
 class PcieDegradation(Struct, FaultEffect, frozen=True):
     """A link below its slot's capability; `None` leaves a value unchanged."""
 
-    generation: int | None = None
-    width: int | None = None
-    idle_generation: int | None = None
+    generation: _Generation = None
+    width: Annotated[int | None, Spec(within=(1, 16))] = None
+    idle_generation: _Generation = None
     """Applies only while no process holds the GPU, to save power: harmless."""
-    replays: int = 0
+    replays: Count = 0
     """Counted when the fault begins."""
 
 
 class NvlinkDegradation(Struct, FaultEffect, frozen=True):
     """Links that are down while it is active, and errors counted when it begins."""
 
-    links: frozenset[int]
-    is_down: bool = False
-    replay_errors: int = 0
+    links: tuple[Annotated[int, Spec(within=(0, 35))], ...] = ()
+    is_down: bool = field(name="down", default=False)
+    replay_errors: Count = 0
     """On each of the links, like the other counts."""
-    recovery_errors: int = 0
-    crc_errors: int = 0
+    recovery_errors: Count = 0
+    crc_errors: Count = 0
+
+    def __post_init__(self) -> None:
+        if not self.links:
+            raise ValueError("is on no link; add 'links: [0]'")
 
 
 class DeadCounters(Struct, FaultEffect, frozen=True):

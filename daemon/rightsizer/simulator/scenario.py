@@ -1,12 +1,13 @@
 """Scenario: boards of a node, workloads on them with their load shapes, and faults."""
 
 import math
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.reading import ProcessKind
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import Workload
@@ -17,10 +18,28 @@ from rightsizer.simulator.transients import uniform
 _QUIETEST_BURST: Final = 0.35
 
 
+def time_of_day(value: object) -> object:
+    """Seconds since midnight, UTC, of a time like `"13:30"`, up to `"24:00"`."""
+    # YAML reads an unquoted 13:30 as a base-60 number: 810 minutes.
+    minutes = value
+    if not isinstance(value, int):
+        hours, colon, rest = str(value).partition(":")
+        if not (colon and hours.isdigit() and rest.isdigit() and int(rest) < 60):  # noqa: PLR2004
+            raise ValueError(f"'{value}' is not a time of day; write it like \"13:30\"")
+        minutes = int(hours) * 60 + int(rest)
+    if not 0 <= cast(int, minutes) <= 24 * 60:
+        raise ValueError(f"'{value}' is not a time of day; the last is \"24:00\"")
+    return cast(int, minutes) * 60.0
+
+
+_Share: TypeAlias = Annotated[float, Spec(within=(0.0, 1.0))]
+_Interval: TypeAlias = Annotated[float, Spec(unit="", within=(1.0, DAY_SECONDS))]
+
+
 class ConstantLoad(Struct, frozen=True):
     """A constant load; `level` is the share of a phase's full load, 0 to 1."""
 
-    level: float = 1.0
+    level: _Share = 1.0
 
     def intensity(self, key: int, time: Nanoseconds) -> float:
         """Return the level at any time."""
@@ -31,10 +50,10 @@ class ConstantLoad(Struct, frozen=True):
 class BurstyLoad(Struct, frozen=True):
     """Requests in bursts of varying strength, with pauses between them."""
 
-    level: float = 1.0
-    share: float = 0.6
+    level: _Share = 1.0
+    share: _Share = 0.6
     """Share of intervals with a burst."""
-    interval_seconds: float = 20.0
+    interval_seconds: _Interval = 20.0
 
     def intensity(self, key: int, time: Nanoseconds) -> float:
         """Return the strength of the interval's burst, or 0."""
@@ -44,10 +63,12 @@ class BurstyLoad(Struct, frozen=True):
 class DiurnalLoad(Struct, frozen=True):
     """Bursts with a daily cycle: most at the peak, none deep in the night."""
 
-    level: float = 1.0
-    share: float = 0.95
-    interval_seconds: float = 20.0
-    peak_seconds: float = 15 * 3600.0
+    level: _Share = 1.0
+    share: _Share = 0.6
+    interval_seconds: _Interval = 20.0
+    peak_seconds: Annotated[float, Spec(unit="", parse=time_of_day)] = field(
+        name="peak", default=15 * 3600.0
+    )
     """Time of day with most load."""
     night_ratio: float = 0.0
     """Load twelve hours from the peak, relative to the peak."""
@@ -123,7 +144,7 @@ class DeviceLocation(Struct, frozen=True):
 class HostLoad(Struct, frozen=True):
     """Load of a phase on the host; ratios."""
 
-    cpu: float = 0.02
+    cpu: float = 0.0
     """Of the workload's own cores."""
     cpu_pressure: float = 0.0
     io_pressure: float = 0.0

@@ -1,190 +1,147 @@
 """Reader of scenarios, packaged or from a file."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
+from collections.abc import Iterator, Mapping
+from pathlib import Path as FilePath
 
 from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.config.loader import read_document, refusal
+from rightsizer.config.validator import rule_fault
 from rightsizer.io.yaml import Document, YamlError, load_yaml
-from rightsizer.model.errors import ScenarioError
-from rightsizer.model.reading import ProcessKind
-from rightsizer.model.state import Condition, State
+from rightsizer.model.errors import ConfigurationError, ScenarioError
 from rightsizer.model.units import DAY_SECONDS, GIB
-from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Workload
 from rightsizer.simulator.activity import KernelActivity
-from rightsizer.simulator.board_reader import read_faults, read_slots, slot_of
+from rightsizer.simulator.board_reader import Path, check_within, read_faults, read_slots, slot_of
 from rightsizer.simulator.packaged import ACTIVITIES_FILE, SCENARIO_FOLDER, packaged_scenarios
 from rightsizer.simulator.physics import instance_memory_bytes, nvlink_is_up, reserved_memory_bytes
 from rightsizer.simulator.scenario import (
     BoardSlot,
-    BurstyLoad,
-    ConstantLoad,
     DeviceLocation,
     DiurnalLoad,
-    HostLoad,
-    LoadShape,
     MemoryPlan,
     SimulatedScenario,
     SimulatedTask,
     TaskPhase,
 )
-from rightsizer.simulator.scenario_row import ScenarioRow
+from rightsizer.simulator.scenario_document import (
+    ActivitiesDocument,
+    PhaseEntry,
+    RuleError,
+    ScenarioDocument,
+    WorkloadEntry,
+)
 
-_HOST: Final = tuple(field for field in HostLoad.__struct_fields__)
-_RATIOS: Final = tuple(field for field in KernelActivity.__struct_fields__)
 
+class _TaskReader:
+    """Reads workloads against the slots and activities of their scenario."""
 
-def read_task(
-    entry: ScenarioRow, slots: tuple[BoardSlot, ...], activities: Mapping[str, KernelActivity]
-) -> SimulatedTask:
-    """Read one entry of `workloads`; fail if it contradicts itself or the slots."""
-    entry.refuse_unknown(
-        (
-            "name",
-            "kind",
-            "class",
-            "allocator",
-            "namespace",
-            "pod",
-            "gpus",
-            "instances",
-            "start",
-            "stop",
-            "memory_gib",
-            "memory_ratio",
-            "processes",
-            "cores",
-            "load",
-            "phases",
-            "process_kind",
+    def __init__(
+        self,
+        slots: tuple[BoardSlot, ...],
+        activities: Mapping[str, KernelActivity],
+        midnight_seconds: float,
+    ) -> None:
+        self._slots = slots
+        self._activities = activities
+        self._midnight_seconds = midnight_seconds
+
+    def read(self, entry: WorkloadEntry, path: Path) -> SimulatedTask:
+        """Read one entry of `workloads`; raise a `RuleError` if it contradicts the slots."""
+        spots = tuple(self._spots(entry, path))
+        names = (entry.kind.value, entry.namespace, entry.name)
+        load = entry.load
+        if isinstance(load, DiurnalLoad):
+            load = replace(load, peak_seconds=self._later(load.peak_seconds))
+        return SimulatedTask(
+            workload=Workload(
+                key="/".join(filter(None, names)),
+                kind=entry.kind,
+                name=entry.name,
+                workload_class=entry.class_,
+                allocator=entry.allocator,
+                namespace=entry.namespace,
+                pod=entry.pod,
+                unproven="",  # Whoever writes the scenario is the operator.
+            ),
+            spots=spots,
+            start_seconds=self._later(entry.start),
+            stop_seconds=self._later(entry.stop),
+            memory=tuple(self._memory(entry, path, spot) for spot in spots),
+            processes=entry.processes,
+            cores=entry.cores,
+            shape=load,
+            phases=tuple(
+                self._phase(phase, (*path, "phases", place), alone=self._is_alone(spots))
+                for place, phase in enumerate(entry.phases)
+            ),
+            process_kind=entry.process_kind,
         )
-    )
-    name = entry.needed_text("name")
-    kind = entry.word("kind", WorkloadKind, WorkloadKind.SIMULATED)
-    namespace = entry.text("namespace") or ""
-    spots = _spots(entry, slots)
-    return SimulatedTask(
-        workload=Workload(
-            key="/".join(part for part in (kind.value, namespace, name) if part),
-            kind=kind,
-            name=name,
-            workload_class=entry.word("class", WorkloadClass, WorkloadClass.UNKNOWN),
-            allocator=entry.word("allocator", Allocator, Allocator.UNKNOWN),
-            namespace=namespace,
-            pod=entry.text("pod") or "",
-            unproven="",  # Whoever writes the scenario is the operator.
-        ),
-        spots=spots,
-        start_seconds=entry.time_of_day("start", "00:00"),
-        stop_seconds=entry.time_of_day("stop", "24:00"),
-        memory=tuple(_memory(entry, slots[spot.gpu], spot) for spot in spots),
-        processes=entry.count_or("processes", 1, 1, 64),
-        cores=entry.number_or("cores", 8.0, 0.1, 1024.0),
-        shape=_shape(entry.row("load")),
-        phases=_phases(entry, activities, alone=_alone(slots, spots)),
-        process_kind=entry.word("process_kind", ProcessKind, ProcessKind.COMPUTE),
-    )
 
+    def _later(self, seconds: float) -> float:
+        """Time of day by the midnight of the scenario."""
+        midnight_seconds = self._midnight_seconds
+        return (seconds + midnight_seconds) % DAY_SECONDS if midnight_seconds else seconds
 
-def _alone(slots: tuple[BoardSlot, ...], spots: tuple[DeviceLocation, ...]) -> bool:
-    """Whether a task has no peer over NVLink; MIG instances have none."""
-    return len(spots) == 1 or any(
-        spot.instance is not None or not nvlink_is_up(slots[spot.gpu].board) for spot in spots
-    )
-
-
-def _spots(entry: ScenarioRow, slots: tuple[BoardSlot, ...]) -> tuple[DeviceLocation, ...]:
-    spots: list[DeviceLocation] = []
-    for gpu in entry.items("gpus"):
-        slot = slot_of(entry, "gpus", gpu, slots)
-        if not slot.is_ever_whole:
-            entry.fail(f"GPU {gpu} is cut into MIG instances; hold them by 'instances'", "gpus")
-        spots.append(DeviceLocation(slot.index))
-    for text in entry.items("instances"):
-        gpu, _, instance = str(text).partition("/")
-        slot = slot_of(entry, "instances", int(gpu) if gpu.isdigit() else text, slots)
-        if not instance.isdigit() or int(instance) >= len(slot.all_profiles):
-            entry.fail(
-                f"'{text}' is not an instance; GPU {slot.index} has {len(slot.all_profiles)}, "
-                f"write the first as '{slot.index}/0'",
-                "instances",
-            )
-        spots.append(DeviceLocation(slot.index, int(instance)))
-    if not spots:
-        entry.fail("holds nothing; add 'gpus: [0]' or 'instances: [\"0/0\"]'")
-    return tuple(spots)
-
-
-def _memory(entry: ScenarioRow, slot: BoardSlot, spot: DeviceLocation) -> MemoryPlan:
-    profile = slot.profile(spot.instance)
-    total = instance_memory_bytes(slot.board, profile)
-    most = total - reserved_memory_bytes(slot.board, profile)
-    if ("memory_gib" in entry) == ("memory_ratio" in entry):
-        entry.fail("needs either 'memory_gib' or 'memory_ratio', of each device it holds")
-    key, unit = ("memory_gib", GIB) if "memory_gib" in entry else ("memory_ratio", total)
-    first, last = entry.pair(key, 0.0, most / unit)
-    return MemoryPlan(first * unit, last * unit)
-
-
-def _shape(entry: ScenarioRow) -> LoadShape:
-    entry.refuse_unknown(("shape", "level", "share", "interval_seconds", "peak", "night_ratio"))
-    kind = entry.choice("shape", ("constant", "bursty", "diurnal"), "constant")
-    level = entry.number_or("level", 1.0, 0.0, 1.0)
-    if kind == "constant":
-        return ConstantLoad(level)
-    share = entry.number_or("share", 0.6, 0.0, 1.0)
-    interval_seconds = entry.number_or("interval_seconds", 20.0, 1.0, DAY_SECONDS)
-    if kind == "bursty":
-        return BurstyLoad(level, share, interval_seconds)
-    peak = entry.time_of_day("peak", "15:00")
-    night = entry.number_or("night_ratio", 0.0, 0, 1)
-    return DiurnalLoad(level, share, interval_seconds, peak, night)
-
-
-def _phases(
-    entry: ScenarioRow, activities: Mapping[str, KernelActivity], *, alone: bool
-) -> tuple[TaskPhase, ...]:
-    phases = tuple(_phase(child, activities, alone=alone) for child in entry.rows("phases"))
-    if all(phase.between is not None for phase in phases):
-        entry.fail("needs a phase without 'between' to fill the rest of its time", "phases")
-    return phases
-
-
-def _phase(
-    entry: ScenarioRow, activities: Mapping[str, KernelActivity], *, alone: bool
-) -> TaskPhase:
-    entry.refuse_unknown(
-        (
-            "activity",
-            "state",
-            "seconds",
-            "jitter_ratio",
-            "host",
-            "conditions",
-            "between",
-            "follows_load",
+    def _is_alone(self, spots: tuple[DeviceLocation, ...]) -> bool:
+        """Whether a task has no peer over NVLink; MIG instances have none."""
+        return len(spots) == 1 or any(
+            spot.instance is not None or not nvlink_is_up(self._slots[spot.gpu].board)
+            for spot in spots
         )
-    )
-    name = entry.needed_text("activity")
-    if name not in activities:
-        entry.fail(f"'{name}' is not an activity; known: {', '.join(activities)}", "activity")
-    activity = activities[name]
-    if alone:
-        activity = replace(activity, nvlink_receive=0.0, nvlink_transmit=0.0)
-    host = entry.row("host")
-    host.refuse_unknown(_HOST)
-    return TaskPhase(
-        activity=activity,
-        state=entry.word("state", State),
-        seconds=entry.number_or("seconds", 3600.0, 1.0, DAY_SECONDS),
-        jitter_ratio=entry.number_or("jitter_ratio", 0.0, 0.0, 1.0),
-        host=HostLoad(**{ratio: host.number_or(ratio, 0.0, 0.0, 1.0) for ratio in _HOST}),
-        conditions=entry.words("conditions", Condition),
-        between=entry.times_of_day("between") if "between" in entry else None,
-        follows_load=entry.flag("follows_load", default=True),
-    )
+
+    def _spots(self, entry: WorkloadEntry, path: Path) -> Iterator[DeviceLocation]:
+        for gpu in entry.gpus:
+            slot = slot_of(gpu, (*path, "gpus"), self._slots)
+            if not slot.is_ever_whole:
+                fault = f"GPU {gpu} is cut into MIG instances; hold them by 'instances'"
+                raise RuleError((*path, "gpus"), fault)
+            yield DeviceLocation(slot.index)
+        for text in entry.instances:
+            place = (*path, "instances")
+            number, _, instance = text.partition("/")
+            slot = slot_of(int(number) if number.isdigit() else text, place, self._slots)
+            if not instance.isdigit() or int(instance) >= len(slot.all_profiles):
+                fault = f"'{text}' is not an instance; GPU {slot.index} has"
+                remedy = f"write the first as '{slot.index}/0'"
+                raise RuleError(place, f"{fault} {len(slot.all_profiles)}, {remedy}")
+            yield DeviceLocation(slot.index, int(instance))
+
+    def _memory(self, entry: WorkloadEntry, path: Path, spot: DeviceLocation) -> MemoryPlan:
+        slot = self._slots[spot.gpu]
+        profile = slot.profile(spot.instance)
+        total = instance_memory_bytes(slot.board, profile)
+        most = total - reserved_memory_bytes(slot.board, profile)
+        states = entry.memory_gib or entry.memory_ratio
+        key, unit = ("memory_ratio", total) if entry.memory_gib is None else ("memory_gib", GIB)
+        if states is None:
+            raise RuleError(path, "needs either 'memory_gib' or 'memory_ratio'")
+        for value in (states.first, states.last):
+            check_within((*path, key), value, 0.0, most / unit)
+        return MemoryPlan(states.first * unit, states.last * unit)
+
+    def _phase(self, entry: PhaseEntry, path: Path, *, alone: bool) -> TaskPhase:
+        activity = self._activities.get(entry.activity)
+        if activity is None:
+            known = ", ".join(self._activities)
+            fault = f"'{entry.activity}' is not an activity; known: {known}"
+            raise RuleError((*path, "activity"), fault)
+        if alone:
+            activity = replace(activity, nvlink_receive=0.0, nvlink_transmit=0.0)
+        between = entry.between
+        return TaskPhase(
+            activity=activity,
+            state=entry.state,
+            seconds=entry.seconds,
+            jitter_ratio=entry.jitter_ratio,
+            host=entry.host,
+            conditions=frozenset(entry.conditions),
+            between=None
+            if between is None
+            else (self._later(between.start), self._later(between.stop)),
+            follows_load=entry.follows_load,
+        )
 
 
 def load_scenario(
@@ -197,40 +154,45 @@ def load_scenario(
             starts with `file:line:column`.
     """
     document = _document(name_or_path)
-    activities = _activities(ScenarioRow.root(_packaged(ACTIVITIES_FILE)), {})
-    top = ScenarioRow.root(document, midnight_seconds)
-    top.refuse_unknown(
-        (
-            "name",
-            "seed",
-            "cores",
-            "driver_version",
-            "activities",
-            "boards",
-            "workloads",
-            "faults",
-        )
-    )
-    if "activities" in top:
-        activities = _activities(top.row("activities"), activities)
-    slots, faults = read_faults(top, read_slots(top, catalogue))
-    scenario = SimulatedScenario(
-        name=top.needed_text("name"),
-        seed=top.count_or("seed", 1, 0, 2**31),
+    try:
+        return _scenario(document, catalogue, midnight_seconds)
+    except RuleError as error:
+        fault = refusal(document, [rule_fault(error.path, str(error))])
+        raise ScenarioError(str(fault)) from None
+    except ConfigurationError as error:
+        raise ScenarioError(str(error)) from None
+
+
+def _scenario(
+    document: Document, catalogue: Catalogue, midnight_seconds: float
+) -> SimulatedScenario:
+    read = read_document(ScenarioDocument, document)
+    slots = read_slots(read.boards, catalogue)
+    slots, faults = read_faults(read.faults, slots, midnight_seconds)
+    reader = _TaskReader(slots, {**_usual_activities(), **read.activities}, midnight_seconds)
+    return SimulatedScenario(
+        name=read.name,
+        seed=read.seed,
         slots=slots,
-        tasks=tuple(read_task(entry, slots, activities) for entry in top.rows("workloads")),
-        cores=top.number_or("cores", 112.0, 1.0, 4096.0),
-        driver_version=top.text("driver_version") or "580.95.05",
+        tasks=tuple(
+            reader.read(entry, ("workloads", place)) for place, entry in enumerate(read.workloads)
+        ),
+        cores=read.cores,
+        driver_version=read.driver_version,
         faults=faults,
     )
-    top.refuse()
-    return scenario
+
+
+def _usual_activities() -> Mapping[str, KernelActivity]:
+    packaged = _packaged(ACTIVITIES_FILE)
+    document = replace(packaged, data={"activities": packaged.data})
+    return read_document(ActivitiesDocument, document).activities
 
 
 def _document(name_or_path: str) -> Document:
     if name_or_path in packaged_scenarios():
         return _packaged(f"{name_or_path}.yaml")
-    path = Path(name_or_path)
+    path = FilePath(name_or_path)
     packaged = f"packaged: {', '.join(packaged_scenarios())}"
     if path.suffix not in {".yaml", ".yml"} and not path.exists():
         raise ScenarioError(f"scenario '{name_or_path}' is neither packaged nor a file; {packaged}")
@@ -253,14 +215,3 @@ def _parsed(text: str, name: str) -> Document:
         return load_yaml(text, name)
     except YamlError as error:
         raise ScenarioError(f"{error}; a scenario is a YAML mapping") from None
-
-
-def _activities(top: ScenarioRow, known: Mapping[str, KernelActivity]) -> dict[str, KernelActivity]:
-    activities = dict(known)
-    for name in top.values:
-        entry = top.row(name)
-        entry.refuse_unknown(_RATIOS)
-        activities[name] = KernelActivity(
-            **{ratio: entry.number_or(ratio, 0.0, 0.0, 1.0) for ratio in _RATIOS}
-        )
-    return activities
