@@ -11,7 +11,7 @@ from plan_answers import requirement_of
 from rightsizer.model.errors import UsageError
 from rightsizer.model.table import table_rows
 from rightsizer.planner.models import known_models
-from rightsizer.planner.models.known_models import find_model, near_models
+from rightsizer.planner.models.known_models import find_model, known_names, near_models
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Recompute
@@ -110,6 +110,39 @@ def test_a_name_is_read_as_a_reader_of_model_cards_would() -> None:
         found = (known.name, str(known.weights or "")) if known else ("", "")
 
         assert found == (row["model"], row["weights"]), row["spelled"]
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_another_size_or_version_is_another_model(name: str) -> None:
+    """Each number of a name that states a size, the parameters at work or a version, changed."""
+    for stated in re.finditer(r"(?<=-)([AV]?)(\d+)([bm.])", name, re.IGNORECASE):
+        number = int(stated[2]) + 1000
+        other = name[: stated.start(2)] + f"{number}" + name[stated.end(2) :]
+        known = find_model(other)
+        is_size = stated[1].lower() == "v" or stated[3].lower() in {"b", "m"}
+        assert not is_size or known is None or known.name != name
+
+
+@pytest.mark.parametrize(
+    "spelled", ["resnet-1001", "resnet-101001", "Qwen3-30B-A4B", "Mistral Large 2001"]
+)
+def test_a_number_that_is_no_date_is_not_dropped(spelled: str) -> None:
+    """It may be a size."""
+    assert find_model(spelled) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "question"),
+    [
+        ("Llama 3 8B on 4 H100", "on 4 H100"),
+        ("Mistral 7B with int8", "with int8"),
+        ("qwen3-8b at 10 requests/s", "at 10 requests/s"),
+    ],
+)
+def test_words_of_a_question_are_never_dropped(asked: str, question: str) -> None:
+    """They are named, with the flags that say the same."""
+    with pytest.raises(UsageError, match=f"'{question}' is no part of the name.*--gpus"):
+        plan_of_flags({"model": asked})
 
 
 def test_weights_of_an_unsaid_format_are_told() -> None:

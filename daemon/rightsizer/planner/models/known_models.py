@@ -22,8 +22,15 @@ _WORDS: Final = {
     for kind, words in load_beside(__file__, "name_words.yaml").items()
 }
 """Words of names by what they tell."""
-_VERSION: Final = re.compile(r"v[2-9].*")
-"""Version of a checkpoint, if the rest names a size or a generation; else of a family."""
+_VERSION: Final = re.compile(
+    r"v[2-9].*|(?!(?:0[1-9]|1[0-2])2[2-9]|2[2-9](?:0[1-9]|1[0-2]))\d{4}|\d{6}|\d{8}"
+)
+"""Version of a checkpoint, if the rest names a size or a generation; else of a family.
+
+A number that is no month of a year may as well be a size.
+"""
+_STATED: Final = [re.compile(each) for each in (r"(?!1m$)[\d.]+[bm]", r"a[\d.]+[bm]", r"v[\d.]+")]
+"""Words that state a size (no context of a million), the parameters at work, and a version."""
 _OTHER_SIZE: Final = re.compile("large|small|tiny|xl", re.IGNORECASE)
 """In the name of a row that a name with `base` does not mean."""
 _GGUF_TYPE: Final = re.compile(r"i?q\d(?:_[a-z0-9]{1,3}){1,2}(?![a-z0-9])")
@@ -47,6 +54,9 @@ _LOOSER_SPELLINGS: Final = (
     (r"[-_ :](?:instruct|chat|it|hf)(?=[-_ :])", ""),
 )
 """Looser spellings, each tried after those before it: 3-1 for 3.1, llama-v3, tags of weights."""
+_QUESTION: Final = re.compile(
+    r"(?<=\S)\s(?:on|with|at|for|using|in|under|per|by)\s.*", re.IGNORECASE
+)
 _ACTIVE: Final = re.compile(r"-A[\d.]+B\b")
 """Parameters at work for a token, which a name may leave out where that is not ambiguous."""
 _NAMED: Final = 3
@@ -71,7 +81,7 @@ def find_model(name: str) -> KnownModel | None:
     Organization, case, punctuation, tags of hosts, and words such as `Instruct` or `AWQ` are
     ignored. Models derived from others, which their names begin or end with, count as these.
     """
-    if is_closed(name):
+    if is_closed(name) or question_after(name):
         return None
     plain = _without_host_tags(name)
     own = list[str]()
@@ -84,6 +94,12 @@ def find_model(name: str) -> KnownModel | None:
                 return replace(found, is_reader=read != words)
     found = _base_model(own, name)
     return found and replace(found, is_reader=any(map(_WORDS["readers"].fullmatch, own)))
+
+
+def question_after(name: str) -> str:
+    """Return what follows a name in the words of a question, such as `on 4 H100`; else empty."""
+    found = _QUESTION.search(name)
+    return found[0].strip() if found else ""
 
 
 def _words_of(name: str) -> list[str]:
@@ -110,7 +126,7 @@ def _base_model(words: Sequence[str], asked: str) -> KnownModel | None:
         has_more = any(map(_WORDS["parts"].fullmatch, (*words[:start], *rest)))
         has_more = has_more or any(map(_WORDS["sizes"].fullmatch, rest[:1]))
         found = None if has_more else _row_model(part, asked)
-        if found is None or "model_type" not in found.config:
+        if found is None or "model_type" not in found.config or _contradict(words, found.name):
             continue
         if any(map(_SIZE.fullmatch, part)) or _key(found.name) == _key("".join(part)):
             read = f"read as {found.name}, by the {side} of the name"
@@ -151,8 +167,21 @@ def _row_model(words: Sequence[str], asked: str) -> KnownModel | None:
     return None
 
 
+def _contradict(words: Sequence[str], name: str) -> bool:
+    """Whether words state another size or version than the name of a row."""
+    own = _words_of(name.lower())
+    for pattern in _STATED:
+        asked = set(filter(pattern.fullmatch, words))
+        stated = set(filter(pattern.fullmatch, own))
+        if asked and stated and asked.isdisjoint(stated):
+            return True
+    return False
+
+
 def _is_same_model(name: str, key: str, dropped: Sequence[str]) -> bool:
     """Whether a row is of the same version and size as a name without its last words."""
+    if _key(name).startswith(key) and _contradict(dropped, name):
+        return False
     if "base" in dropped and _OTHER_SIZE.search(name) and not _OTHER_SIZE.search(key):
         return False
     is_versioned = any(map(_VERSION.fullmatch, dropped))
