@@ -340,7 +340,7 @@ def _provisioning(sample: SampleDevice) -> Provisioning:
     under = max(sample.pressed.values(), default=0.0)
     largest = max(sample.needs.values())
     return Provisioning(
-        resources,
+        resources=resources,
         overprovisioned=0.0 if under > 0 else max(0.0, 1 - largest),
         underprovisioned=under,
         compute_need_at_least=sample.needs[Resource.COMPUTE] * 0.8,

@@ -213,18 +213,18 @@ class ResourceProvisioning(Struct, frozen=True):
     underprovisioned: float | None
 
 
-class Provisioning(Struct, frozen=True):
+class Provisioning(Struct, frozen=True, kw_only=True):
     """Fit of a device to its demand over a window, by resource and overall."""
 
     resources: Mapping[Resource, ResourceProvisioning]
     overprovisioned: float | None
     underprovisioned: float | None
-    compute_need_at_least: float | None
-    tier: Tier
-    coverage_ratio: float
-    active_seconds: float
     is_underprovisioned: bool = False
     """Some resource was short for longer than tolerated."""
     memory_is_preallocated: bool = False
     """The memory in use does not indicate the memory needed."""
+    compute_need_at_least: float | None
+    tier: Tier
+    coverage_ratio: float
     known_seconds: float = 0.0
+    active_seconds: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
@@ -20,14 +20,6 @@ from rightsizer.sizing.models import Transformer
 
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck
-
-
-_PARTS: Final = {
-    "per_million": "per_million_tokens",
-    "per_image": "per_image",
-    "per_run": "per_training",
-}
-"""Units of work, with the suffixes of their keys."""
 
 
 def encode_bill(bill: Bill) -> dict[str, Any]:
@@ -48,8 +40,10 @@ def encode_bill(bill: Bill) -> dict[str, Any]:
         "on_premises": None
         if ownership is None
         else {
-            **_intervals(ownership.owned, "capital_dollars", "running_dollars_per_hour"),
-            **_intervals(ownership, "break_even_hours", "break_even_months"),
+            **encode_interval("capital_dollars", ownership.owned.capital_dollars),
+            **encode_interval("running_dollars_per_hour", ownership.owned.running_dollars_per_hour),
+            **encode_interval("break_even_hours", ownership.break_even_hours),
+            **encode_interval("break_even_months", ownership.break_even_months),
             "utilization_ratio": ownership.utilization_ratio,
         },
         "energy": _encode_work("kilowatts", "kilowatt_hours", bill.kilowatt_hours),
@@ -70,17 +64,14 @@ def encode_interval(name: str, interval: EstimateInterval | None) -> dict[str, f
     return {name: interval.value, f"{name}_low": low, f"{name}_high": high}
 
 
-def _intervals(of: object, *names: str) -> dict[str, float | None]:
-    rows = (encode_interval(name, getattr(of, name)) for name in names)
-    return {key: value for row in rows for key, value in row.items()}
-
-
 def _encode_work(hourly: str, name: str, amount: CostAmount) -> dict[str, float | None]:
     """Encode an hourly amount under one key, and amounts per unit of work under others."""
-    row = encode_interval(hourly, amount.per_hour)
-    for part, ending in _PARTS.items():
-        row |= encode_interval(f"{name}_{ending}", getattr(amount, part))
-    return row
+    return {
+        **encode_interval(hourly, amount.per_hour),
+        **encode_interval(f"{name}_per_million_tokens", amount.per_million),
+        **encode_interval(f"{name}_per_image", amount.per_image),
+        **encode_interval(f"{name}_per_training", amount.per_run),
+    }
 
 
 def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -171,7 +162,8 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "memory_probability": candidate.memory_probability,
         "concurrency": rate.concurrency,
         **encode_interval("tokens_per_second", rate.units_per_second),
-        **_intervals(rate, "ttft_ms", "tpot_ms"),
+        **encode_interval("ttft_ms", rate.ttft_ms),
+        **encode_interval("tpot_ms", rate.tpot_ms),
         "targets_probability": rate.targets_probability,
         "load_probability": rate.load_probability,
         **_hourly(candidate),

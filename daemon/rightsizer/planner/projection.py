@@ -214,7 +214,10 @@ def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
         "profile": None
         if run is None
         else {
-            **{name: getattr(run, name) for name in ("source", "devices", "steps", "step_seconds")},
+            "source": run.source,
+            "devices": run.devices,
+            "steps": run.steps,
+            "step_seconds": run.step_seconds,
             "time_shares": {part: round(getattr(run.time, part), _DIGITS) for part in _PARTS},
             "memory_peak_bytes": run.memory_peak_bytes,
         },

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.codec import JsonObject, plain_fields
@@ -56,9 +56,7 @@ def _device(found: DeviceProfile) -> JsonObject:
         "roof": _roof(found),
         **_board(found),
         # Not by `plain_fields`, which copies each number.
-        "timeline": None
-        if found.timeline is None
-        else {each: getattr(found.timeline, each) for each in found.timeline.__struct_fields__},
+        "timeline": None if found.timeline is None else asdict(found.timeline),
         "steps": [
             {
                 "name": each.name,
@@ -105,7 +103,9 @@ def encode_joined_device(found: JoinedDevice) -> JsonObject:
     device = found.device
     return {
         "key": found.key,
-        **{name: getattr(device, name, None) for name in ("uuid", "index", "name")},
+        "uuid": device and device.uuid,
+        "index": device and device.index,
+        "name": device and device.name,
         "matched_by": found.matched_by or None,
         "note": found.note or None,
         "start": _seconds(found.start),

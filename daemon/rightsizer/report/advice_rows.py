@@ -1,7 +1,7 @@
 """Open advice ranked by savings, and outcomes of closed advice."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import asdict
 
@@ -95,8 +95,11 @@ def _savings(saved: Savings) -> SavingsSummary:
 def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
     finding = advice.finding
     return AdviceRow(
-        **_of_finding(finding, labels),
-        **_parts(finding, "risk severity instructions exclusive_group"),
+        **asdict(_finding_row(finding, labels)),
+        risk=finding.risk,
+        severity=finding.severity,
+        instructions=finding.instructions,
+        exclusive_group=finding.exclusive_group,
         confidence_word=confidence_label(finding.confidence),
         confidence_factors=dict(finding.confidence_factors),
         state=advice.state,
@@ -109,16 +112,18 @@ def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
     )
 
 
-def _of_finding(finding: Finding, labels: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        **_parts(finding, "id rule reasons action summary workload confidence"),
-        "finding": finding.kind,
-        "devices": tuple(labels.get(uuid, uuid) for uuid in finding.devices),
-    }
-
-
-def _parts(source: object, names: str) -> dict[str, Any]:
-    return {name: getattr(source, name) for name in names.split()}
+def _finding_row(finding: Finding, labels: Mapping[str, str]) -> FindingRow:
+    return FindingRow(
+        id=finding.id,
+        rule=finding.rule,
+        finding=finding.kind,
+        reasons=finding.reasons,
+        action=finding.action,
+        summary=finding.summary,
+        workload=finding.workload,
+        devices=tuple(labels.get(uuid, uuid) for uuid in finding.devices),
+        confidence=finding.confidence,
+    )
 
 
 def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRow:
@@ -127,8 +132,16 @@ def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRo
     rate = spanning_rate(rates.get(uuid) for uuid in finding.devices)
     saved = None if hours is None else priced(hours, None, rate)
     return OutcomeRow(
-        **_parts(finding, "id rule reasons action workload summary"),
-        **_parts(advice, "state actor why realized_gpu_hours"),
+        id=finding.id,
+        rule=finding.rule,
+        reasons=finding.reasons,
+        action=finding.action,
+        workload=finding.workload,
+        summary=finding.summary,
+        state=advice.state,
+        actor=advice.actor,
+        why=advice.why,
+        realized_gpu_hours=advice.realized_gpu_hours,
         opened=seconds(advice.opened),
         closed=None if advice.closed is None else seconds(advice.closed),
         verified=None if advice.verified is None else seconds(advice.verified),
@@ -162,5 +175,5 @@ def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
     known = {each.id for each in _open_at_end(facts)}
     known |= {each.id for each in facts.advice if each.state is AdviceState.DISMISSED}
     found = (each for each in facts.findings if each.id not in known)
-    rows = (FindingRow(**_of_finding(each, labels)) for each in found)
+    rows = (_finding_row(each, labels) for each in found)
     return tuple(sorted(rows, key=lambda row: (-row.confidence, row.id)))

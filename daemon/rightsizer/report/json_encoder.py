@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rightsizer.io.codec import JsonObject
 from rightsizer.model.advice import Advice, AdviceState
@@ -27,7 +28,7 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, Report, Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.state import Cause, Condition, State, Tier
 from rightsizer.model.topology import (
     Adapter,
     Bridge,
@@ -40,7 +41,7 @@ from rightsizer.model.topology import (
     cpu_list,
 )
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.model.window import EnergySource, Provisioning, ResourceProvisioning
+from rightsizer.model.window import EnergySource, Provisioning
 from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind
 from rightsizer.report.freshness import window_coverage_ratio
 
@@ -109,16 +110,6 @@ class PciePortDocument(msgspec.Struct, frozen=True):
     width_maximum: int | None
 
 
-class BridgeDocument(msgspec.Struct, frozen=True):
-    """PCIe bridge with its link."""
-
-    pci_bus_id: str
-    generation: int | None
-    width: int | None
-    generation_maximum: int | None
-    width_maximum: int | None
-
-
 class PcieSlotDocument(msgspec.Struct, frozen=True):
     """Limits of a slot."""
 
@@ -139,7 +130,7 @@ class GpuPlaceDocument(msgspec.Struct, frozen=True):
     cpus: str | None
     link: PciePortDocument
     slot: PcieSlotDocument
-    bridges: tuple[BridgeDocument, ...]
+    bridges: tuple[Bridge, ...]
 
 
 class TopologyDocument(msgspec.Struct, frozen=True):
@@ -198,17 +189,7 @@ def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> GpuPla
             generation_maximum=placement.slot_generation_maximum,
             width_maximum=placement.slot_width_maximum,
         ),
-        bridges=tuple(map(_bridge, placement.bridges)),
-    )
-
-
-def _bridge(bridge: Bridge) -> BridgeDocument:
-    return BridgeDocument(
-        pci_bus_id=bridge.pci_bus_id,
-        generation=bridge.generation,
-        width=bridge.width,
-        generation_maximum=bridge.generation_maximum,
-        width_maximum=bridge.width_maximum,
+        bridges=placement.bridges,
     )
 
 
@@ -384,21 +365,6 @@ class TotalsDocument(msgspec.Struct, frozen=True):
     energy_joules: Mapping[EnergySource, float]
 
 
-class ProvisioningDocument(msgspec.Struct, frozen=True):
-    """Fit of a device to its demand over a window."""
-
-    resources: Mapping[Resource, ResourceProvisioning]
-    overprovisioned: float | None
-    underprovisioned: float | None
-    is_underprovisioned: bool
-    memory_is_preallocated: bool
-    compute_need_at_least: float | None
-    tier: Tier
-    coverage_ratio: float
-    known_seconds: float
-    active_seconds: float
-
-
 class DeviceDocument(msgspec.Struct, frozen=True):
     """Device: identity, state, last signals, totals and provisioning."""
 
@@ -426,7 +392,7 @@ class DeviceDocument(msgspec.Struct, frozen=True):
     xids: Mapping[str, int] | None
     workloads: tuple[HolderDocument, ...]
     totals: TotalsDocument
-    provisioning: Mapping[str, ProvisioningDocument]
+    provisioning: Mapping[str, Provisioning]
 
 
 class CollectorDocument(msgspec.Struct, frozen=True):
@@ -575,7 +541,9 @@ def _device(report: DeviceReport) -> DeviceDocument:
         workloads=tuple(map(_holder, report.holdings)),
         totals=_totals(report.totals),
         provisioning={
-            window: _provisioning(window, provisioning)
+            window: replace(
+                provisioning, coverage_ratio=window_coverage_ratio(window, provisioning)
+            )
             for window, provisioning in report.provisioning.items()
         },
     )
@@ -613,21 +581,6 @@ def _totals(totals: Totals) -> TotalsDocument:
         used_joules=totals.used_joules,
         waste_joules=totals.waste_joules,
         energy_joules=totals.energy_joules,
-    )
-
-
-def _provisioning(window: str, provisioning: Provisioning) -> ProvisioningDocument:
-    return ProvisioningDocument(
-        resources=provisioning.resources,
-        overprovisioned=provisioning.overprovisioned,
-        underprovisioned=provisioning.underprovisioned,
-        is_underprovisioned=provisioning.is_underprovisioned,
-        memory_is_preallocated=provisioning.memory_is_preallocated,
-        compute_need_at_least=provisioning.compute_need_at_least,
-        tier=provisioning.tier,
-        coverage_ratio=window_coverage_ratio(window, provisioning),
-        known_seconds=provisioning.known_seconds,
-        active_seconds=provisioning.active_seconds,
     )
 
 
