@@ -65,6 +65,7 @@ _DECIMAL: Final = {"GiB": ("GB", 0.002), "MiB": ("MB", 0.0005)}
 than what ECC takes, wider than what rounding does."""
 _ERRATIC_RATIO: Final = 0.01
 """Share of numbers that may be garbage."""
+_REMEMBERED: Final = 4096
 _UNIT_ENDS: Final = f"%°{ascii_letters}"
 _NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*--")
 """A directive for spreadsheets, annotations of InfluxDB, and rules of text tables."""
@@ -352,6 +353,7 @@ class UnitSample:
     """Extremes of each signal's numbers, by which missing units are inferred."""
 
     def __init__(self) -> None:
+        self._numbers: dict[tuple[Signal, str], dict[str, float | None]] = {}
         self._most: dict[tuple[Signal, str], float] = {}
         self._fractions: set[Signal] = set()
         self._stated: Counter[str] = Counter()
@@ -361,7 +363,18 @@ class UnitSample:
         """Those that are possible in the smaller unit."""
 
     def add(self, heading: Heading, cell: str) -> float | None:
-        """Add a cell; return its number, or `None` for one without a finite number."""
+        """Add a cell; return its number, or `None` for one without a finite number.
+
+        Cells repeat: of equal ones the first counts.
+        """
+        numbers = self._numbers.setdefault((heading.signal, heading.unit or ""), {})
+        if cell not in numbers:
+            if len(numbers) >= _REMEMBERED:
+                numbers.clear()
+            numbers[cell] = self._added(heading, cell)
+        return numbers[cell]
+
+    def _added(self, heading: Heading, cell: str) -> float | None:
         try:
             number = float(cell.strip().partition(" ")[0].rstrip(_UNIT_ENDS).replace(",", "."))
         except ValueError:

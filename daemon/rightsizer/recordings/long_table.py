@@ -157,6 +157,7 @@ def _by_words(
 def long_rows(
     table: HeadedTable,
     columns: SampleColumns,
+    times: TimeColumns,
     notes: RecordingNotes,
 ) -> Iterator[RecordingRow]:
     """Yield a row a sample: metrics of a device may have different times."""
@@ -164,7 +165,6 @@ def long_rows(
     units = _units(metrics, notes)
     has_hosts = any(map(names_host, metrics))
     series_of = cache(partial(_series, has_hosts=has_hosts))
-    times = TimeColumns(table.headings, notes, rows=table.cells)
     for number, cells in table.rows(notes):
         metric, value = columns.sample(cells)
         series = series_of(metric, columns.labels(cells), units.get(metric))

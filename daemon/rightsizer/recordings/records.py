@@ -9,6 +9,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.model.evidence import EvidenceKind
@@ -91,22 +92,45 @@ def _is_of_gpus(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     return has_named_columns(timed, rows) or SampleColumns(timed, rows).are_complete
 
 
-def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """Yield the rows of a table in either layout."""
+class _TableStudy(Struct, frozen=True):
+    """What all rows of a table told; made once, for every pass over it."""
+
+    table: HeadedTable
+    notes: RecordingNotes
+    samples: SampleColumns | None
+    """Of a table with a metric a row."""
+    times: TimeColumns
+    columns: LayoutColumns
+
+
+def _study(table: HeadedTable) -> _TableStudy:
+    notes = RecordingNotes(table.text.name)
     headings, clock = with_clock(table.headings, table.cells())
     if clock is not None:
         table = replace(table, headings=headings)
         notes.remark(f"its clock is '{clock}', by its values", EvidenceKind.READ)
-    columns = SampleColumns(table.headings, islice(table.cells(), _SAMPLED_ROWS))
-    if columns.are_complete:
-        yield from long_rows(table, columns, notes)
-        return
+    samples = SampleColumns(table.headings, islice(table.cells(), _SAMPLED_ROWS))
     times = TimeColumns(table.headings, notes, rows=table.cells)
-    named = named_columns(table, times, notes)
-    if place_of(table.headings, PIDS) is not None:
-        yield from _process_rows(table, named, times, notes)
+    if samples.are_complete:
+        return _TableStudy(table, notes, samples, times, LayoutColumns({}))
+    return _TableStudy(table, notes, None, times, named_columns(table, times, notes))
+
+
+def _table_rows(
+    text: TextFile, table_of: Callable[[TextFile], HeadedTable], notes: RecordingNotes
+) -> Iterator[RecordingRow]:
+    """Yield the rows of a table in either layout."""
+    study = text.once(lambda: _study(table_of(text)))
+    notes.remarks.update(study.notes.remarks)
+    table = study.table
+    times = study.times.again(notes)
+    if study.samples is not None:
+        yield from long_rows(table, study.samples, times, notes)
         return
-    layout = TableLayout(table, named, times, notes)
+    if place_of(table.headings, PIDS) is not None:
+        yield from _process_rows(table, study.columns, times, notes)
+        return
+    layout = TableLayout(table, study.columns, times, notes)
     processes_at = place_of(table.headings, {PROCESSES})
     for number, cells in table.rows(notes):
         processes = None if processes_at is None else _processes(cells[processes_at])
@@ -186,7 +210,7 @@ def _is_csv(head: Sequence[str]) -> bool:
 
 
 CSV_RECORDS: Final = RecordingFormat(
-    "CSV with metrics of GPUs", _is_csv, lambda text, notes: _table_rows(csv_table(text), notes)
+    "CSV with metrics of GPUs", _is_csv, lambda text, notes: _table_rows(text, csv_table, notes)
 )
 """Logs of scripts, exports of Grafana, stores and trackers: a row per GPU, all GPUs in one row, or
 a row per metric."""
@@ -197,7 +221,7 @@ def _records_table_rows(
 ) -> Rows:
     """Return the reader of rows by one of records."""
 
-    def table_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    def table_of(text: TextFile) -> HeadedTable:
         first = islice(of(text, RecordingNotes(text.name)), _SAMPLED)
         headings = [*dict.fromkeys(key for _, record in first for key in record)]
 
@@ -205,9 +229,9 @@ def _records_table_rows(
             for number, record in of(text, notes):
                 yield number, [record.get(heading, "") for heading in headings]
 
-        return _table_rows(HeadedTable(text, headings, rows, is_csv=False), notes)
+        return HeadedTable(text, headings, rows, is_csv=False)
 
-    return table_rows
+    return lambda text, notes: _table_rows(text, table_of, notes)
 
 
 def _have_gpus(records: Sequence[Record]) -> bool:

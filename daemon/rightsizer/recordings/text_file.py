@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, takewhile
 from pathlib import Path
 from shlex import quote
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -46,6 +46,7 @@ _HEAD_BYTES: Final = 1 << 16
 _HEAD_LINES: Final = 64
 _PIECE: Final = 1 << 16
 
+_Study = TypeVar("_Study")
 Progress = Callable[[str, int, int], None]
 """Takes a stage, and the numbers of done and total parts."""
 _OVERLAP: Final = 1 << 10
@@ -102,6 +103,7 @@ class TextFile:
         self.path = path
         self.name = str(path)
         self.stated = stated
+        self._study: Any = None
         self._heading: str | None = None
         self._stream: IO[bytes] | None = None
         self._readable = path
@@ -179,6 +181,13 @@ class TextFile:
         # For a compressed file, of its compressed size.
         raw: IO[bytes] = getattr(self._stream, "fileobj", self._stream)
         return raw.tell() / max(1, self._readable.stat().st_size)
+
+    def once(self, study: Callable[[], _Study]) -> _Study:
+        """Return what the first call found out about the file."""
+        if self._study is None:
+            self._study = study()
+        found: _Study = self._study
+        return found
 
     def close(self) -> None:
         """Delete the copy of a pipe."""
