@@ -25,6 +25,7 @@ EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     (LABELED, "states.labeled", ""),
     ("States of labeled workloads on real boards", "hardware.states", ""),
     ("States of logs that lack columns", "states.missing_columns", ""),
+    ("Logs in the shapes that people write", "states.wild_logs", ""),
     ("Stalls and culprits of logs", "states.log_rates", ""),
     ("Quantiles from buckets", "states.quantiles", ""),
     ("Jobs inferred of logs without owners", "states.recorded_jobs", ""),

@@ -30,7 +30,7 @@ from rightsizer.recordings.heading_words import (
     words_of,
 )
 from rightsizer.recordings.row import RecordingNotes
-from rightsizer.recordings.text_file import TextFile, delimiter_of, split_csv_line
+from rightsizer.recordings.text_file import TextFile, delimiter_of, row_of, split_csv_line
 from rightsizer.recordings.timestamps import (
     DayAndMonth,
     DayTimes,
@@ -122,11 +122,13 @@ def _is_clock(cells: Sequence[str]) -> bool:
 
 
 def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the line of headings, and its cells: the first with a time, else the first."""
+    """Return the line of headings, and its cells: the first with a time, or as wide as rows."""
     lines = [line for line in head if not _NO_ROW.match(line) and page_time(line) is None]
     cells = [[cell.strip() for cell in split_csv_line(each, delimiter_of(each))] for each in lines]
     timed = (at for at, each in enumerate(cells) if len(each) > 1 and time_places(each))
-    at = next(timed, 0)
+    width = len(split_csv_line(row := row_of(head), delimiter_of(row)))
+    wide = (at for at, each in enumerate(cells) if len(each) == width > 1)
+    at = next(timed, next(wide, 0))
     return (lines[at], cells[at]) if lines else ("", [])
 
 

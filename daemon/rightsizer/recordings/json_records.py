@@ -18,6 +18,7 @@ from rightsizer.recordings.heading_words import (
     words_of,
 )
 from rightsizer.recordings.table import missing_cell
+from rightsizer.recordings.timestamps import is_timestamp
 
 PROCESSES: Final = "gpu processes"
 """Key of the processes of a GPU, as JSON."""
@@ -51,10 +52,13 @@ def records_of(document: Any) -> Iterator[Record]:
 def _of_object(document: dict[str, Any]) -> Iterator[Record]:
     plain = dict(_flat(document))
     lists = [*_lists(document)]
+    is_timed = any(map(is_time, plain))
     shared = {
         key: cell
         for key, cell in plain.items()
-        if is_time(key) or " ".join(words_of(key)) in _SHARED
+        if is_time(key)
+        or " ".join(words_of(key)) in _SHARED
+        or (not is_timed and is_timestamp(cell))
     }
     entity = _list_of_gpus([key for key, _ in lists])
     if (tables := [*_tables(document)]) or "resourceMetrics" in document:

@@ -34,6 +34,9 @@ _TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 _PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp[,;\t]", re.ASCII)
 """A heading after the prefix of a log collector, as of `kubectl logs --timestamps`, `docker compose
 logs` or journalctl."""
+_COMPOSED: Final = re.compile(r"([a-zA-Z][\w.-]*) +\| (?=\S)")
+_COMPOSED_WORDS: Final = 2
+"""Of each line of `docker compose logs`: the container, and what is behind it."""
 _SOURCE: Final = re.compile(r"(\[\S+|[a-zA-Z][\w.-]*|\d+)(?:(?<=\]) |: |\s+\| )")
 """Where a line is from, before all else in it: a pod, node, container or task."""
 _WHOLE_SECOND: Final = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?=,)", re.ASCII)
@@ -70,6 +73,12 @@ def delimiter_of(line: str) -> str:
     plain = _QUOTED.sub("", line) if '"' in line else line
     found = max(_DELIMITERS, key=plain.count)
     return found if found in plain else " "
+
+
+def row_of(head: Sequence[str]) -> str:
+    """Return a line that is most likely a row: comments, headings and times are above the rows."""
+    lines = [line for line in head if page_time(line) is None] or head
+    return lines[len(lines) // 2]
 
 
 def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
@@ -131,6 +140,9 @@ class TextFile:
             self._prefix_words = max(
                 (len(found["prefix"].split()) for found in prefixed), default=0
             )
+            composed = [_COMPOSED.match(line) for line in lines]
+            if all(composed) and len({found[1] for found in composed if found}) == 1:
+                self._prefix_words = self._prefix_words or _COMPOSED_WORDS
             self.head = tuple(map(self._without_prefix, lines))
             """First lines that are not blank, stripped."""
         except OSError as error:
@@ -139,8 +151,7 @@ class TextFile:
         if not self.head:
             raise RecordingError(f"{self.name}: is empty; was anything recorded?")
         if fields is not None:
-            rows = (line for line in self.head if page_time(line) is None)
-            self._heading = delimiter_of(next(rows, self.head[0])).join(fields.split(","))
+            self._heading = delimiter_of(row_of(self.head)).join(fields.split(","))
             self.head = (self._heading, *self.head)
         self._has_comma_fractions = _has_comma_fractions(self.head)
         self.head = tuple(map(self._with_point, self.head))

@@ -19,7 +19,7 @@ from rightsizer.recordings.heading_words import (
     words_of,
 )
 from rightsizer.recordings.row import MESSAGE
-from rightsizer.recordings.text_file import TextFile, delimiter_of, split_csv_line
+from rightsizer.recordings.text_file import TextFile, delimiter_of, row_of, split_csv_line
 from rightsizer.recordings.timestamps import is_timestamp, page_time, seconds_text
 
 _SHOWN: Final = 80
@@ -144,7 +144,7 @@ def _rows(head: Sequence[str]) -> tuple[list[list[str]], bool]:
 
     Such a time is put before the cells.
     """
-    mark = delimiter_of(heading_line(head)[0])
+    mark = delimiter_of(row_of(head))
     # A row may look like a date with a fraction.
     is_paged = page_time(head[0]) is not None and None in map(page_time, head)
     above: list[str] = []
