@@ -23,6 +23,10 @@ from measured import Figure
 
 _SIZES: Final = (2_000, 10_000)
 """Of as many processes, so that the slope between them is that of the GPUs alone."""
+_PODS: Final = ("--gpus-a-job", "1")
+"""Cost goes by workload, too: jobs of four GPUs alone would flatter it."""
+_POD_MILLISECONDS: Final = (2.0, 1.0)
+"""At most for each GPU, in the first look and in a later one."""
 _HUGE: Final = 100_000
 """Too many to be read within a benchmark; what they would take follows from the slope."""
 
@@ -65,10 +69,11 @@ def measure(_: Options) -> Iterator[Figure]:
     yield from _real()
     for metrics, kind in KINDS.items():
         first: dict[int, _FleetRun] = {}
+        pods = _looks(_SIZES[0], (*kind.flags, *_PODS))
+        what = f"{_SIZES[0]:,} GPUs of a pod each by {metrics}"
+        yield from _by_gpu(what, _SIZES[0], pods, _POD_MILLISECONDS, is_row=False)
         for gpus in _SIZES:
-            with tempfile.TemporaryDirectory(prefix="fleet-cost-") as folder:
-                times = (NOON - 3600, NOON)
-                looks = [run_fleet(gpus, kind.flags, at, Path(folder)) for at in times]
+            looks = _looks(gpus, kind.flags)
             first[gpus] = looks[0]
             is_largest = gpus == _SIZES[-1]
             most = kind.most_milliseconds if is_largest else (None, None)
@@ -79,6 +84,12 @@ def measure(_: Options) -> Iterator[Figure]:
         yield Figure(f"for each further GPU by {metrics}", 1e3 * slope, "ms", is_row=True)
         if kind.is_huge:
             yield from _huge(metrics, first)
+
+
+def _looks(gpus: int, flags: Sequence[str]) -> list[_FleetRun]:
+    """Look for the first time, and an hour later."""
+    with tempfile.TemporaryDirectory(prefix="fleet-cost-") as folder:
+        return [run_fleet(gpus, flags, at, Path(folder)) for at in (NOON - 3600, NOON)]
 
 
 def _huge(metrics: str, first: Mapping[int, _FleetRun]) -> Iterator[Figure]:
@@ -130,7 +141,7 @@ def _figures(
     *,
     is_largest: bool,
 ) -> Iterator[Figure]:
-    first, later = looks
+    first = looks[0]
     yield Figure(
         f"{what}: {DAYS} days, apart from the store's work",
         first.seconds,
@@ -139,15 +150,26 @@ def _figures(
         f"{first.answer.wall_seconds:.1f} s with it; {_asked(first.answer)}",
         is_row=not is_largest,
     )
-    names = ("first", "later")
-    for name, look, limit in zip(names, (first, later), most_milliseconds, strict=True):
-        each = 1e3 * look.answer.cpu_seconds / gpus
-        title = f"{what}: processor time for each, {name} look"
-        yield Figure(title, each, "ms", limit, is_row=not is_largest)
+    yield from _by_gpu(what, gpus, looks, most_milliseconds, is_row=not is_largest)
     most = _MOST_MEBIBYTES if is_largest else None
     title = f"{what}: memory, all processes"
     peak = first.answer.peak_mebibytes
     yield Figure(title, peak, "MiB", most, is_row=not is_largest)
+
+
+def _by_gpu(
+    what: str,
+    gpus: int,
+    looks: Sequence[_FleetRun],
+    most_milliseconds: Sequence[float | None],
+    *,
+    is_row: bool,
+) -> Iterator[Figure]:
+    """Processor time for each GPU, and what was asked for it."""
+    for name, look, limit in zip(("first", "later"), looks, most_milliseconds, strict=True):
+        each = 1e3 * look.answer.cpu_seconds / gpus
+        title = f"{what}: processor time for each, {name} look"
+        yield Figure(title, each, "ms", limit, _asked(look.answer), is_row=is_row)
 
 
 def _real() -> Iterator[Figure]:

@@ -1,15 +1,14 @@
 """Answers of a store on loopback that scrapes dcgm-exporters alone, every thirty seconds."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 _NAMES: Final = re.compile(r"DCGM_FI_[A-Z_0-9]+")
 _RECORDED: Final = re.compile(r"uuid(?:_pod)?:(DCGM_FI_[A-Z_0-9]+):[a-z0-9]+")
 _RECORDED_SECONDS: Final = 300
 _GPUS_A_NODE: Final = 8
-_GPUS_A_POD: Final = 4
 _VARIANTS: Final = 8
 """Jobs of different variants differ in their values; the GPUs of one do the same."""
 _SCRAPE_SECONDS: Final = 30
@@ -35,13 +34,20 @@ _LEVELS: Final = {
 _STEADY: Final = ("LIMIT", "CLOCK", "FB_", "REMAP")
 
 
+class Gpu(NamedTuple):
+    """Numbers of a GPU and of the job that holds it."""
+
+    number: int
+    job: int
+
+
 def ranges(
-    uuids: dict[str, int], promql: str, times: tuple[int, ...], step: float
+    gpus: Mapping[str, Gpu], promql: str, times: tuple[int, ...], step: float
 ) -> Iterator[str]:
-    """Series of a range query for some devices, by number."""
+    """Series of a range query for some devices."""
     if promql.startswith("count by (__name__)"):
-        return _counts_by_name(promql, _always(len(uuids), times))
-    return _ranges(uuids, promql, times, step)
+        return _counts_by_name(promql, _always(len(gpus), times))
+    return _ranges(gpus, promql, times, step)
 
 
 def _counts_by_name(promql: str, samples: str) -> Iterator[str]:
@@ -53,73 +59,73 @@ def _counts_by_name(promql: str, samples: str) -> Iterator[str]:
 
 
 def _ranges(
-    uuids: dict[str, int], promql: str, times: tuple[int, ...], step: float
+    gpus: Mapping[str, Gpu], promql: str, times: tuple[int, ...], step: float
 ) -> Iterator[str]:
     if promql.startswith("max(count_over_time("):
         yield f'{{"metric":{{}},{_always(3600 // _SCRAPE_SECONDS, times)}}}'
     elif promql.startswith(("count(", "group by (__tenant_id__")):
         if "uuid!=" not in promql:
-            yield f'{{"metric":{{}},{_always(len(uuids), times)}}}'
+            yield f'{{"metric":{{}},{_always(len(gpus), times)}}}'
     elif promql.startswith("group by (pod, pod_name)"):
-        for node in sorted({number // _GPUS_A_NODE for number in uuids.values()}):
+        for node in sorted({gpu.number // _GPUS_A_NODE for gpu in gpus.values()}):
             yield f'{{"metric":{{"pod":"dcgm-exporter-{node}"}},{_always(1, times)}}}'
     elif promql.startswith("group by (UUID"):
-        for uuid, number in uuids.items():
-            yield f'{{"metric":{{{_facts(uuid, number)},{_pod(number)}}},{_always(1, times)}}}'
+        for uuid, gpu in gpus.items():
+            yield f'{{"metric":{{{_facts(uuid, gpu)},{_pod(gpu)}}},{_always(1, times)}}}'
     elif "(count_over_time(uuid_pod:" in promql:
-        for uuid in uuids:
+        for uuid in gpus:
             recorded = _always(int(step) // _RECORDED_SECONDS, times)
             yield f'{{"metric":{{"UUID":"{uuid}"}},{recorded}}}'
     else:
-        yield from _metrics(uuids, promql, times, step)
+        yield from _metrics(gpus, promql, times, step)
 
 
 def _metrics(
-    uuids: dict[str, int], promql: str, times: tuple[int, ...], step: float
+    gpus: Mapping[str, Gpu], promql: str, times: tuple[int, ...], step: float
 ) -> Iterator[str]:
     """The series of a metric, or the samples by holder."""
     is_counted = "(count_over_time(" in promql and "sum_over_time" not in promql
     if is_counted or "uuid_pod:" in promql:
         counts = _always(int(step) // _SCRAPE_SECONDS, times)
-        for uuid, number in uuids.items():
-            yield f'{{"metric":{{"UUID":"{uuid}",{_pod(number)}}},{counts}}}'
+        for uuid, gpu in gpus.items():
+            yield f'{{"metric":{{"UUID":"{uuid}",{_pod(gpu)}}},{counts}}}'
     elif (found := _NAMES.search(promql)) and found[0] in _LEVELS:
-        for uuid, number in uuids.items():
-            values = _values(found[0], times, step, _variant(number))
+        for uuid, gpu in gpus.items():
+            values = _values(found[0], times, step, _variant(gpu))
             yield f'{{"metric":{{"UUID":"{uuid}"}},{values}}}'
 
 
-def instants(uuids: dict[str, int], promql: str, time: str) -> Iterator[str]:
+def instants(gpus: Mapping[str, Gpu], promql: str, time: str) -> Iterator[str]:
     """Series of an instant query."""
     names = [name for name in dict.fromkeys(_NAMES.findall(promql)) if name in _LEVELS]
     if promql.startswith("count by (__name__)"):
-        yield from _counts_by_name(promql, f'"value":[{time},"{len(uuids)}"]')
+        yield from _counts_by_name(promql, f'"value":[{time},"{len(gpus)}"]')
     elif promql.startswith("quantile("):
         yield f'{{"metric":{{}},"value":[{time},"{600 // _SCRAPE_SECONDS}"]}}'
     elif names and promql.startswith(("count(group by", "count({")):
         if 'UUID="",' not in promql:
-            yield f'{{"metric":{{}},"value":[{time},"{len(uuids)}"]}}'
+            yield f'{{"metric":{{}},"value":[{time},"{len(gpus)}"]}}'
     elif names and promql.startswith(("topk(", "max by (UUID")):
-        for uuid, number in list(uuids.items())[: 5 if promql.startswith("topk(") else None]:
-            value = _value(names[0], 0, _variant(number))
+        for uuid, gpu in list(gpus.items())[: 5 if promql.startswith("topk(") else None]:
+            value = _value(names[0], 0, _variant(gpu))
             yield f'{{"metric":{{"UUID":"{uuid}"}},"value":[{time},"{value:g}"]}}'
 
 
-def _facts(uuid: str, number: int) -> str:
-    node = f"node-{number // _GPUS_A_NODE}"
+def _facts(uuid: str, gpu: Gpu) -> str:
+    node = f"node-{gpu.number // _GPUS_A_NODE}"
     return (
-        f'"UUID":"{uuid}","gpu":"{number % _GPUS_A_NODE}","modelName":"NVIDIA H100 80GB HBM3",'
+        f'"UUID":"{uuid}","gpu":"{gpu.number % _GPUS_A_NODE}","modelName":"NVIDIA H100 80GB HBM3",'
         f'"Hostname":"{node}","instance":"{node}:9400","job":"dcgm-exporter"'
     )
 
 
-def _pod(number: int) -> str:
-    job = number // _GPUS_A_POD
+def _pod(gpu: Gpu) -> str:
+    job = gpu.job
     return f'"pod":"job-{job}-0","namespace":"team-{job % 20}","container":"main"'
 
 
-def _variant(number: int) -> int:
-    return number // _GPUS_A_POD % _VARIANTS
+def _variant(gpu: Gpu) -> int:
+    return gpu.job % _VARIANTS
 
 
 def _always(value: int, times: tuple[int, ...]) -> str:

@@ -35,7 +35,6 @@ _FIGURES: Final = re.compile(r" or label_replace\((?=round|max)")
 """Between the figures of one question."""
 _BY: Final = re.compile(r"max by \(([^)]*)\)")
 _GPUS_A_NODE: Final = 8
-_GPUS_A_JOB: Final = 4
 _VARIANTS: Final = 8
 """Devices of different variants differ in their values."""
 _EDGES: Final = ("0.0", "0.02", "0.05", "0.1", "0.25", "0.5", "0.65", "0.8", "0.9", "0.95", "1.0")
@@ -85,13 +84,14 @@ _NAMES: Final = (
 
 
 class Estate(Struct, frozen=True):
-    """A fleet in jobs of four GPUs on nodes of eight."""
+    """A fleet in jobs of equal size on nodes of eight GPUs."""
 
     gpus: int
     until: float = math.inf
     """Time of the last sample, in seconds since the epoch."""
     uuids: tuple[str, ...] = ()
-    numbers: dict[str, int] = {}
+    numbers: dict[str, fleet_dcgm.Gpu] = {}
+    gpus_a_job: int = 4
 
     is_dcgm: bool = False
     """Whether dcgm-exporters are there in place of our agents."""
@@ -106,13 +106,16 @@ class Estate(Struct, frozen=True):
         *,
         is_dcgm: bool = False,
         is_recorded: bool = False,
+        gpus_a_job: int = 4,
     ) -> "Estate":
         """A fleet of the given size."""
         # A part of a fleet is chosen by the first digits, which real ones share out evenly.
         starts = (number * _SPREAD % 2**32 for number in range(gpus))
         uuids = tuple(f"GPU-{e:08x}-0000-4000-8000-{n:012d}" for n, e in enumerate(starts))
-        numbers = {uuid: number for number, uuid in enumerate(uuids)}
-        return cls(gpus, until, uuids, numbers, is_dcgm, is_recorded)
+        numbers = {
+            uuid: fleet_dcgm.Gpu(number, number // gpus_a_job) for number, uuid in enumerate(uuids)
+        }
+        return cls(gpus, until, uuids, numbers, gpus_a_job, is_dcgm, is_recorded)
 
     def asked(self, promql: str) -> Sequence[str]:
         """Devices that a query names, by UUID or prefix; all where it names none."""
@@ -145,7 +148,7 @@ class Estate(Struct, frozen=True):
         """Whether a query is for recorded series, of which there are none."""
         return ":" in promql.partition("__name__")[2] and not self.is_recorded
 
-    def _numbered(self, promql: str) -> dict[str, int]:
+    def _numbered(self, promql: str) -> dict[str, fleet_dcgm.Gpu]:
         return {uuid: self.numbers[uuid] for uuid in self.asked(promql)}
 
 
@@ -181,10 +184,10 @@ def _matrix(estate: Estate, promql: str, times: tuple[int, ...], step: float) ->
         if name is None:
             continue
         for uuid in uuids:
-            number = estate.numbers[uuid]
-            all_labels = list(_labels(part, name, number))
+            gpu = estate.numbers[uuid]
+            all_labels = list(_labels(part, name, gpu))
             for place, labels in enumerate(all_labels):
-                key = number % _VARIANTS, place, len(all_labels)
+                key = gpu.number % _VARIANTS, place, len(all_labels)
                 yield f'{{"metric":{{"uuid":"{uuid}"{labels}}},{_values(name, times, step, *key)}}}'
 
 
@@ -212,16 +215,16 @@ def _instants(estate: Estate, promql: str, time: str) -> Iterator[str]:
     for part in _FIGURES.split(promql):
         name = _known(part)
         for uuid in () if name is None else uuids[: 2 if promql.startswith("topk") else None]:
-            number = estate.numbers[uuid]
-            for place, labels in enumerate(_labels(part, name or "", number)):
-                value = _instant(name or "", place, number)
+            gpu = estate.numbers[uuid]
+            for place, labels in enumerate(_labels(part, name or "", gpu)):
+                value = _instant(name or "", place, gpu.number)
                 yield f'{{"metric":{{"uuid":"{uuid}"{labels}}},"value":[{time},"{value}"]}}'
 
 
 def _workloads(estate: Estate, promql: str, samples: str) -> Iterator[str]:
     asked = re.search(r'workload=~?"([^"]*)"', promql)
     keys = asked[1].split("|") if asked else None
-    every = range(-(-estate.gpus // _GPUS_A_JOB))
+    every = range(-(-estate.gpus // estate.gpus_a_job))
     for job in every if keys is None else (int(key.rpartition("-")[2]) for key in keys):
         yield (
             f'{{"metric":{{"workload":"kubernetes:team/job-{job}","kind":"kubernetes",'
@@ -240,15 +243,15 @@ def _known(part: str) -> str | None:
     return found[0] if found and found[0] in _NAMES else None
 
 
-def _labels(part: str, name: str, number: int) -> Iterator[str]:
+def _labels(part: str, name: str, gpu: fleet_dcgm.Gpu) -> Iterator[str]:
     """Labels of a device's series beside the device, as JSON."""
     if name == "rightsizer_device_info":
-        yield _facts(number)
+        yield _facts(gpu.number)
         return
     figure = _FIGURE.search(part)
     ending = f',"figure":"{figure[1]}"' if figure else ""
     if name == "rightsizer_workload_share_ratio":
-        yield f',"workload":"kubernetes:team/job-{number // _GPUS_A_JOB}"{ending}'
+        yield f',"workload":"kubernetes:team/job-{gpu.job}"{ending}'
         return
     by = _BY.search(part)
     label = next((each for each in (by[1].split(", ") if by else ()) if each in _PARTS), None)
@@ -353,6 +356,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--until", type=float, default=math.inf, help="time of the last sample")
     parser.add_argument("--dcgm", action="store_true", dest="is_dcgm", help="no agents")
     parser.add_argument("--recorded", action="store_true", dest="is_recorded", help="by rules")
+    parser.add_argument("--gpus-a-job", type=int, default=4, help="GPUs that one pod holds")
     estate = Estate.of(**vars(parser.parse_args(arguments)))
     handler = type("Handler", (_Handler,), {"estate": estate})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

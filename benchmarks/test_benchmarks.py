@@ -180,8 +180,13 @@ def test_the_program_runs_a_part_and_leaves_the_document_alone() -> None:
     assert DOCUMENT.read_bytes() == before
 
 
+@pytest.mark.parametrize("size", ["1", "4"])
 @pytest.mark.parametrize("metrics", KINDS)
-def test_a_fleet_is_read_from_the_store_of_the_benchmark(metrics: str, tmp_path: Path) -> None:
+def test_a_fleet_is_read_from_the_store_of_the_benchmark(
+    metrics: str, size: str, tmp_path: Path
+) -> None:
     """It keeps nothing, and answers each kind of question that a look asks."""
-    look = run_fleet(16, KINDS[metrics].flags, NOON, tmp_path)
-    assert sum(each["devices"] for each in look.answer.document["sources"]) == 16
+    flags = (*KINDS[metrics].flags, "--gpus-a-job", size)
+    document = run_fleet(16, flags, NOON, tmp_path).answer.document
+    assert sum(each["devices"] for each in document["sources"]) == 16
+    assert document["workloads"] == 16 // int(size)
