@@ -1,5 +1,7 @@
 """Prices of boards: packaged ones with their dates, and results without a price."""
 
+import pickle
+
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
@@ -41,6 +43,11 @@ def test_a_board_costs_hundreds_of_hours_to_buy(price: Price) -> None:
     whole = price.purchases[0].dollars if price.purchases else None
     if hourly is not None and whole is not None:
         assert 500 < whole / hourly < 40_000
+
+
+def test_prices_reach_worker_processes() -> None:
+    """A fleet is judged in several, each of which has all prices."""
+    assert pickle.loads(pickle.dumps(PRICES)) == PRICES
 
 
 def test_unknown_price_is_none() -> None:

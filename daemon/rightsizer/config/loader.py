@@ -239,7 +239,8 @@ def read_document(
     """
     shape = shape_of(kind)
     data = _stated(document.data)
-    answer = validate(shape, {} if data is None else data)
+    # Boards and prices are sent to other processes, so that no mapping may be a view.
+    answer = validate(shape, {} if data is None else data, dict)
     faults = [*beside, *(answer if isinstance(answer, list) else ())]
     if faults:
         raise refusal(document, faults, shows_values=shows_values)

@@ -4,7 +4,7 @@ A library for this would add 9 MB or more to an agent that should need less than
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Final
@@ -81,9 +81,16 @@ def rule_fault(path: tuple[str | int, ...], message: str) -> Fault:
     return Fault(path, FaultKind.TEXT, None, message)
 
 
-def validate(group: Group, data: Any) -> Any | list[Fault]:
-    """Convert plain data to settings, or return all faults."""
-    validator = _Validator()
+def validate(
+    group: Group,
+    data: Any,
+    mapping: Callable[[dict[Any, Any]], Mapping[Any, Any]] = MappingProxyType,
+) -> Any | list[Fault]:
+    """Convert plain data to settings, or return all faults.
+
+    Mappings are read-only, unless another type is given, such as one that can be pickled.
+    """
+    validator = _Validator(mapping)
     settings = validator.read(group, data, ())
     return validator.faults or settings
 
@@ -91,8 +98,9 @@ def validate(group: Group, data: Any) -> Any | list[Fault]:
 class _Validator:
     """Continues after a fault, so that all are found at once; faulty values read as `NODEFAULT`."""
 
-    def __init__(self) -> None:
+    def __init__(self, mapping: Callable[[dict[Any, Any]], Mapping[Any, Any]]) -> None:
         self.faults: list[Fault] = []
+        self._mapping = mapping
 
     def read(self, shape: Shape, value: Any, path: _Path) -> Any:
         match shape:
@@ -140,7 +148,7 @@ class _Validator:
         if not isinstance(value, dict):
             return self._fault(path, FaultKind.TYPE, value, named)
         names = ((self._key(named, key, path), key) for key in value)
-        return MappingProxyType(
+        return self._mapping(
             {
                 name: self.read(named.value, value[key], (*path, str(key)))
                 for name, key in names
