@@ -91,6 +91,8 @@ def test_a_store_that_hangs_is_not_asked_forever(concurrency: int) -> None:
     "fault",
     [
         Reply(body=b'{"status":"success"}' * 99, is_cut=True),
+        # Its length matches, as where a proxy had only a part of it.
+        Reply(body=b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"uu'),
         refusal(503, "upstream connect error", "unavailable"),
         refusal(502, "bad gateway"),
         refusal(422, "err-mimir-tenant-max-request-rate: slow down"),
@@ -238,6 +240,25 @@ def test_an_answer_that_always_breaks_off_is_reported() -> None:
             query_range(store(faulty, tries=3))
 
     assert len(faulty.asked) == 3
+
+
+def test_an_answer_that_is_always_broken_is_reported() -> None:
+    """As one that always breaks off."""
+    with faulty_store() as faulty:
+        faulty.judge = lambda query: Reply(body=answer(query).body[:-9])
+        with pytest.raises(StoreError, match=r"with JSON that is broken or cut off .*; see its"):
+            query_range(store(faulty, tries=3))
+
+    assert len(faulty.asked) == 3
+
+
+def test_a_query_that_hangs_once_is_asked_again() -> None:
+    """It cannot be made smaller, and may have been lost."""
+    with faulty_store(Reply(is_slow=True)) as faulty:
+        of = store(faulty, timeout_seconds=0.5)
+        assert list(of.instant("up", START)) == []
+
+    assert (of.use.queries, of.use.retries) == (2, 1)
 
 
 def test_stop_event_ends_the_retries() -> None:

@@ -5,13 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from rightsizer.fleet.prometheus.endpoint import Endpoint, LimitKind, StoreLimit, WaitingCallback
-from rightsizer.fleet.prometheus.response_parser import parse_response
+from rightsizer.fleet.prometheus.response_parser import BrokenAnswerError, parse_response
 from rightsizer.fleet.prometheus.selector import Matchers, with_exact_names
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SampledSeries, StoreUse
@@ -180,31 +181,31 @@ class PrometheusStore:
     ) -> Sequence[SampledSeries] | StoreLimit:
         may_be_less = times.get("start") != times.get("end")
         parameters = self._parameters(query, times)
-        raw = self._endpoint.ask(path, parameters, may_be_less=may_be_less)
-        if _is_dialect(raw):
+        ask = partial(self._endpoint.ask, path, read=self._whole, may_be_less=may_be_less)
+        found = ask(parameters)
+        if _is_dialect(found):
             self._endpoint.has_exact_names = True
-            parameters = self._parameters(query, times)
-            raw = self._endpoint.ask(path, parameters, may_be_less=may_be_less)
-        if isinstance(raw, StoreLimit) and _is_dialect(raw):
-            raise StoreError(f"{self._endpoint.name} refused: {self._endpoint.quoted(raw.text)}")
-        is_slow = isinstance(raw, StoreLimit) and raw.kind is LimitKind.TIME
+            found = ask(self._parameters(query, times))
+        if isinstance(found, StoreLimit) and _is_dialect(found):
+            raise StoreError(f"{self._endpoint.name} refused: {self._endpoint.quoted(found.text)}")
+        is_slow = isinstance(found, StoreLimit) and found.kind is LimitKind.TIME
         with self._lock:
             self._slow = self._slow + 1 if is_slow else 0
             # A store that has answered may have a queue for concurrent queries.
             at_once = self._settings.concurrency if self._endpoint.has_answered else 1
             is_hanging = self._slow >= self._settings.tries * at_once
-        if not isinstance(raw, StoreLimit):
-            return self._whole(raw)
+        if not isinstance(found, StoreLimit):
+            return found
         if is_hanging:
             # Smaller queries help a busy store, but not one that hangs.
             raise StoreError(
                 f"{self._endpoint.name} answers nothing in time, however little is asked: "
-                f"{self._endpoint.quoted(raw.text)}; see how loaded it is, or raise "
+                f"{self._endpoint.quoted(found.text)}; see how loaded it is, or raise "
                 "fleet.store.timeout"
             )
-        if raw.kind is LimitKind.TEXT:
-            raise self._too_much(raw, query)
-        return raw
+        if found.kind is LimitKind.TEXT:
+            raise self._too_much(found, query)
+        return found
 
     def _parameters(
         self, query: str, times: Mapping[str, Nanoseconds]
@@ -231,12 +232,19 @@ class PrometheusStore:
         )
 
     def _whole(self, raw: bytes) -> Sequence[SampledSeries]:
-        """Return the series of a complete answer; non-numeric ones are empty."""
+        """Return the series of a complete answer; non-numeric ones are empty.
+
+        Raises:
+            BrokenAnswerError: it was cut off.
+            StoreError: it is no answer, or not complete.
+        """
         began = time.monotonic()
         name = self._endpoint.name
         quoted = self._endpoint.quoted
         try:
             answer = parse_response(raw)
+        except BrokenAnswerError:
+            raise
         except ValueError as error:
             raise StoreError(f"{name} answered with {quoted(str(error))}") from None
         if answer.partial is not None:
@@ -258,8 +266,8 @@ class PrometheusStore:
         return found
 
 
-def _is_dialect(raw: bytes | StoreLimit) -> bool:
-    return isinstance(raw, StoreLimit) and raw.kind is LimitKind.DIALECT
+def _is_dialect(found: object) -> bool:
+    return isinstance(found, StoreLimit) and found.kind is LimitKind.DIALECT
 
 
 def _seconds(time: Nanoseconds) -> str:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from rightsizer.fleet.prometheus.response_parser import plain
+from rightsizer.fleet.prometheus.response_parser import BrokenAnswerError, plain
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import StoreUse, StoreUseCounter
 from rightsizer.io.http import HttpClient
@@ -91,6 +91,7 @@ _TEXTS: Final = {
     r"the number of matching (unique )?time ?series exceeds|-search\.max\w+": LimitKind.SPAN,
     r"too many points for the given step|not enough memory for processing": LimitKind.SPAN,
 }
+_WAITED: Final = frozenset({LimitKind.BUSY, LimitKind.CROWDED})
 _PATTERNS: Final = tuple((re.compile(text, re.IGNORECASE), kind) for text, kind in _TEXTS.items())
 _SHOWN: Final = 240
 
@@ -151,6 +152,7 @@ _REMEDIES_BY_TEXT: Final = {
     r"missing authentication token|security token|request signature": "Amazon's store wants signed "
     "requests: let fleet.store.url be a proxy that signs them, as aws-sigv4-proxy",
 }
+Answer = TypeVar("Answer")
 WaitingCallback: TypeAlias = "Callable[[float, float], object]"
 """Receives how many seconds a store was waited for, and the maximum."""
 
@@ -228,12 +230,18 @@ class Endpoint:
         return plain(_redacted(self._settings, text))
 
     def ask(
-        self, path: str, parameters: Sequence[tuple[str, str]], *, may_be_less: bool
-    ) -> bytes | StoreLimit:
-        """Return the body of an answer, or the limit that was exceeded.
+        self,
+        path: str,
+        parameters: Sequence[tuple[str, str]],
+        read: Callable[[bytes], Answer],
+        *,
+        may_be_less: bool,
+    ) -> Answer | StoreLimit:
+        """Return what is read from the body of an answer, or the limit that was exceeded.
 
-        Waits for a store that restarts or is busy. If a smaller query is possible, a full queue is
-        waited for only once.
+        Waits for a store that restarts or is busy, and repeats a query whose answer is broken. If
+        a smaller query is possible, a full queue is waited for only once; if not, one without any
+        answer in time is repeated once, as it may have been lost.
 
         Raises:
             StoreError: it does not answer, or refuses for another reason.
@@ -246,10 +254,14 @@ class Endpoint:
             result = self._request(path, parameters)
             if isinstance(result, Response):
                 self.has_answered = True
-                body: bytes = result.body
-                return body
+                try:
+                    return read(result.body)
+                except BrokenAnswerError as error:
+                    result = Failure(FailureKind.INTERRUPTED, f"answered with {error}")
             limit = _limit_of(result)
-            if limit is not None and limit.kind not in (LimitKind.BUSY, LimitKind.CROWDED):
+            is_lost = result.excess is Excess.TIME and not may_be_less
+            may_wait = is_lost and attempt == 1 < settings.tries
+            if limit is not None and limit.kind not in _WAITED and not may_wait:
                 return limit
             may_repeat = limit or result.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
             # If it has never answered, the address is probably wrong.

@@ -47,6 +47,10 @@ _HARMLESS: Final = ("PromQL info", "PromQL warning", "No StoreAPIs matched for t
 """Prefixes of warnings about the query, or about times without data."""
 
 
+class BrokenAnswerError(ValueError):
+    """An answer that was cut off or damaged on its way, so that it may be asked for again."""
+
+
 class ParsedResponse(Struct, frozen=True):
     """Series of an answer, and the store's warnings."""
 
@@ -191,7 +195,7 @@ def _loaded(raw: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         shown = plain(raw[:_SHOWN].decode(errors="replace"))
         if shown.startswith("{"):
-            raise ValueError(f"JSON that is broken or cut off ('{shown}'); ask again") from None
+            raise BrokenAnswerError(f"JSON that is broken or cut off ('{shown}')") from None
         raise ValueError(
             f"something that is not JSON ('{shown}'); is a login page or a proxy in the way?"
         ) from None
