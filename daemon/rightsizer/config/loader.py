@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -223,6 +224,12 @@ def _load(
     return cast(_Settings, answer), origins
 
 
+@cache
+def _shape_of_document(kind: type) -> Group:
+    """Shape of a class of which there are many documents."""
+    return shape_of(kind)
+
+
 def read_document(
     kind: type[_Settings],
     document: Document,
@@ -237,7 +244,7 @@ def read_document(
     Raises:
         ConfigurationError: all faults, one per line, in order of their places.
     """
-    shape = shape_of(kind)
+    shape = _shape_of_document(kind)
     data = _stated(document.data)
     # Boards and prices are sent to other processes, so that no mapping may be a view.
     answer = validate(shape, {} if data is None else data, dict)

@@ -215,7 +215,7 @@ class _Validator:
             if self._is_key(key, path) and key not in group.by_key:
                 self._fault((*path, key), FaultKind.UNKNOWN_KEY, value[key], group)
         fields = group.by_key.values()
-        return {field.name: self._entry(field, value, (*path, field.key)) for field in fields}
+        return {field.name: self._entry(field, value, path) for field in fields}
 
     def _listed(self, group: Group, value: Any, path: _Path) -> Any:
         """Read the fields of a list, of which the last ones may be left out."""
@@ -242,13 +242,15 @@ class _Validator:
     def _entry(self, entry: ShapeEntry, values: Mapping[str, Any], path: _Path) -> Any:
         if entry.key not in values:
             if entry.is_required:
-                return self._fault(path, FaultKind.MISSING, None, entry.shape)
+                return self._fault((*path, entry.key), FaultKind.MISSING, None, entry.shape)
             return entry.default
         value = values[entry.key]
         # A key with all contents commented out has its default.
         is_empty = value is None and isinstance(entry.shape, Group | Many | Named)
         is_default = is_empty and not entry.is_required
-        return entry.default if is_default else self.read(entry.shape, value, path)
+        if is_default:
+            return entry.default
+        return self.read(entry.shape, value, (*path, entry.key))
 
     def _key(self, named: Named, key: Any, path: _Path) -> Any:
         """Read a key; what is no choice is an unknown key."""
