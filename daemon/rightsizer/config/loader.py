@@ -244,7 +244,7 @@ def read_document(
     Raises:
         ConfigurationError: all faults, one per line, in order of their places.
     """
-    shape = _shape_of_document(kind)
+    shape = _shape_of_document(cast(Any, kind))
     data = _stated(document.data)
     # Boards and prices are sent to other processes, so that no mapping may be a view.
     answer = validate(shape, {} if data is None else data, dict)
