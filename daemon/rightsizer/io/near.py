@@ -15,10 +15,3 @@ def near_words(
     import difflib  # noqa: PLC0415
 
     return difflib.get_close_matches(word, list(known), most, likeness)
-
-
-def hint(word: str, known: Iterable[str]) -> str:
-    """Suggestion for an unknown word."""
-    words = list(known)
-    near = near_words(word, words)
-    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(words)}"

@@ -35,9 +35,8 @@ _HELP: Final = help_of(__file__)
 _Find = Callable[[str, ComparedWorkload], tuple[GpuPlace, str]]
 """Finds the place of a name for a workload, and a note if the name is ambiguous."""
 
-_TEXTS: Final = ("workload", "from", "to", "precision")
-_KEYS: Final = (*_TEXTS, "gpus")
-_NEEDED: Final = _TEXTS[:3]
+_KEYS: Final = ("workload", "from", "to", "precision", "gpus")
+_NEEDED: Final = _KEYS[:3]
 _MOST_GPUS: Final = 1_000_000
 _EXAMPLE: Final = "rightsizer compare a100 h100 --workload llm-serving"
 _ENDS: Final = ("from", "to")

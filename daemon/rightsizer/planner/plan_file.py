@@ -234,7 +234,6 @@ PlanDocument: Final = settings_class(
     (*LOAD_FIELDS, ("load", LoadDocument, LoadDocument())),
     PlanKeys,
 )
-KEYS: Final = PlanKeys.__struct_fields__
 
 
 class PlanFileItem(Struct, frozen=True):
