@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from profiles_built import copies, device, kernel, profile, span, step, time_use
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason
@@ -194,13 +195,56 @@ def test_the_rank_that_starts_its_collective_latest_is_the_straggler() -> None:
     assert finding.workload == "rank0.json and 2 more"
 
 
-def test_wall_times_compare_ranks_where_they_are_known() -> None:
-    """A rank that begins every step late is late, though not within its steps."""
+def test_clocks_of_ranks_do_not_matter() -> None:
+    """Collectives end at once on all ranks: who joins late is told by how long they last."""
     early, late = _ranks(50.0, 50.0, start=0)
     shifted = profile(*late.devices, source="late.json", rank=1, world_size=2, start=30_000_000)
 
-    assert rank_imbalance.RULE.judge([early, shifted]).culprits == ("rank 1, GPU 0",)
+    assert not rank_imbalance.RULE.judge([early, shifted]).is_actionable
     assert not rank_imbalance.RULE.judge(_ranks(50.0, 50.0)).is_actionable
+
+
+def test_ranks_that_are_late_together_are_named_together() -> None:
+    """What all have joined is sending."""
+    finding = rank_imbalance.RULE.judge(_ranks(50.0, 70.0, 52.0, 68.0))
+
+    assert finding.culprits == ("rank 1, GPU 0", "rank 3, GPU 0")
+    assert finding.evidence["sent_seconds"] == pytest.approx(0.03)
+
+
+def test_collectives_of_other_ranks_are_not_matched() -> None:
+    """Nor are those of another group, or of which a rank has more than another."""
+    one, other = (
+        replace(step(0, late=50.0), collectives=lasted)
+        for lasted in (
+            {"all_reduce [0, 1]": (50_000_000,), "send": (1, 2)},
+            {"all_reduce [2, 3]": (10_000_000,), "send": (1,)},
+        )
+    )
+    ranks = [profile(device(steps=(each,)), rank=at) for at, each in enumerate((one, other))]
+
+    assert "no step" in str(rank_imbalance.RULE.judge(ranks).abstained)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "never"),
+    [
+        ("Tesla V100-SXM2-32GB", "float16", "bfloat16"),
+        ("Tesla T4", "float16", "allow_tf32"),
+        ("NVIDIA A100-SXM4-80GB", "bfloat16", "GradScaler"),
+    ],
+)
+def test_precision_is_one_that_the_board_has(name: str, precision: str, never: str) -> None:
+    """Neither bfloat16 nor TF32 before Ampere."""
+    gemm = kernel("volta_sgemm_128x64_nt", count=1000, seconds=0.9)
+    board = device(kernels=(replace(gemm, uses_tensor_cores=False),))
+    named = replace(board, device=replace(board.device, name=name))
+    finding = tensor_cores_unused.RULE.judge([profile(named)])
+    texts = " ".join(each.text for each in finding.instructions)
+
+    assert finding.reasons == (Reason.TENSOR_CORES_UNUSED,)
+    assert precision in texts
+    assert never not in texts
 
 
 def test_ranks_that_take_turns_at_being_late_are_no_stragglers() -> None:

@@ -137,3 +137,10 @@ def test_nothing_is_found_where_nothing_is_wrong(name: str) -> None:
     found = _findings(_folder() / name)
 
     assert [rule for rule, each in found.items() if each.is_actionable] == []
+
+
+def test_ranks_that_join_every_collective_last_are_named() -> None:
+    """Ranks 4 and 5, never 3, which only began to record later (param_dlrm_ranks)."""
+    found = _findings(_folder() / "pytorch/param_dlrm_ranks")
+
+    assert found["rank_imbalance"].culprits == ("rank 5, GPU 5", "rank 4, GPU 4")

@@ -226,8 +226,10 @@ class StepUse(Struct, frozen=True):
     loader_seconds: float = 0.0
     """Host time spent waiting for its loader."""
     last_long_collective: Nanoseconds | None = None
-    """Start of the last collective that took over 1 % of the step; the rank with the latest start
-    delays the others."""
+    """Start of the last collective that took over 1 % of the step."""
+    collectives: Mapping[str, tuple[Nanoseconds, ...]] = {}
+    """How long each collective lasted, in order, by its kernel and group; without the recording's
+    first, which also waits for ranks that began to record later."""
 
 
 class ProfiledDevice(Struct, frozen=True):

@@ -248,12 +248,15 @@ class ProfileRankImbalanceSettings(Struct, frozen=True):
     Attributes:
         on_ratio: Mean delay of a rank behind the first, as a share of the step.
             Source: half of what ByteDance calls a straggling job
-        same_rank_ratio: Share of steps in which the same rank must be last.
+        same_rank_ratio: Share of steps that the same rank must exceed as the last one.
             Source: the greater part
+        late_together_ratio: How late another rank must be, of the latest one, to be named with it.
+            Source: assumed; the greater part
     """
 
     on_ratio: float = 0.05
     same_rank_ratio: Annotated[float, CONSTANT] = 0.5
+    late_together_ratio: Annotated[float, CONSTANT] = 0.5
 
 
 THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (

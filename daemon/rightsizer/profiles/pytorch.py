@@ -229,6 +229,7 @@ class PyTorchEvents:
             # An estimate of 0, as for kernels with much shared memory, is none.
             occupancy_ratio=percent(arguments.get(_OCCUPANCY)) or None,
             stream=_stream(event, arguments),
+            group=_group(arguments),
         )
         if (correlation := _correlation(arguments)) is not None:
             self.lost.run(correlation)
@@ -366,6 +367,12 @@ class PyTorchEvents:
 def _correlation(arguments: Mapping[str, Any]) -> int | None:
     """Return the correlation of a call with its launch; ROCm writes 0 for unknown."""
     return whole_number(arguments.get("correlation")) or None
+
+
+def _group(arguments: _Arguments) -> str:
+    """Return the group of ranks of a collective; empty where it is not told."""
+    told = arguments.get("Process Group Ranks") or arguments.get("Process Group Name") or ""
+    return str(told)[:_CATEGORY_MAXIMUM]
 
 
 def _stream(event: Event, arguments: Mapping[str, Any]) -> str:

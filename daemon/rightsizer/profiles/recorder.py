@@ -1,6 +1,7 @@
 """Recorder of a profile's timeline, event by event; computes each device's time use."""
 
 from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
@@ -61,6 +62,9 @@ _CORRELATIONS: Final = 2**62
 
 _STREAMS: Final = 255
 _OTHER_STREAMS: Final = "(other streams)"
+_GROUPS: Final = 255
+_COLLECTIVES: Final = 200_000
+"""Collectives of a device that are compared with those of other ranks."""
 _NO_THREAD: Final = -1
 _THREAD: Final = 0xFFFFFF
 """Mask of the thread's part in Nsight Systems' ids."""
@@ -84,6 +88,7 @@ class _Device:
         self.steps: list[StepSpan] = []
         self.memory = MemoryCurve()
         self.streams: dict[str, int] = {}
+        self.groups: dict[str, int] = {"": 0}
         self.frame_times = FrameTimes()
 
     def stream(self, name: str) -> int:
@@ -91,6 +96,25 @@ class _Device:
         if name not in self.streams and len(self.streams) >= _STREAMS:
             name = _OTHER_STREAMS
         return self.streams.setdefault(name, len(self.streams))
+
+    def group(self, name: str) -> int:
+        """Return the number of a group of ranks; groups beyond 255 count as unknown."""
+        if name not in self.groups and len(self.groups) >= _GROUPS:
+            name = ""
+        return self.groups.setdefault(name, len(self.groups))
+
+    def collectives_of(self, steps: Sequence[StepSpan]) -> list[dict[str, list[Nanoseconds]]]:
+        """Return how long the collectives of each step lasted, without the first of all."""
+        names = self.kernels.numbered()
+        groups = list(self.groups)
+        starts = [step.start for step in steps]
+        found: list[dict[str, list[Nanoseconds]]] = [{} for _ in steps]
+        for (start, end), kernel, group in islice(self.line.collective_runs(), 1, _COLLECTIVES):
+            place = bisect_right(starts, start) - 1
+            if place >= 0 and start < steps[place].end and kernel != NO_KERNEL:
+                key = f"{names[kernel].name} {groups[group]}".rstrip()
+                found[place].setdefault(key, []).append(end - start)
+        return found
 
     def end_overruns(self) -> Iterator[str]:
         """End what outlasts its successors, add up the kernels, and yield what was ended."""
@@ -149,6 +173,7 @@ class Recorder:
         occupancy_ratio: float | None = None,
         frames: Sequence[str] | None = None,
         stream: str = "",
+        group: str = "",
     ) -> None:
         """Add a run of a kernel; `None` is derived from its name, or stays unknown.
 
@@ -170,6 +195,7 @@ class Recorder:
             kernel=row.number,
             is_collective=row.is_collective,
             stream=into.stream(stream),
+            group=into.group(group),
         )
         if frames is not None:
             into.frame_times.add(self._frames.path(frames), duration)
@@ -364,8 +390,11 @@ class Recorder:
                     line.between(step.start, step.end),
                     seconds(loader.length(step.start, step.end)),
                     last,
+                    {key: tuple(lengths) for key, lengths in lasted.items()},
                 )
-                for step, last in zip(steps, last_long, strict=True)
+                for step, last, lasted in zip(
+                    steps, last_long, device.collectives_of(steps), strict=True
+                )
             ),
             start=line.span[0],
             steps_time=(

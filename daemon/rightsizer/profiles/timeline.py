@@ -205,10 +205,11 @@ class KernelLine(SpanLine):
         self._correlations: Column = array("q")
         self._collective = bytearray()
         self._streams = bytearray()
+        self._groups = bytearray()
         self._kernels: Column = array("i")
         self.collectives = 0
 
-    def add_run(
+    def add_run(  # noqa: PLR0913 - a column each.
         self,
         span: Interval,
         correlation: int | None,
@@ -216,14 +217,23 @@ class KernelLine(SpanLine):
         kernel: int = NO_KERNEL,
         is_collective: bool = False,
         stream: int = 0,
+        group: int = 0,
     ) -> None:
-        """Add a run of a kernel on a stream, both given as small numbers."""
+        """Add a run of a kernel on a stream, of a group of ranks, all given as small numbers."""
         self.add(*span)
         self._kernels.append(kernel)
         self._correlations.append(_NO_CORRELATION if correlation is None else correlation)
         self._collective.append(is_collective)
         self.collectives += is_collective
         self._streams.append(stream)
+        self._groups.append(group)
+
+    def collective_runs(self) -> Iterator[tuple[Interval, int, int]]:
+        """Yield interval, kernel and group of each collective, by start."""
+        for row in self._rows():
+            if self._collective[row]:
+                interval = self._starts[row], self._ends[row]
+                yield interval, self._kernels[row], self._groups[row]
 
     def collective_intervals(self, *, is_collective: bool) -> Iterator[Interval]:
         """Yield the collectives, or all other kernels, by start."""

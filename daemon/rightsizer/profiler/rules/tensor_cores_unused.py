@@ -20,6 +20,11 @@ _NOT_EASED: Final = re.compile(r"<double|dgemm|zgemm|dcudnn|, double|splitKreduc
 """Double precision has no faster form, and summing parts is no product."""
 _WITHOUT: Final = re.compile(r"\b(?:P100|P40|P4|K80|K40|M60|M40)\b|GTX", re.IGNORECASE)
 """GPUs without tensor cores."""
+_HALF_ALONE: Final = re.compile(
+    r"\b(?:V100S?|T4|T40|TITAN (?:V|RTX)|(?:GeForce |Quadro )?RTX (?:20\d\d|[34568]000)\b(?! Ada))",
+    re.IGNORECASE,
+)
+"""Volta and Turing, whose tensor cores have neither bfloat16 nor TF32 (NVIDIA's whitepapers)."""
 
 
 def judge(
@@ -35,6 +40,7 @@ def judge(
         why = "the names of its products of matrices do not tell which units they use"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     kernels = _products(worst, False)[:_MOST_NAMED]
+    is_half_alone = bool(_HALF_ALONE.search(worst.device.device.name))
     return ProfileVerdict(
         f"{worst.key} multiplies matrices without tensor cores {percent_text(ratio)} of the time.",
         rule.factors_of(worst, ratio, settings.on_ratio),
@@ -55,8 +61,10 @@ def judge(
             1.0 - 1.0 / settings.speedup_low_ratio,
             1.0 - 1.0 / settings.speedup_high_ratio,
         ),
-        description="Compute in mixed precision, or allow TF32.",
-        instructions=rule.instructions("mixed_precision"),
+        description="Compute in half precision."
+        if is_half_alone
+        else "Compute in mixed precision, or allow TF32.",
+        instructions=rule.instructions("half_precision" if is_half_alone else "mixed_precision"),
         risk=Risk.MEDIUM,
     )
 
