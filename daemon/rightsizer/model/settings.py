@@ -181,9 +181,7 @@ def settings_class(
     Lets features register their settings in a single place.
     """
     namespace = {"__doc__": words}
-    return defstruct(
-        name, parts, bases=(base,), module=module, namespace=namespace, frozen=True, kw_only=True
-    )
+    return defstruct(name, parts, bases=(base,), module=module, namespace=namespace, frozen=True)
 
 
 def bounds_of(settings: type) -> dict[str, Bounds]:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from math import isnan, nan
 from typing import Annotated, Final, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, defstruct, field
 from msgspec.structs import fields, force_setattr
 
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.reading import ProcessKind
-from rightsizer.model.settings import Kinds, Spec, settings_class
+from rightsizer.model.settings import Kinds, Spec
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import DAY_SECONDS, parse_duration
 from rightsizer.model.workload import Allocator, WorkloadClass, WorkloadKind
@@ -220,8 +220,8 @@ def _entry_class(kind: str, effect: type[Struct]) -> type:
         )
         for part in fields(effect)
     ]
-    entry: type = settings_class(f"{kind}_fault", __name__, f"Fault: {kind}.", parts, FaultEntry)
-    return entry
+    name = f"{kind}_fault"
+    return defstruct(name, parts, bases=(FaultEntry,), module=__name__, frozen=True, kw_only=True)
 
 
 _ENTRIES: Final = {kind: _entry_class(kind, effect) for kind, effect in EFFECTS.items()}
