@@ -36,17 +36,17 @@ def history(tmp_path: Path) -> Path:
 
 def test_advise_command_stores_the_advice_it_shows(history: Path) -> None:
     """The ledger then holds the same advice; a second run over the same past changes nothing."""
-    _, shown = run_offline(history, Settings())
-    _, kept = run_offline(history, Settings(), save=True)
+    _, shown, _ = run_offline(history, Settings())
+    _, kept, _ = run_offline(history, Settings(), save=True)
     assert [each.id for each in kept] == [each.id for each in shown] != []
     assert [each.id for each in saved_advice(history)] == [each.id for each in kept]
-    _, again = run_offline(history, Settings(), save=True)
+    _, again, _ = run_offline(history, Settings(), save=True)
     assert [(each.id, each.opened) for each in again] == [(each.id, each.opened) for each in kept]
 
 
 def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
     """For any agent data saved before the history went on."""
-    findings, (shown,) = run_offline(history, Settings())
+    findings, (shown,), _ = run_offline(history, Settings())
     (found,) = (each for each in findings if each.id == shown.id)
     old = {each: getattr(found, each) for each in found.__struct_fields__}
     old["risk"] = Risk.VERY_LOW

@@ -367,7 +367,7 @@ def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
     with filled_history(tmp_path / "history.db") as filling:
         result = replay(source, Settings(), into=filling)
     source.close()
-    findings, advice = run_offline(tmp_path / "history.db", Settings())
+    findings, advice, _ = run_offline(tmp_path / "history.db", Settings())
 
     assert [(finding.rule, finding.id) for finding in findings if finding.is_actionable] == [
         (finding.rule, finding.id) for finding in result.findings if finding.is_actionable

@@ -206,7 +206,7 @@ def test_replayed_log_is_explained_without_promql(
     head = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
     log.write_text(head + "".join(rows))
     assert main(["replay", str(log), "--into", str(history)]) == 0
-    findings, advice = run_offline(history, Settings())
+    findings, advice, _ = run_offline(history, Settings())
     assert {uuid for each in findings for uuid in each.devices} == {"index:0"}
     ids = {each.id for each in (*findings, *advice)}
     assert ids

@@ -167,7 +167,7 @@ def test_advice_of_a_profile_is_there_without_an_agent(node: Node) -> None:
     node.profiles.take([waits(node)])
     node.history_service.flush()
     node.base.storage.close()
-    findings, advice = run_offline(node.base.path, Settings())
+    findings, advice, _ = run_offline(node.base.path, Settings())
 
     assert "profile_host_bound" in [each.finding.rule for each in advice]
     assert "profile_host_bound" in [each.rule for each in findings]

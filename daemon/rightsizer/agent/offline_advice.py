@@ -1,8 +1,9 @@
 """Recommendations without an agent: one run over a history on disk; decisions, explanations."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.service import AccountingService
@@ -15,18 +16,28 @@ from rightsizer.io.clock import Clock, FastClock, SystemClock
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.files import is_there
 from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
+from rightsizer.model.evidence import Evidence
 from rightsizer.model.finding import Finding
+from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
+from rightsizer.report.evidence import accounts_evidence
 from rightsizer.report.explanation import explain_advice, explain_finding
 
 
-def run_offline(
-    path: Path, settings: Settings, *, save: bool = False
-) -> tuple[tuple[Finding, ...], tuple[Advice, ...]]:
-    """Judge the whole history by every rule; return findings, and advice of the updated ledger.
+class OfflineAdvice(NamedTuple):
+    """Findings over a whole history, advice of the updated ledger, and what they rest on."""
+
+    findings: tuple[Finding, ...]
+    advice: tuple[Advice, ...]
+    evidence: tuple[Evidence, ...]
+
+
+def run_offline(path: Path, settings: Settings, *, save: bool = False) -> OfflineAdvice:
+    """Judge the whole history by every rule.
 
     `save` stores the ledger and delivers its events.
 
@@ -58,9 +69,20 @@ def run_offline(
             ledger.update(found.judgements, found.time, found.measured)
             advice = ledger.advice()
         findings = recommender.over_all(end)
+        evidence = tuple(accounts_evidence(_whole_accounts(accounting, end)))
     found_by = {finding.rule for finding in findings}
     of_profiles = (each.finding for each in recommender.judgements)
-    return (*findings, *(each for each in of_profiles if each.rule not in found_by)), advice
+    others = (each for each in of_profiles if each.rule not in found_by)
+    return OfflineAdvice((*findings, *others), advice, evidence)
+
+
+def _whole_accounts(
+    accounting: AccountingService, end: Nanoseconds
+) -> Sequence[tuple[Device, Window]]:
+    """Return the present devices with their accounts over the whole history."""
+    devices = {record.device.uuid: record.device for record in accounting.device_records()}
+    _, queries = accounting.device_queries()
+    return [(devices[query.uuid], query.window(query.first, end)) for query in queries]
 
 
 def findings_over(
@@ -128,7 +150,7 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
     """
     # Judged now, as `advise` does: saved advice is older and may have another risk.
     rules = settings.rule_trees
-    findings, advice = run_offline(path, settings)
+    findings, advice, _ = run_offline(path, settings)
     with closing(Storage(str(path), read_only=True)) as storage:
         records = storage.kept_history.devices()
         extent = storage.kept_history.extent()

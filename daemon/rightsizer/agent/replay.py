@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,6 @@ from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.codec import plain_fields
 from rightsizer.io.files import Ownership
-from rightsizer.io.terminal import counted
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
@@ -35,6 +33,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import Entry, Provisioning, Window
+from rightsizer.report.evidence import assumed_capacities
 from rightsizer.report.json_encoder import encode_advice, encode_finding
 from rightsizer.telemetry.source import SnapshotSource
 
@@ -43,11 +42,6 @@ _STATED_BY: Final = {
     "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,
     "power_limit_watts": Signal.POWER_LIMIT_WATTS,
     "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
-}
-_RESTS_ON: Final = {
-    "memory_total_bytes": "whether a GPU is empty, and its need of memory",
-    "power_limit_watts": "the power tier: stalls, and effective utilization",
-    "sm_clock_maximum_hertz": "throttling, and stalls at a low clock",
 }
 _HOLDERS: Final = {Signal.MEMORY_USED_BYTES, Signal.MEMORY_USED, Signal.PROCESS_COUNT}
 _NO_TIME: Final = Window("", 0, 0)
@@ -199,7 +193,11 @@ class _ReplayRun:
             findings=self._recommender.over_all(self._now),
             advice=self.ledger.advice(),
             interval=self._reading_interval,
-            evidence=(*evidence, *_assumed(devices), *judged),
+            evidence=(
+                *evidence,
+                *assumed_capacities((each.device, each.assumed) for each in devices),
+                *judged,
+            ),
         )
 
     def _summary(self, device: Device) -> DeviceSummary:
@@ -213,15 +211,6 @@ class _ReplayRun:
         has_holder = account.tenancy.holder is not None
         caveats = tuple(_caveats(device, window, signals, has_holder=has_holder))
         return DeviceSummary(device, window, totals, fit, assumed, caveats)
-
-
-def _assumed(devices: Iterable[DeviceSummary]) -> Iterator[Evidence]:
-    """Yield capacities that are those of the catalogue's boards."""
-    counts = Counter((name, each.device.board) for each in devices for name in each.assumed)
-    for (name, board), count in counts.items():
-        subject = f"{name} of {counted(count, 'GPU')}"
-        reason = f"that of {board or 'the board'} in the catalogue"
-        yield Evidence(EvidenceKind.ASSUMED, subject, reason, count, _RESTS_ON.get(name, ""))
 
 
 def _evidence(summary: DeviceSummary, record: DeviceRecord | None) -> Iterator[Evidence]:

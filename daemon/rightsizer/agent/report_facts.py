@@ -212,7 +212,7 @@ def _advice(
     """Return the ledger's advice, or that of a run now if it is empty, as after a replay."""
     if (found := ledger.advice()) or not is_latest:
         return found, False
-    return run_offline(path, settings)[1], True
+    return run_offline(path, settings).advice, True
 
 
 def _rules(ledger: Ledger) -> Iterator[RuleFacts]:

@@ -14,7 +14,7 @@ from rightsizer.console.advice import (
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted, width, wrapped
@@ -23,6 +23,7 @@ from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import dollars_text
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
+from rightsizer.report.evidence import rests_on
 from rightsizer.report.json_encoder import encode_advice, encode_finding
 from rightsizer.report.labels import action_label, first_names
 
@@ -130,7 +131,7 @@ def _run(arguments: argparse.Namespace) -> int:
     configure_log(settings.log.format, LogLevel.WARNING)
     path = history_path(arguments, settings.history)
     try:
-        findings, advice = run_offline(path, settings, save=arguments.save)
+        findings, advice, evidence = run_offline(path, settings, save=arguments.save)
     except HistoryError as error:
         if arguments.save:
             raise
@@ -138,8 +139,11 @@ def _run(arguments: argparse.Namespace) -> int:
     document = {
         "findings": [encode_finding(finding) for finding in findings],
         "advice": [encode_advice(each) for each in advice],
+        "evidence": [plain_fields(each) for each in evidence],
     }
-    answer(arguments, document, advise_text(findings, advice, is_verbose=arguments.verbose))
+    lines = [advise_text(findings, advice, is_verbose=arguments.verbose)]
+    lines += (line for text in rests_on(evidence) for line in wrapped(text, 2, 0))
+    answer(arguments, document, "\n".join(lines))
     return 0
 
 

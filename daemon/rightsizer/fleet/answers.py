@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rightsizer.fleet.usage import WORDS_SEPARATOR, joined, use_rank
+from rightsizer.io.codec import plain_fields
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.errors import UsageError
+from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.finding import Savings, Severity
+from rightsizer.report.evidence import noted
 
 _JsonObject = dict[str, Any]
 
@@ -183,7 +186,7 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
     rows |= {
         name: sorted(rows[name], key=lambda row: row["name"]) for name in ("clusters", "pools")
     }
-    return {
+    document = {
         "time": max(each["time"] for each in answers),
         "lookback_seconds": answers[0]["lookback_seconds"],
         "coverage_ratio": known / devices if devices else 0.0,
@@ -204,6 +207,25 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
         "use": {key: sum(each["use"][key] for each in answers) for key in answers[0]["use"]},
         "notes": list(dict.fromkeys(chain.from_iterable(each["notes"] for each in answers))),
     }
+    return {**document, "evidence": evidence_of(document)}
+
+
+def evidence_of(document: _JsonObject) -> list[_JsonObject]:
+    """Return what an answer rests on: limits, verdicts for which telemetry is missing, sources."""
+    sources = document["sources"]
+    missing = (
+        Evidence(EvidenceKind.DROPPED, f"verdicts of {rule}", why, count)
+        for rule, verdicts in document["verdicts"].items()
+        for why, count in verdicts["missing"].items()
+    )
+    evidence = chain(
+        noted(EvidenceKind.ASSUMED, document["notes"]),
+        noted(EvidenceKind.ASSUMED, chain.from_iterable(each["cannot"] for each in sources)),
+        noted(EvidenceKind.DROPPED, chain.from_iterable(each["warnings"] for each in sources)),
+        missing,
+        (Evidence(EvidenceKind.READ, each["source"], count=each["devices"]) for each in sources),
+    )
+    return [plain_fields(each) for each in evidence]
 
 
 def _check(answers: Sequence[_JsonObject], names: Sequence[str]) -> None:

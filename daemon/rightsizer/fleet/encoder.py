@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
-from rightsizer.fleet.answers import ranked
+from rightsizer.fleet.answers import evidence_of, ranked
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.context import FleetContext
 from rightsizer.fleet.fetch import FetchPlan
@@ -76,7 +76,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     waiting = waiting_by_pool(answer.waiting)
     usage = plain(answer.usage)
     teams = usage.pop("teams")
-    return {
+    document = {
         "time": seconds(answer.time),
         "lookback_seconds": answer.lookback_seconds,
         "coverage_ratio": answer.view.coverage_ratio,
@@ -105,6 +105,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "use": plain_fields(answer.use),
         "notes": list(answer.notes),
     }
+    return {**document, "evidence": evidence_of(document)}
 
 
 def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, Any]]:

@@ -1,12 +1,14 @@
 """JSON encoder of profiles and of the answer of `rightsizer profile`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import asdict, replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.codec import JsonObject, plain_fields
+from rightsizer.io.terminal import counted
 from rightsizer.model.errors import UsageError
+from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
 from rightsizer.model.units import Nanoseconds, seconds
@@ -20,6 +22,7 @@ from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
 from rightsizer.profiler.workload import ProfiledWorkload
 from rightsizer.profiles.registry import BrokenFile
+from rightsizer.report.evidence import noted
 from rightsizer.report.json_encoder import encode_finding, plain
 
 
@@ -42,7 +45,16 @@ def encode_profile(profile: Profile) -> JsonObject:
             }
             for each in profile.host_steps
         ],
+        "evidence": [plain_fields(each) for each in _evidence(profile)],
     }
+
+
+def _evidence(profile: Profile) -> Iterator[Evidence]:
+    """Yield what the answer on a file rests on."""
+    yield from noted(EvidenceKind.ASSUMED, profile.notes)
+    for what, count in profile.unread.items():
+        yield Evidence(EvidenceKind.DROPPED, what, "of no use here, or not believed", count)
+    yield Evidence(EvidenceKind.READ, f"{counted(profile.events, 'event')}", count=profile.events)
 
 
 def _device(found: DeviceProfile) -> JsonObject:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict, astuple
 
+from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window
@@ -18,6 +19,7 @@ from rightsizer.report.advice_rows import (
     sum_known,
     total_savings,
 )
+from rightsizer.report.evidence import accounts_evidence
 from rightsizer.report.facts import (
     ReportDeviceFacts,
     ReportFacts,
@@ -214,6 +216,7 @@ def report_model(facts: ReportFacts) -> ReportModel:
     days = days_of(facts)
     summary = _summary(facts, devices, advice, outcomes)
     total = summary.total.gpu_hours
+    prices = tuple(_prices(facts.devices))
     return ReportModel(
         version=facts.version,
         span=ReportSpan(
@@ -236,8 +239,23 @@ def report_model(facts: ReportFacts) -> ReportModel:
         outcomes=outcomes,
         rules=facts.rules,
         health=_health(facts, devices),
-        prices=tuple(_prices(facts.devices)),
+        prices=prices,
+        evidence=tuple(_evidence(facts, prices)),
     )
+
+
+def _evidence(facts: ReportFacts, prices: Iterable[PriceRow]) -> Iterator[Evidence]:
+    """Yield what the report rests on."""
+    for price in prices:
+        if price.dollars_per_hour_typical is not None:
+            yield Evidence(
+                EvidenceKind.ASSUMED,
+                f"price of {price.model}: ${price.dollars_per_hour_typical:.2f} an hour",
+                " ".join(filter(None, (price.source, price.date))),
+                price.devices,
+                "all that is told in money",
+            )
+    yield from accounts_evidence([(each.device, each.window) for each in facts.devices])
 
 
 def _summary(

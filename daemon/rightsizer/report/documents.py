@@ -10,6 +10,7 @@ from rightsizer.io.terminal import aligned, wrapped
 from rightsizer.model.advice import OPEN_STATES, AdviceState
 from rightsizer.report import charts, figures, labels, summary
 from rightsizer.report.charts import ChartColumn, stacked_columns
+from rightsizer.report.evidence import rests_on
 from rightsizer.report.labels import GROUP_NAMES, action_label, uncapitalized
 from rightsizer.report.model import DeviceRow, ReportDay, ReportModel
 from rightsizer.report.summary import alternatives, saved_text, summary_of
@@ -51,6 +52,7 @@ def _values(model: ReportModel, timezone: dt.tzinfo) -> dict[str, Any]:
     return {
         "alternatives": alternatives(model.advice),
         "ended": tuple(state for state in AdviceState if state not in OPEN_STATES),
+        "basis": rests_on(model.evidence),
         "figures": figures,
         "labels": labels,
         "model": model,
@@ -119,6 +121,8 @@ def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
         start, end = (figures.moment_text(each, timezone) for each in ends)
         parts.append(f"The history holds {start} to {end}.")
     parts.append("\n".join(_to_change(model)))
+    if basis := rests_on(model.evidence):
+        parts.append("\n".join(line for text in basis for line in wrapped(text, 2, 0)))
     more = "The whole report, with days, workloads, fits and causes: --output report.html"
     parts.append("\n".join(wrapped(more, hanging=0)))
     return "\n\n".join(parts) + "\n"

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from rightsizer.model.evidence import Evidence
 from rightsizer.model.finding import Instruction
 from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR
 from rightsizer.report.facts import Gap, PriceRate, ReportDeviceFacts, RuleFacts
@@ -303,6 +304,8 @@ class ReportModel(Struct, frozen=True):
     rules: tuple[RuleFacts, ...]
     health: ReportHealth
     prices: tuple[PriceRow, ...]
+    evidence: tuple[Evidence, ...] = ()
+    """What the report rests on."""
 
     @property
     def has_data(self) -> bool:
