@@ -13,7 +13,9 @@ _MOST_KERNELS: Final = 10
 _MOST_CHANGES: Final = 5
 _MOST_STEPS: Final = 8
 _MOST_SPANS: Final = 8
+_MOST_LEADS: Final = 3
 _NAME_WIDTH: Final = 60
+_LEAD_WIDTH: Final = 100
 _DOUBT: Final = "less sure: telemetry contradicts it"
 
 
@@ -21,7 +23,7 @@ def profile_text(answer: ProfileDocument) -> str:
     """Format all workloads."""
     parts = []
     for document in answer["workloads"]:
-        lines = [document["workload"]]
+        lines = [document["workload"], *_lead(document)]
         for profile in document["profiles"]:
             lines += _profile(profile)
         lines += _telemetry(document["telemetry"])
@@ -45,6 +47,25 @@ def profile_text(answer: ProfileDocument) -> str:
             lines += wrapped(f"{each['source']}: {each['reason']}", 2)
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def _lead(document: ProfileDocument) -> list[str]:
+    """Return the verdict in at most three lines: what to change, and what that gains."""
+    complaints = _complaints(document["findings"])
+    if not complaints:
+        is_judged = any(each["finding"] == "optimized" for each in document["findings"])
+        nothing = figures.lost_text(document) or "Nothing to change"
+        return wrapped(nothing if is_judged else "No verdict: the end says why", 2)
+    lines = []
+    for number, each in enumerate(complaints[:_MOST_LEADS], start=1):
+        gain = figures.gain_text(each).partition(", ")[0] or "gain unknown"
+        remedy = " ".join(option["description"] for option in each["options"])
+        lines.append(f"  {number}. {each['reasons'][0]}, {gain}: {remedy}")
+    return [figures.short_text(line, _LEAD_WIDTH) for line in lines]
+
+
+def _complaints(findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in findings if each["finding"] == "inefficient"]
 
 
 def _profile(document: ProfileDocument) -> list[str]:
@@ -160,7 +181,7 @@ def _telemetry(document: ProfileDocument | None) -> list[str]:
 
 
 def _findings(findings: Sequence[dict[str, Any]], lost: str) -> list[str]:
-    complaints = [each for each in findings if each["finding"] == "inefficient"]
+    complaints = _complaints(findings)
     fine = [each for each in findings if each["finding"] == "optimized"]
     nothing = f"  {lost or 'Nothing to change'}" if fine else "  No verdict"
     lines = ["", "  What to change" if complaints else nothing]
