@@ -55,8 +55,8 @@ _QUEUES: Final = (
     ("volcano_queue_pod_group_pending_count", "Volcano"),
 )
 _NO_LABELS: Final = (
-    "kube-state-metrics tells none of the labels of {objects} that are looked for ({labels}): "
-    "start it with --metric-labels-allowlist={objects}=[*]."
+    "kube-state-metrics tells none of the labels of {objects} in `fleet.{setting}`: start it with "
+    "--metric-labels-allowlist={objects}=[*], or name the label that yours have there."
 )
 _NODE_LABEL: Final = "label_"
 
@@ -88,13 +88,13 @@ class KubernetesState:
         if not metrics:
             return SourceReport(self.name)
         warnings = []
-        for objects, metric, labels in (
-            ("nodes", "kube_node_labels", self._settings.pool_labels),
-            ("pods", "kube_pod_labels", self._settings.team_labels),
+        for objects, metric, setting, labels in (
+            ("nodes", "kube_node_labels", "pool_labels", self._settings.pool_labels),
+            ("pods", "kube_pod_labels", "team_labels", self._settings.team_labels),
         ):
             some = " or ".join(f'{metric}{{{label}!=""}}' for label in labels)
             if metric in metrics and some and not store.instant(f"count({some})", now):
-                warnings.append(_NO_LABELS.format(objects=objects, labels=", ".join(labels)))
+                warnings.append(_NO_LABELS.format(objects=objects, setting=setting))
         return SourceReport(
             self.name,
             metrics=metrics,
