@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from evaluation.traces.fleet_group import Group, group_of
 from evaluation.traces.fleet_trace import BUSY_RATIO, Pod, closed_windows, pods
+from evaluation.traces.idle_calibration import IdleWindows
 from evaluation.traces.reclaim import (
     MINUTE,
     SOON,
@@ -79,10 +80,12 @@ def tallies(
 def evaluate(folder: Path) -> Iterator[str]:
     """Fixed windows, our rule by class, others' rules; then the published chance of resuming."""
     watched = WatchedIdleness(_KINDS)
+    calibrated = IdleWindows()
     blocks = defaultdict[str, list[Block]](list)
     for closed in closed_windows(folder):
         for window in closed:
             watched.add(window)
+            calibrated.add(window)
             blocks[window.uuid].extend(window.blocks.each(Measure.BUSY))
     group = group_of(pods(folder))
     rules: dict[str, tuple[Times, Nanoseconds]] = {
@@ -118,7 +121,9 @@ def evaluate(folder: Path) -> Iterator[str]:
     yield as_rows(
         f"Verdicts of our rule, and those with enough confidence to open: {_confident(watched)}.\n"
     )
-    yield "The chance of work within 30 min, as published:\n"
+    yield "Idle times that work followed within 30 min, asked every five minutes:\n"
+    yield from calibrated.lines()
+    yield "\nThe chance of work within 30 min, as published:\n"
     yield from calibration(blocks)
 
 

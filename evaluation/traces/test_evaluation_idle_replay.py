@@ -9,6 +9,7 @@ import pytest
 
 from evaluation.traces.fleet_group import Group, group_of
 from evaluation.traces.fleet_trace import BUSY_RATIO, closed_windows
+from evaluation.traces.idle_calibration import IdleWindows
 from evaluation.traces.idle_replay import RULES_OF_OTHERS, evaluate, tallies
 from evaluation.traces.reclaim import MINUTE, Kind, Tally, WatchedIdleness, quiet_times
 from evaluation.traces.resume_replay import Spell, calibration, forecasts, spells_of
@@ -197,3 +198,15 @@ def test_a_group_counts_busy_pods_at_any_time() -> None:
     found = Group(100, 10, [1, 1], [0, 1])
 
     assert [found.busy_at(time) for time in (99, 105, 119, 500)] == [0, 0, 1, 1]
+
+
+def test_idle_times_are_counted_with_what_followed_them(tmp_path: Path) -> None:
+    """Of a pod that rests for two hours, those of its last half hour are followed by work."""
+    calibrated = IdleWindows()
+    write_trace(tmp_path, {"a": minutes((60, 80.0), (120, 0.0), (60, 80.0))})
+    for closed in closed_windows(tmp_path):
+        for window in closed:
+            calibrated.add(window)
+    ((windows, resumed),) = {each for each in calibrated.counts(30 * MINUTE, 1.0) if each[0]}
+    assert windows > resumed > 0
+    assert resumed <= 6
