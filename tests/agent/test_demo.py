@@ -175,3 +175,14 @@ def test_port_in_use_is_reported_before_the_days_before_are_simulated() -> None:
             run_demo(DemoSettings(listen_address=address), lines.append)
 
     assert lines == []
+
+
+def test_pace_of_the_day_is_told_as_measured() -> None:
+    """Once, after ten real seconds; not what was asked for, which a slow machine does not keep."""
+    world = [EPOCH + DAY]
+    told: list[float] = []
+    clock = DemoClock(EPOCH, 1e9, lambda: world[0], told.append)
+    for second in range(15):
+        clock.wait_until(EPOCH + second * 300 * SECOND, NEVER)
+        world[0] += SECOND
+    assert told == [pytest.approx(300, rel=0.2)]

@@ -40,6 +40,10 @@ _SHOWN_SECONDS: Final = 14.5 * 3600.0
 """Time of a built-in scenario's day that a demonstration ends at, whatever the hour."""
 
 
+_MEASURED: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
+"""Real time after which the pace is told: the first readings take longer than later ones."""
+
+
 class DemoSettings(Struct, frozen=True):
     """Settings of the demonstration."""
 
@@ -61,18 +65,34 @@ class DemoSettings(Struct, frozen=True):
 
 
 class DemoClock(FastClock):
-    """A fast clock that slows to real time once it has caught up."""
+    """A fast clock that slows to real time once it has caught up, and measures its pace."""
 
     def __init__(
-        self, start: Nanoseconds, speed: float, now: Callable[[], Nanoseconds] = time.time_ns
+        self,
+        start: Nanoseconds,
+        speed: float,
+        now: Callable[[], Nanoseconds] = time.time_ns,
+        tell_pace: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """Create it; `tell_pace` is called once, with simulated seconds per real second."""
         super().__init__(start, speed)
         self._fast = speed
         self._world_time = now
+        self._tell_pace = tell_pace
+        self._began: tuple[Nanoseconds, Nanoseconds] | None = None
+        """Real and simulated time of the first wait."""
+        self._is_told = False
 
     def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
         """Jump while behind real time, else wait in real time."""
-        self.speed = self._fast if deadline < self._world_time() else 1.0
+        world = self._world_time()
+        self.speed = self._fast if deadline < world else 1.0
+        if self._began is None:
+            self._began = world, self.wall_time()
+        elapsed = world - self._began[0]
+        if not self._is_told and elapsed >= _MEASURED:
+            self._is_told = True
+            self._tell_pace((self.wall_time() - self._began[1]) / elapsed)
         return super().wait_until(deadline, stop)
 
 
@@ -91,7 +111,13 @@ def run_demo(
     """
     five_minutes = 300 * NANOSECONDS_PER_SECOND
     now = world_time()
-    clock = DemoClock(now - now % five_minutes - nanoseconds(_DAY), demo.speed, world_time)
+
+    def tell_pace(pace: float) -> None:
+        lasts = format_duration(_DAY / max(pace, 1.0))
+        tell(f"As measured here, the simulated day passes in {lasts}.")
+
+    start = now - now % five_minutes - nanoseconds(_DAY)
+    clock = DemoClock(start, demo.speed, world_time, tell_pace)
     demo = told_at(demo, clock.wall_time())
     if demo.days_before:
         # Fail early on a wrong name or a port in use, before the preceding days are simulated.
@@ -103,8 +129,7 @@ def run_demo(
         backfill(agent, demo, clock.wall_time())
 
     def announce(agent: Agent) -> None:
-        lasts = format_duration(_DAY / demo.speed)
-        tell(f"One simulated day passes in {lasts}, then time goes on as usual.")
+        tell("One simulated day passes first, then time goes on as usual; its pace follows.")
         for address in agent.server.addresses:
             tell(pages_text(address, agent.server.scheme))
 
