@@ -176,10 +176,20 @@ def devices_by_the_error(capsys: pytest.CaptureFixture[str], path: Path) -> list
         ",Timestamp,Value\n" + "".join(f"{i},2026-01-05 00:00:0{i},5{i}\n" for i in range(9)),
         "Full label,m\nId,m1\n" + "".join(f"2026/01/05 00:00:0{i},5{i}\n" for i in range(9)),
         "".join(f"2026/01/05 00:00:0{i}.5, 0, 5{i} %, 900 MiB, 250.5 W\n" for i in range(9)),
+        "".join(f"2026/01/05 00:00:0{i}.5, 0, 33 %, 5{i} %, 9 MiB\n" for i in range(9)),
         "".join(f"Mon Jan  5 00:00:0{i} UTC 2026\n0, 5{i} %, 9 MiB\n" for i in range(9)),
         "Zeit;GPU;Last\n" + "".join(f"05.01.2026 00:00:0{i};0;5{i},0\n" for i in range(9)),
     ],
-    ids=["Zabbix", "TensorBoard", "Neptune", "CloudWatch", "noheader", "date above", "German"],
+    ids=[
+        "Zabbix",
+        "TensorBoard",
+        "Neptune",
+        "CloudWatch",
+        "noheader",
+        "fan",
+        "date above",
+        "German",
+    ],
 )
 def test_bare_values_are_read_as_the_error_says(
     capsys: pytest.CaptureFixture[str], write: Writes, text: str

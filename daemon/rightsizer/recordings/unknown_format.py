@@ -207,15 +207,32 @@ def stated_fields(head: Sequence[str]) -> str:
 def _named_by_units(
     places: Sequence[int], titles: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> dict[int, str]:
-    """Return names of columns by the units of their headings or cells: of each unit the first."""
+    """Return names of columns by the units of their headings or cells.
+
+    Of a unit it is the first that varies: fans and sizes are constant. Of several shares that do
+    not vary none is named.
+    """
     found: dict[str, int] = {}
+    shares = []
     for at in places:
-        words = words_of(titles[at]) or words_of(rows[0][at].lstrip("-+.,0123456789"))
+        cells = [row[at] for row in rows]
+        words = words_of(titles[at]) or words_of(cells[0].lstrip("-+.,0123456789"))
         name = next((_NAMES_BY_UNIT[UNITS[word]] for word in words if word in UNITS), "")
-        is_number = _QUANTITY.fullmatch(rows[0][at]) is not None
-        if name and is_number and (name != _UTIL or _may_be_percent([row[at] for row in rows])):
-            found.setdefault(name, at)
+        if not name or not _QUANTITY.fullmatch(cells[0]):
+            continue
+        if name == _UTIL:
+            if not _may_be_percent(cells):
+                continue
+            shares.append(at)
+        if name not in found or (_varies(rows, at) and not _varies(rows, found[name])):
+            found[name] = at
+    if len(shares) > 1 and not _varies(rows, found[_UTIL]):
+        del found[_UTIL]
     return {at: name for name, at in found.items() if name != _LEFT_OUT}
+
+
+def _varies(rows: Sequence[Sequence[str]], at: int) -> bool:
+    return len({row[at] for row in rows}) > 1
 
 
 def _may_be_percent(cells: Sequence[str]) -> bool:
