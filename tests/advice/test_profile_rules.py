@@ -1,5 +1,7 @@
 """Rules over profiles: findings, the ranks or causes at fault, and estimated gains."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -212,18 +214,47 @@ def test_ranks_that_are_late_together_are_named_together() -> None:
     assert finding.evidence["sent_seconds"] == pytest.approx(0.03)
 
 
-def test_collectives_of_other_ranks_are_not_matched() -> None:
-    """Nor are those of another group, or of which a rank has more than another."""
-    one, other = (
-        replace(step(0, late=50.0), collectives=lasted)
-        for lasted in (
-            {"all_reduce [0, 1]": (50_000_000,), "send": (1, 2)},
-            {"all_reduce [2, 3]": (10_000_000,), "send": (1,)},
+def _with_collectives(*lasted: Mapping[str, tuple[tuple[int, int], ...]]) -> list[Profile]:
+    """A step of each rank, in which these collectives run, in milliseconds."""
+    return [
+        profile(
+            device(
+                steps=(
+                    replace(
+                        step(0),
+                        collectives={
+                            kind: tuple((1_000_000 * start, 1_000_000 * end) for start, end in each)
+                            for kind, each in of_rank.items()
+                        },
+                    ),
+                )
+            ),
+            rank=rank,
         )
-    )
-    ranks = [profile(device(steps=(each,)), rank=at) for at, each in enumerate((one, other))]
+        for rank, of_rank in enumerate(lasted)
+    ]
 
-    assert "no step" in str(rank_imbalance.RULE.judge(ranks).abstained)
+
+def test_collectives_of_other_ranks_are_not_matched() -> None:
+    """Those of another group, of which a rank has more, or that do not end at once."""
+    others = _with_collectives(
+        {"all_reduce [0, 1]": ((50, 90),), "send": ((1, 2), (3, 4)), "gather": ((5, 20), (60, 75))},
+        {"all_reduce [2, 3]": ((80, 90),), "send": ((1, 2),), "gather": ((10, 12), (40, 42))},
+    )
+
+    assert "no step" in str(rank_imbalance.RULE.judge(others).abstained)
+
+
+def test_balanced_ranks_are_not_called_late_and_waits_fit_their_step() -> None:
+    """Collectives that run beside each other may wait for longer than the step in sum."""
+    alike = rank_imbalance.RULE.judge(_with_collectives(*({"sum": ((10, 90),)},) * 4))
+    both = {"sum": ((1, 91),), "gather": ((1, 91),)}
+    late = {"sum": ((90, 91),), "gather": ((90, 91),)}
+    finding = rank_imbalance.RULE.judge(_with_collectives(both, late))
+
+    assert alike.summary.startswith("rank 0, GPU 0 joins")
+    assert finding.culprits == ("rank 1, GPU 0",)
+    assert finding.evidence["behind_seconds"] == 0.1
 
 
 @pytest.mark.parametrize(

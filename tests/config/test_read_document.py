@@ -168,3 +168,11 @@ def test_faults_found_elsewhere_stand_in_order_with_the_rest() -> None:
         "shelf.yaml:2:11",
         "shelf.yaml:3:1",
     ]
+
+
+@pytest.mark.parametrize("digits", [400, 309])
+def test_a_number_beyond_any_float_is_a_fault(digits: int) -> None:
+    """YAML's whole numbers have no end."""
+    text = f"{{leaves: 1, weight_bytes: 1{'0' * digits}}}"
+    with pytest.raises(ConfigurationError, match="weight_bytes"):
+        read_document(Plant, load_yaml(text, "shelf.yaml"))

@@ -107,3 +107,9 @@ def test_what_is_critical_comes_before_what_is_dear() -> None:
     first, second = groups_of([piece("idle", 9.0), broken])
     assert (first.subject, first.heading) == ("kubernetes:ml/broken", "Xid reported")
     assert (second.heading, second.gpus, second.confidence) == ("Idle held: release", 1.0, 0.9)
+
+
+def test_advice_without_a_subject_names_its_gpus() -> None:
+    """Advice of the ledger on free GPUs that this run did not judge has no key."""
+    (group,) = groups_of([piece("free", key=None, workload="")])
+    assert group.subject == "GPU-free"

@@ -127,10 +127,22 @@ def test_a_part_of_a_gpu_is_its_scarcer_resource(
         ("gpu", {"a": 56}, 2 / 7),
         ("gpu", {"a": 32, "b": 4}, 2.0),
         ("gpu", {"a": 7}, 2.0),
+        ("gpu", {"a": 9}, 2.0),
+        ("gpu", {"a": 35}, 0.5),
         ("gpu", {"other": 32}, 2.0),
         ("mig_1g_10gb", {"a": 56}, 2 / 7),
     ],
-    ids=["renamed", "sliced", "of MIG alone", "of nodes that differ", "one broken", "none", "MIG"],
+    ids=[
+        "renamed",
+        "sliced",
+        "of MIG alone",
+        "of nodes that differ",
+        "one broken",
+        "one silent",
+        "one silent of slices",
+        "none",
+        "MIG",
+    ],
 )
 def test_requests_are_parts_of_a_gpu_where_nodes_offer_several_of_each(
     resource: str, capacities: dict[str, int], gpus: float
@@ -148,6 +160,27 @@ def test_requests_are_parts_of_a_gpu_where_nodes_offer_several_of_each(
         (waiting,) = waiting_pods(store, PodOwners(), (), units, NOW)
 
     assert (waiting.gpus, waiting.gpus_each) == (pytest.approx(gpus), pytest.approx(gpus))
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpus"),
+    [
+        ({"gpu": 1, "gpucores": 0}, 0.25),
+        ({"gpu": 1, "gpucores": 30}, 1.0),
+        ({"gpu": 2, "gpucores": 30, "gpumem_percentage": 40}, 0.8),
+        ({"gpu": 1, "gpumem": 8192}, 0.5),
+        ({"gpucores": 30}, 0.0),
+        ({"mig_3g_20gb": 2}, 6 / 7),
+    ],
+    ids=["no limit", "all of the memory", "of two", "memory", "no GPU", "MIG"],
+)
+def test_what_a_container_requests_is_its_part_of_a_gpu(
+    resources: dict[str, float], gpus: float
+) -> None:
+    """Of a GPU of 16 GiB that is offered four times."""
+    container = {f"nvidia_com_{name}": count for name, count in resources.items()}
+    units = GpuUnits(0.25, memory_bytes=2.0**34)
+    assert units.gpus_of([container]) == pytest.approx(gpus)
 
 
 def test_waiting_work_that_cannot_be_told_is_named() -> None:

@@ -47,6 +47,7 @@ def test_a_team_sees_its_own() -> None:
     assert all(each["team"] == "web" for each in found["advice"])
     assert len(found["advice"]) < len(whole["advice"])
     assert {each["team"] for each in found["teams"]} == {"web"}
+    assert found["usage"]["total"]["held_gpu_hours"] == found["teams"][0]["held_gpu_hours"]
     with pytest.raises(UsageError, match="--team: there is no 'wbe' here; there are"):
         selected(whole, team="wbe")
 

@@ -283,7 +283,7 @@ def test_a_step_tells_how_long_its_loader_took_and_when_its_last_collective_bega
 
     assert nanoseconds(device.steps[0].loader_seconds) == 100
     assert device.steps[0].last_long_collective == 500
-    assert device.steps[0].collectives == {NCCL: (100, 5)}
+    assert device.steps[0].collectives == {NCCL: ((500, 600), (900, 905))}
 
 
 def test_host_spans_are_summed_by_kind_and_name() -> None:

@@ -56,7 +56,7 @@ def step(
     start = round(number * milliseconds * MILLISECOND)
     end = start + round(milliseconds * MILLISECOND)
     seconds = milliseconds / 1e3
-    lasted = None if late is None else end - start - round(late * MILLISECOND)
+    joined = None if late is None else start + round(late * MILLISECOND)
     return StepUse(
         name=f"ProfilerStep#{number}",
         start=start,
@@ -68,9 +68,9 @@ def step(
             loader_wait_seconds=min(loader, host),
         ),
         loader_seconds=loader,
-        last_long_collective=None if late is None else start + round(late * MILLISECOND),
+        last_long_collective=joined,
         # It ends with the step, on all ranks at once.
-        collectives={} if lasted is None else {"all_reduce": (lasted,)},
+        collectives={} if joined is None else {"all_reduce": ((joined, end),)},
     )
 
 

@@ -64,7 +64,8 @@ class TextInterpreter:
                 return f"not `{name}`"
             case e.Not(inner):
                 text = self._inner(inner)
-                return f"not {text}" if text.startswith(("*", "(")) else f"not ({text})"
+                is_one = inner in self._names or text == f"({self.claim(inner)})"
+                return f"not {text}" if is_one else f"not ({text})"
         return self._joined(claim)
 
     def _joined(self, claim: e.Claim) -> str:
@@ -86,8 +87,9 @@ class TextInterpreter:
         return ", ".join(map(self.term, terms))
 
     def _part(self, term: e.Term) -> str:
-        text = self.term(term)
-        return f"({text})" if isinstance(term, e.Binary | e.FirstKnown | e.Choice) else text
+        inner = term.term if isinstance(term, e.Clipped) else term
+        text = self.term(inner)
+        return f"({text})" if isinstance(inner, e.Binary | e.FirstKnown | e.Choice) else text
 
     def _inner(self, claim: e.Claim) -> str:
         if claim in self._names:

@@ -4,6 +4,7 @@ A library for this would add 9 MB or more to an agent that should need less than
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum, auto
 from types import MappingProxyType
@@ -32,6 +33,7 @@ _SURE: Final = 0.85
 _LISTED: Final = 20
 """Choices beyond which the one that was meant is named alone."""
 _OF_A_SHELL: Final = ("~/", "$HOME/", "${HOME}/")
+_LARGEST: Final = sys.float_info.max
 _SWITCHES: Final = dict.fromkeys(("true", "yes", "on", "1"), "true") | dict.fromkeys(
     ("false", "no", "off", "0"), "false"
 )
@@ -184,8 +186,9 @@ class _Validator:
             return self._text_fault(path, value, str(error))
         allowed = int if scalar.type is int else int | float
         is_number = isinstance(number, allowed) and not isinstance(number, bool)
-        if not is_number or not math.isfinite(number := scalar.type(number)):
+        if not is_number or abs(number) > _LARGEST or number != number:  # noqa: PLR0124 - nan.
             return self._fault(path, FaultKind.TYPE, number, scalar)
+        number = scalar.type(number)
         least = -math.inf if scalar.minimum is None else scalar.minimum
         most = math.inf if scalar.maximum is None else scalar.maximum
         if not least <= number <= most:

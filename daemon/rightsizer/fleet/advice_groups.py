@@ -59,7 +59,7 @@ class AdviceGroup(Struct, frozen=True):
         first = self.pieces[0]
         if len(self.pieces) > 1:
             return f"{len(self.pieces)} {_noun(self.pieces)} of {_team(first)}"
-        return str(first["key"]) or first_names(first["devices"], _MOST_NAMED)
+        return str(first["key"] or first_names(first["devices"], _MOST_NAMED))
 
     @property
     def dollars_per_day(self) -> float:

@@ -64,6 +64,7 @@ def selected(
         found = _of_cluster(found, cluster)
     if team is not None:
         _keep(found, ("teams", "findings", "advice"), lambda each: each["team"] == team)
+        found["usage"] = {**found["usage"], "total": _summed(found["teams"])}
     if since_seconds is not None:
         first = document["time"] - since_seconds
         _keep(found, ("advice",), lambda each: each["opened"] >= first)

@@ -47,7 +47,10 @@ def fleet_document(answer: _JsonMapping, *, has_plan_form: bool = False) -> str:
 def page_policy() -> str:
     """Return the content security policy of the page, which allows its own script alone."""
     script = scripts("tables.js")["script_hash"]
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src '{script}'"
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src '{script}'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 def _cut(text: str) -> str:

@@ -227,8 +227,8 @@ class StepUse(Struct, frozen=True):
     """Host time spent waiting for its loader."""
     last_long_collective: Nanoseconds | None = None
     """Start of the last collective that took over 1 % of the step."""
-    collectives: Mapping[str, tuple[Nanoseconds, ...]] = {}
-    """How long each collective lasted, in order, by its kernel and group; without the recording's
+    collectives: Mapping[str, tuple[tuple[Nanoseconds, Nanoseconds], ...]] = {}
+    """Start and end of each collective, in order, by its kernel and group; without the recording's
     first, which also waits for ranks that began to record later."""
 
 

@@ -371,8 +371,9 @@ def _correlation(arguments: Mapping[str, Any]) -> int | None:
 
 def _group(arguments: _Arguments) -> str:
     """Return the group of ranks of a collective; empty where it is not told."""
-    told = arguments.get("Process Group Ranks") or arguments.get("Process Group Name") or ""
-    return str(told)[:_CATEGORY_MAXIMUM]
+    ranks = str(arguments.get("Process Group Ranks") or "")
+    name = str(arguments.get("Process Group Name") or "")
+    return ranks if ranks and len(ranks) <= _CATEGORY_MAXIMUM else name[:_CATEGORY_MAXIMUM]
 
 
 def _stream(event: Event, arguments: Mapping[str, Any]) -> str:

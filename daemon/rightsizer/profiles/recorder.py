@@ -103,17 +103,17 @@ class _Device:
             name = ""
         return self.groups.setdefault(name, len(self.groups))
 
-    def collectives_of(self, steps: Sequence[StepSpan]) -> list[dict[str, list[Nanoseconds]]]:
-        """Return how long the collectives of each step lasted, without the first of all."""
+    def collectives_of(self, steps: Sequence[StepSpan]) -> list[dict[str, list[Interval]]]:
+        """Return the collectives of each step by kernel and group, without the first of all."""
         names = self.kernels.numbered()
         groups = list(self.groups)
         starts = [step.start for step in steps]
-        found: list[dict[str, list[Nanoseconds]]] = [{} for _ in steps]
+        found: list[dict[str, list[Interval]]] = [{} for _ in steps]
         for (start, end), kernel, group in islice(self.line.collective_runs(), 1, _COLLECTIVES):
             place = bisect_right(starts, start) - 1
             if place >= 0 and start < steps[place].end and kernel != NO_KERNEL:
                 key = f"{names[kernel].name} {groups[group]}".rstrip()
-                found[place].setdefault(key, []).append(end - start)
+                found[place].setdefault(key, []).append((start, end))
         return found
 
     def end_overruns(self) -> Iterator[str]:
@@ -390,9 +390,9 @@ class Recorder:
                     line.between(step.start, step.end),
                     seconds(loader.length(step.start, step.end)),
                     last,
-                    {key: tuple(lengths) for key, lengths in lasted.items()},
+                    {key: tuple(intervals) for key, intervals in collectives.items()},
                 )
-                for step, last, lasted in zip(
+                for step, last, collectives in zip(
                     steps, last_long, device.collectives_of(steps), strict=True
                 )
             ),

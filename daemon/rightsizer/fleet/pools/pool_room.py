@@ -180,6 +180,10 @@ class GpuParts:
         """Add whole GPUs."""
         self._parts += [1.0] * gpus
 
+    def fits(self, piece: float) -> bool:
+        """Whether a part of one GPU fits in what is left of one."""
+        return any(round(part - piece, _PLACES) >= 0 for part in self._parts)
+
     def take(self, piece: float) -> bool:
         """Take whole GPUs, or a part of one, from where it leaves least; return whether it fits."""
         if piece >= 1.0:
@@ -238,6 +242,10 @@ class PoolRoom:
 
     def cheapest(self, part: float) -> RoomOption | None:
         """Return the least disruptive way to make room for one part; `None` if there is none."""
+        left = [node for node, freed in sorted(self._freed.items()) if freed.fits(part)]
+        if part < 1.0 and left:
+            # The rest of a GPU that the steps so far free.
+            return RoomOption(left[0], (0, -1, 0.0, 0, left[0]))
         wanted = math.ceil(part)
         ways = (self._way(node, wanted) for node in {*self._reclaims, *self._freed})
         best = min(filter(None, ways), key=lambda way: way.cost, default=None)

@@ -28,7 +28,9 @@ _MIG_SLICES: Final = 7
 """Per whole GPU, on boards with MIG."""
 _MEMORY: Final = "nvidia_com_gpumem"
 """Mebibytes of each GPU."""
-_PERCENTS: Final = ("nvidia_com_gpucores", "nvidia_com_gpumem_percentage")
+_CORES: Final = "nvidia_com_gpucores"
+_LIMITS: Final = (_CORES, _MEMORY, "nvidia_com_gpumem_percentage")
+"""Of each GPU; but for the memory in percent."""
 _PERCENT: Final = 100.0
 
 Resources = Mapping[str, float]
@@ -49,7 +51,8 @@ class GpuUnits(Struct, frozen=True):
         """Return the GPUs that the containers of a pod request.
 
         Where they say how much of a GPU they need, its scarcer part counts, whatever the number of
-        pods that may share one.
+        pods that may share one. As HAMi does, 0 is no limit, and no word of the memory is all of it
+        (HAMi, `scheduler.defaultMem`).
         """
         return sum(
             number * self._part(resource, container)
@@ -62,12 +65,15 @@ class GpuUnits(Struct, frozen=True):
             return int(mig[1]) / _MIG_SLICES
         if not _GPUS.fullmatch(resource):
             return 0.0
-        parts = [container[name] / _PERCENT for name in _PERCENTS if name in container]
-        if self.memory_bytes and _MEMORY in container:
+        limits = [name for name in _LIMITS if container.get(name)]
+        if not limits:
+            return self.slots.get(resource, self.slot_ratio)
+        if limits == [_CORES]:
+            return 1.0
+        parts = [container[name] / _PERCENT for name in limits if name != _MEMORY]
+        if self.memory_bytes and _MEMORY in limits:
             parts.append(container[_MEMORY] * MIB / self.memory_bytes)
-        if parts:
-            return min(1.0, max(parts))
-        return self.slots.get(resource, self.slot_ratio)
+        return min(1.0, max(parts, default=1.0))
 
 
 def requests_within(length: Nanoseconds) -> str:
@@ -91,7 +97,7 @@ def containers_of(series: Iterable[SampledSeries]) -> dict[Pod, list[Resources]]
 def slots_by_node(
     store: MetricStore, boards: Mapping[str, int], now: Nanoseconds
 ) -> dict[str, dict[str, float]]:
-    """Return how many GPUs one of each resource is on each node that offers several of a GPU.
+    """Return how many GPUs one of each resource is, by node; less than 1 where several share one.
 
     `boards` counts the GPUs by name of a node.
     """
@@ -99,8 +105,10 @@ def slots_by_node(
     for series in store.instant(_OFFERED, now):
         node = first_label(series.labels, NODE_LABELS)
         names = names_of_node(node)
-        if count := max(boards.get(name, 0) for name in names):
-            part = min(1.0, count / series.value)
+        count = max(boards.get(name, 0) for name in names)
+        if count:
+            # Whole numbers: of eight GPUs of which one exports nothing, seven are no slices.
+            part = 1.0 / max(1.0, series.value // count)
             for name in names:
                 found[name][series.labels.get("resource", "")] = part
     return dict(found)

@@ -2,17 +2,19 @@
 
 A collective ends on all ranks at once, whatever their clocks say, and lasts from when a rank joins
 it: of the n-th collective of a group, the rank on which it is shortest has joined last, and what it
-lasts there is sending.
+lasts there is sending. What does not end at once is not the same collective, as where the ranks of
+a group are not told.
 """
 
-from collections.abc import Mapping, Sequence
-from statistics import mean
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import mean, median
+from typing import Final
 
 from msgspec import Struct
 
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, StepUse
-from rightsizer.model.units import seconds
+from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.member import ProfiledMember, members_of, no_timeline
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict, StepGain
@@ -48,7 +50,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
     if len(members) < _A_PAIR:
         why = "one device with steps has no other to wait for; give the files of several ranks"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
-    if not (lags := lags_of(members)):
+    if not (lags := lags_of(members, settings)):
         why = "no step in which several ranks have the same collectives"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     latest = [each.latest for each in lags]
@@ -63,19 +65,22 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
     with_it = (
         key
         for key in late
-        if key != last and late[key] >= settings.late_together_ratio * late[last]
+        if key != last and late[key] >= settings.late_together_ratio * late[last] > 0.0
     )
     # Where all are late in turn, none is late.
     culprits = (last, *with_it)[: max(1, len(late) - 1)]
     is_held = ratio >= settings.on_ratio and times / len(lags) > settings.same_rank_ratio
     length = next(each for each in members if each.key == last).step_seconds
-    step = None if length is None else StepGain(length, min(length, *waits), mean(waits))
+    step = (
+        None if length is None else StepGain(length, min(length, *waits), min(length, mean(waits)))
+    )
     join = "joins" if len(culprits) == 1 else "join"
+    others = f" and {len(culprits) - _MOST_NAMED} more" if len(culprits) > _MOST_NAMED else ""
     sent = mean(each.sent_seconds for each in lags)
     return ProfileVerdict(
-        f"{' and '.join(culprits)} {join} the collectives of a step last, in {times} of "
-        f"{len(lags)} steps; others wait {mean(waits) * 1e3:,.2f} ms for them, {ratio:.1%} of a "
-        f"step, and at most {sent * 1e3:,.2f} ms is sent.",
+        f"{' and '.join(culprits[:_MOST_NAMED])}{others} {join} the collectives of a step last, in "
+        f"{times} of {len(lags)} steps; others wait {mean(waits) * 1e3:,.2f} ms for them, "
+        f"{ratio:.1%} of a step, and at most {sent * 1e3:,.2f} ms is sent.",
         rule.factors_of(members[0], ratio, settings.on_ratio),
         {
             "latest": last,
@@ -95,39 +100,81 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
     )
 
 
-def lags_of(members: Sequence[ProfiledMember]) -> list[RankLags]:
-    """Return the lags in steps, matched by name, of ranks that have the same collectives."""
+class _Collective(Struct, frozen=True):
+    """The n-th collective of a kernel and group in a step, by rank."""
+
+    step: str
+    intervals: Mapping[str, tuple[Nanoseconds, Nanoseconds]]
+
+    @property
+    def longest(self) -> Nanoseconds:
+        """From when the first rank joined it."""
+        return max(end - start for start, end in self.intervals.values())
+
+
+def lags_of(
+    members: Sequence[ProfiledMember], settings: ProfileRankImbalanceSettings
+) -> list[RankLags]:
+    """Return the lags of ranks in steps, matched by name, that have the same collectives."""
     by_step: dict[str, dict[str, StepUse]] = {}
     for member in members:
         for step in member.device.steps:
             by_step.setdefault(step.name, {})[member.key] = step
-    return [lag for steps in by_step.values() if (lag := _lag(steps)) is not None]
+    kinds: dict[tuple[str, tuple[str, ...]], list[_Collective]] = {}
+    for name, steps in by_step.items():
+        for kind, collective in _collectives(name, steps):
+            kinds.setdefault((kind, tuple(collective.intervals)), []).append(collective)
+    by_name: dict[str, list[_Collective]] = {}
+    for of_kind in kinds.values():
+        for collective in _ending_at_once(of_kind, settings.end_tolerance_ratio):
+            by_name.setdefault(collective.step, []).append(collective)
+    return [_lag(by_step[name], found) for name, found in by_name.items()]
 
 
-def _lag(steps: Mapping[str, StepUse]) -> RankLags | None:
-    """Return the lags of a step by rank; `None` without a collective that several ranks have."""
+def _collectives(name: str, steps: Mapping[str, StepUse]) -> Iterator[tuple[str, _Collective]]:
+    """Yield what several ranks ran as often as each other in a step."""
+    for kind in dict.fromkeys(kind for step in steps.values() for kind in step.collectives):
+        ran = {
+            rank: step.collectives[kind] for rank, step in steps.items() if kind in step.collectives
+        }
+        counts = {len(intervals) for intervals in ran.values()}
+        if len(ran) >= _A_PAIR and len(counts) == 1:
+            for intervals in zip(*ran.values(), strict=True):
+                yield kind, _Collective(name, dict(zip(ran, intervals, strict=True)))
+
+
+def _ending_at_once(
+    collectives: Sequence[_Collective], tolerance_ratio: float
+) -> Iterator[_Collective]:
+    """Yield those that end at once on all ranks but for their clocks; others are of two groups."""
+    first = next(iter(collectives[0].intervals))
+    offsets = {
+        rank: median(each.intervals[rank][1] - each.intervals[first][1] for each in collectives)
+        for rank in collectives[0].intervals
+    }
+    for each in collectives:
+        ends = [end - offsets[rank] for rank, (_, end) in each.intervals.items()]
+        if max(ends) - min(ends) <= tolerance_ratio * each.longest:
+            yield each
+
+
+def _lag(steps: Mapping[str, StepUse], collectives: Sequence[_Collective]) -> RankLags:
     behind = dict.fromkeys(steps, 0)
     sent = 0
-    is_shared = False
-    for key in dict.fromkeys(key for step in steps.values() for key in step.collectives):
-        lasted = {
-            rank: step.collectives[key] for rank, step in steps.items() if key in step.collectives
-        }
-        counts = {len(each) for each in lasted.values()}
-        if len(lasted) < _A_PAIR or len(counts) > 1:
-            continue  # Ranks that ran other collectives cannot be matched by number.
-        is_shared = True
-        for lengths in zip(*lasted.values(), strict=True):
-            sent += min(lengths)
-            for rank, length in zip(lasted, lengths, strict=True):
-                behind[rank] += max(lengths) - length
-    if not is_shared:
-        return None
-    longest = max(step.end - step.start for step in steps.values())
+    for each in collectives:
+        lasted = {rank: end - start for rank, (start, end) in each.intervals.items()}
+        sent += min(lasted.values())
+        for rank, length in lasted.items():
+            behind[rank] += each.longest - length
+    whole = max(step.end - step.start for step in steps.values())
+    # Collectives of several streams may wait beside each other.
     return RankLags(
-        {rank: seconds(late) for rank, late in behind.items()}, seconds(sent), seconds(longest)
+        {rank: seconds(min(late, whole)) for rank, late in behind.items()},
+        seconds(sent),
+        seconds(whole),
     )
 
 
-_A_PAIR = 2
-RULE = rule.ProfileRule("profile_rank_imbalance", ProfileRankImbalanceSettings(), judge)
+_A_PAIR: Final = 2
+_MOST_NAMED: Final = 4
+RULE: Final = rule.ProfileRule("profile_rank_imbalance", ProfileRankImbalanceSettings(), judge)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -244,6 +244,16 @@ def _between(column: Floats, step: Nanoseconds) -> Floats:
     return found
 
 
+def _held_at_once(found: Iterable[ExporterPresence], grid: Grid) -> dict[Pod, float]:
+    """Return how many devices each pod held at once at most: names return on other devices."""
+    held: defaultdict[Pod, Floats] = defaultdict(lambda: np.zeros(grid.count))
+    for presence in found:
+        for holder, column in presence.counts.items():
+            if holder is not None:
+                held[Pod(holder.namespace, holder.pod)] += column > 0
+    return {pod: float(counts.max()) for pod, counts in held.items()}
+
+
 def requested_shares(
     store: MetricStore,
     grid: Grid,
@@ -259,8 +269,7 @@ def requested_shares(
     if not sliced:
         return {}
     containers = containers_of(store.instant(requests_within(grid.days * DAY), grid.end))
-    holders = (holder for one in found.values() for holder in one.counts if holder is not None)
-    gpus_held = Counter(Pod(holder.namespace, holder.pod) for holder in holders)
+    gpus_held = _held_at_once(found.values(), grid)
     shares: dict[str, dict[Workload, float]] = {}
     for device in sliced:
         units = GpuUnits(slots[device.uuid], memory_bytes=device.memory_total_bytes)
@@ -268,7 +277,7 @@ def requested_shares(
         for holder in found[device.uuid].counts:
             pod = Pod(holder.namespace, holder.pod) if holder is not None else None
             if holder is not None and pod in containers:
-                gpus = units.gpus_of(containers[pod]) / gpus_held[pod]
+                gpus = units.gpus_of(containers[pod]) / max(1.0, gpus_held[pod])
                 of_device[holder] = min(1.0, gpus)
     return shares
 
