@@ -36,7 +36,11 @@ def test_a_store_that_is_down_is_reported_in_a_line(tmp_path: Path) -> None:
     ("reply", "message", "tries"),
     [
         (Reply(body=NOTHING * 50, is_cut=True), "broke off: .*; see its log, and that of any", 4),
-        (Reply(body=NOTHING[:-7]), r"JSON that is broken or cut off \('\{.status.*; ask again", 1),
+        (
+            Reply(body=NOTHING[:-7]),
+            r"JSON that is broken or cut off \('\{.status.*; see its log",
+            4,
+        ),
         (Reply(body=b"\x00\x1b[2J\xff"), "something that is not JSON .*; is a login page or a", 1),
         (Reply(body=b"<html>Sign in"), r"not JSON \('<html>Sign in'\); is a login page", 1),
         (Reply(body=b""), "something that is not JSON", 1),

@@ -28,7 +28,7 @@ DENSE: Final = {"matchers": 'estate="dense"'}
 READ_DAYS: Final = 3
 """Days covered by the store."""
 RANGE: Final = "/api/v1/query_range"
-RESUMED: Final = {"use", "notes"}
+RESUMED: Final = {"use", "notes", "evidence"}
 """Parts of an answer about how it was fetched."""
 
 
