@@ -7,13 +7,13 @@ from typing import Final
 
 import pytest
 
+from definition_text import TextInterpreter
 from rightsizer.accounting import definitions
 from rightsizer.accounting.classification_settings import (
     ClassificationSettings,
     ConditionSettings,
 )
 from rightsizer.accounting.expressions import Claim, Constant, Name, Term, When, at_least, share
-from rightsizer.accounting.text_interpreter import TextInterpreter
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "definitions.md"
 BLOCK: Final = re.compile("(?<=<!-- definitions -->\n).*(?=<!-- end of definitions -->)", re.DOTALL)

@@ -36,7 +36,7 @@ run_demo(
     DemoSettings(
         scenario=sys.argv[1],
         listen_address="127.0.0.1:0",
-        # A day in a minute: twice as fast, a busy machine had too few runs within a stall.
+        # A day in a minute: in half of one, a busy machine missed the stall or the idle hours.
         speed=1350.0,
         tick_seconds=960.0,
         memory_tick_seconds=3600.0,

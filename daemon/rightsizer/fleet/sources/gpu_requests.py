@@ -30,7 +30,7 @@ _MEMORY: Final = "nvidia_com_gpumem"
 """Mebibytes of each GPU."""
 _CORES: Final = "nvidia_com_gpucores"
 _LIMITS: Final = (_CORES, _MEMORY, "nvidia_com_gpumem_percentage")
-"""Of each GPU; but for the memory in percent."""
+"""In percent of each GPU, but for the memory in mebibytes."""
 _PERCENT: Final = 100.0
 
 Resources = Mapping[str, float]
@@ -84,14 +84,14 @@ def requests_within(length: Nanoseconds) -> str:
 
 def containers_of(series: Iterable[SampledSeries]) -> dict[Pod, list[Resources]]:
     """Return what each pod's containers request, from requests by pod, container and resource."""
-    found: defaultdict[Pod, defaultdict[str, dict[str, float]]] = defaultdict(
+    requests: defaultdict[Pod, defaultdict[str, dict[str, float]]] = defaultdict(
         lambda: defaultdict(dict)
     )
-    for each in series:
-        container = first_label(each.labels, ("exported_container", "container"))
-        resource = each.labels.get("resource", "")
-        found[Pod.of(each.labels)][container][resource] = each.value
-    return {pod: list(containers.values()) for pod, containers in found.items()}
+    for request in series:
+        container = first_label(request.labels, ("exported_container", "container"))
+        resource = request.labels.get("resource", "")
+        requests[Pod.of(request.labels)][container][resource] = request.value
+    return {pod: list(containers.values()) for pod, containers in requests.items()}
 
 
 def slots_by_node(
@@ -101,7 +101,7 @@ def slots_by_node(
 
     `boards` counts the GPUs by name of a node.
     """
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    slots: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for series in store.instant(_OFFERED, now):
         node = first_label(series.labels, NODE_LABELS)
         names = names_of_node(node)
@@ -110,8 +110,8 @@ def slots_by_node(
             # Whole numbers: of eight GPUs of which one exports nothing, seven are no slices.
             part = 1.0 / max(1.0, series.value // count)
             for name in names:
-                found[name][series.labels.get("resource", "")] = part
-    return dict(found)
+                slots[name][series.labels.get("resource", "")] = part
+    return dict(slots)
 
 
 def units_of(

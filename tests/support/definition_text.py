@@ -7,6 +7,8 @@ from typing import Final
 from rightsizer.accounting import expressions as e
 from rightsizer.model.driver_codes import ClockEvent
 
+__all__ = ["TextInterpreter"]
+
 _OPERATORS: Final = {e.Product: "x", e.Quotient: "/", e.Difference: "-"}
 
 
