@@ -53,7 +53,7 @@ def fine(time: Nanoseconds) -> Profile:
 
 def short(time: Nanoseconds) -> Profile:
     """A GPU that waits for launches of tiny kernels."""
-    times = time_use(kernel=0.2, host=0.8)
+    times = time_use(kernel=0.2, host=0.8, dispatch_wait_seconds=0.8)
     return profile(device(time=times, kernels=(SHORT,), start=0), start=time)
 
 
@@ -105,7 +105,7 @@ def test_a_complaint_is_of_the_workload_and_its_gpus() -> None:
 def test_profile_advice_survives_storage() -> None:
     """A long name is truncated."""
     named = kernel("x" * 5000, count=40_000, seconds=0.2)
-    times = time_use(kernel=0.2, host=0.8)
+    times = time_use(kernel=0.2, host=0.8, dispatch_wait_seconds=0.8)
     kept = took(profile(device(time=times, kernels=(named,), start=0), start=NOW))
 
     again = TakenProfile.of(kept.text)

@@ -29,6 +29,8 @@ from rightsizer.profiler.rules import (
 from rightsizer.profiler.rules.registry import PROFILE_RULES
 
 WAITS = time_use(kernel=0.2, host=0.8)
+LAUNCHES = time_use(kernel=0.2, host=0.8, dispatch_wait_seconds=0.8)
+"""The same in gaps as short as issuing a kernel takes."""
 SHORT = kernel("tiny", count=40_000, seconds=0.2)
 
 
@@ -57,7 +59,7 @@ def _ranks(*lates: float, **more: object) -> list[Profile]:
 
 def test_waiting_for_short_kernels_is_launch_bound() -> None:
     """It names the kernels, recommends graphs, and promises no more than the waiting time."""
-    finding = launch_bound.RULE.judge([profile(device(time=WAITS, kernels=(SHORT,)))])
+    finding = launch_bound.RULE.judge([profile(device(time=LAUNCHES, kernels=(SHORT,)))])
 
     assert finding.reasons == (Reason.LAUNCH_BOUND,)
     assert finding.action is Action.ENABLE_CUDA_GRAPHS
@@ -67,7 +69,15 @@ def test_waiting_for_short_kernels_is_launch_bound() -> None:
     assert finding.workload == "trace.json"
 
 
-def test_waiting_for_long_kernels_is_not() -> None:
+def test_waiting_between_long_kernels_is_launch_bound_as_well() -> None:
+    """Short gaps are dispatch, whatever the mean kernel is."""
+    found = [profile(device(time=LAUNCHES, kernels=(kernel("gemm", 4000, 0.2),)))]
+
+    assert launch_bound.RULE.judge(found).reasons == (Reason.LAUNCH_BOUND,)
+    assert host_bound.RULE.judge(found).kind is FindingKind.OPTIMIZED
+
+
+def test_waiting_in_long_gaps_is_not() -> None:
     """The host does more than launching: host bound, without a known loader."""
     found = [profile(device(time=WAITS))]
 
@@ -81,7 +91,7 @@ def test_waiting_for_long_kernels_is_not() -> None:
 def test_collectives_do_not_make_kernels_long() -> None:
     """Their duration depends on other ranks; the kernels beside them count."""
     waiting = kernel("nccl", count=10, seconds=5.0, is_collective=True)
-    finding = launch_bound.RULE.judge([profile(device(time=WAITS, kernels=(waiting, SHORT)))])
+    finding = launch_bound.RULE.judge([profile(device(time=LAUNCHES, kernels=(waiting, SHORT)))])
 
     assert finding.is_actionable
 
@@ -331,12 +341,12 @@ def test_settings_move_thresholds() -> None:
     """Rules use an operator's thresholds."""
     rule = launch_bound.RULE.with_settings(launch_bound.ProfileLaunchBoundSettings(on_ratio=0.9))
 
-    assert not rule.judge([profile(device(time=WAITS, kernels=(SHORT,)))]).is_actionable
+    assert not rule.judge([profile(device(time=LAUNCHES, kernels=(SHORT,)))]).is_actionable
 
 
 def test_names_and_ids_are_each_rules_own() -> None:
     """A profile judged twice has the same ids, and no two rules share one."""
-    found = [profile(device(time=WAITS, kernels=(SHORT,)))]
+    found = [profile(device(time=LAUNCHES, kernels=(SHORT,)))]
     ids = [rule.judge(found).id for rule in PROFILE_RULES]
 
     assert len(set(ids)) == len(PROFILE_RULES) == len({rule.name for rule in PROFILE_RULES})

@@ -24,6 +24,7 @@ from rightsizer.profiles.registry import open_profile
 
 SHORT = kernel("tiny", 1000, 0.01)
 WAITING = time_use(kernel=0.4, host=0.6)
+LAUNCHING = replace(WAITING, dispatch_wait_seconds=0.6)
 
 
 def judged(rule: object, *profiles: Profile) -> Finding:
@@ -34,14 +35,15 @@ def judged(rule: object, *profiles: Profile) -> Finding:
 
 def test_short_kernels_with_a_launch_each_are_bound_by_launches() -> None:
     """The baseline of the cases below."""
-    found = judged(launch_bound, profile(device(kernels=(SHORT,), time=WAITING)))
+    found = judged(launch_bound, profile(device(kernels=(SHORT,), time=LAUNCHING)))
     assert found.reasons == (Reason.LAUNCH_BOUND,)
 
 
 def test_kernels_that_come_by_graphs_are_not_to_be_captured_again() -> None:
     """Twelve launches start a thousand kernels: their waiting is not due to launches."""
     launches = LaunchUse(count=12, host_seconds=6e-5, matched=1000)
-    found = judged(launch_bound, profile(device(kernels=(SHORT,), time=WAITING, launches=launches)))
+    graphs = device(kernels=(SHORT,), time=LAUNCHING, launches=launches)
+    found = judged(launch_bound, profile(graphs))
     assert found.kind is FindingKind.OPTIMIZED
     assert "each of 83 kernels (graphs)" in found.summary
 
@@ -49,24 +51,38 @@ def test_kernels_that_come_by_graphs_are_not_to_be_captured_again() -> None:
 def test_waits_between_graphs_are_the_hosts() -> None:
     """However short the kernels are, launches do not take the time."""
     launches = LaunchUse(count=12, host_seconds=6e-5, matched=1000)
-    graphs = profile(device(kernels=(SHORT,), time=WAITING, launches=launches))
+    graphs = profile(device(kernels=(SHORT,), time=LAUNCHING, launches=launches))
     assert judged(host_bound, graphs).reasons == (Reason.HOST_BOUND,)
-    alone = profile(device(kernels=(SHORT,), time=WAITING))
+    alone = profile(device(kernels=(SHORT,), time=LAUNCHING))
     assert judged(host_bound, alone).kind is FindingKind.OPTIMIZED
 
 
 def test_a_host_that_waits_for_the_device_is_told_so() -> None:
     """Launches are not slow: the host had launched nothing ahead."""
     time = replace(WAITING, synchronization_wait_seconds=0.55)
-    waits = span(SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize", 1.2)
-    waiting = profile(device(kernels=(SHORT,), time=time), host_spans=(waits,))
+    waits = span(SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize", 0.55)
+    elsewhere = span(SpanKind.SYNCHRONIZATION, "cudaFree", 1.2)
+    waiting = profile(
+        device(kernels=(SHORT,), time=time, host_calls=(waits,)), host_spans=(waits, elsewhere)
+    )
     found = judged(host_bound, waiting)
     assert found.reasons == (Reason.HOST_BOUND,)
-    assert "idle 55.0% of the time after the host waited for it" in found.summary
+    assert "idle 55.0% of the time as the host waits for it" in found.summary
     assert "cudaStreamSynchronize" in found.summary
+    assert "cudaFree" not in found.summary
     assert "non_blocking" in found.instructions[0].text
     assert found.evidence["saved_ratio_high"] == 0.55
     assert judged(launch_bound, waiting).kind is FindingKind.OPTIMIZED
+
+
+def test_waits_for_memory_are_told_so() -> None:
+    """Memory that is kept is neither freed nor waited for."""
+    time = replace(WAITING, synchronization_wait_seconds=0.55)
+    frees = span(SpanKind.SYNCHRONIZATION, "cudaFree in aten::empty", 0.55)
+    found = judged(host_bound, profile(device(time=time, host_calls=(frees,))))
+    assert found.options[0].description == "Keep the GPU's memory between steps."
+    assert "empty_cache" in found.instructions[0].text
+    assert len(found.instructions) == 2
 
 
 @pytest.mark.parametrize("rule", [launch_bound, host_bound])
@@ -81,7 +97,7 @@ def test_one_long_wait_is_named_and_is_no_rate(rule: object) -> None:
 
 def test_waits_beside_a_long_one_still_count() -> None:
     """Half of the waiting is one gap; the remaining kernels wait for a third of their time."""
-    waits = replace(WAITING, kernel_seconds=0.3, host_wait_seconds=0.7, span_seconds=1.0)
+    waits = replace(WAITING, kernel_seconds=0.3, host_wait_seconds=0.7, dispatch_wait_seconds=0.2)
     found = judged(
         launch_bound,
         profile(device(kernels=(SHORT,), time=waits, longest_host_wait_seconds=0.5)),

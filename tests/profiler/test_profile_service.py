@@ -90,7 +90,7 @@ def test_telemetry_and_profile_make_one_advice(advice_node: AdviceNode) -> None:
     """Reason and ID are the same; the profile is in the evidence."""
     node = Node(advice_node)
     node.work(180, LAUNCHING)
-    times = time_use(kernel=0.2, host=0.8)
+    times = time_use(kernel=0.2, host=0.8, dispatch_wait_seconds=0.8)
     tiny = kernel("tiny", count=40_000, seconds=0.2)
     start = node.now - 5 * MINUTE
     node.profiles.take([profile(device(time=times, kernels=(tiny,), start=0), start=start)])

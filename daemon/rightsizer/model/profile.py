@@ -80,7 +80,10 @@ class TimeUse(Struct, frozen=True):
     """Part of `host_wait_seconds` that the host spent in its data loader."""
     synchronization_wait_seconds: float = 0.0
     """Part of `host_wait_seconds`, outside the loader and copies, in waits that began while the
-    host waited for the device and so could not launch ahead."""
+    host waited for the device and so could not launch ahead, or in calls that wait for it."""
+    dispatch_wait_seconds: float = 0.0
+    """Part of `host_wait_seconds`, outside of all these, in gaps as short as it takes to issue the
+    next kernel."""
     copy_wait_seconds: float = 0.0
     """Part of `host_wait_seconds`, outside the loader, with a copy or fill running."""
     kernel_wait_seconds: float = 0.0
@@ -216,6 +219,20 @@ class LaunchUse(Struct, frozen=True):
     """Kernels with a launch in the profile."""
 
 
+class AttentionUse(Struct, frozen=True):
+    """Attention by kernels in a row: a product of matrices, a softmax, a second product."""
+
+    passes: int
+    score_seconds: float
+    """In the softmax, and in elementwise operators and copies between the products."""
+    product_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """Time of all its kernels."""
+        return self.score_seconds + self.product_seconds
+
+
 class StepUse(Struct, frozen=True):
     """One step of a device."""
 
@@ -301,6 +318,15 @@ class ProductUse(Struct, frozen=True):
     """Minimum traffic: inputs and outputs, once each."""
 
 
+class HostSpanUse(Struct, frozen=True):
+    """All spans of one kind and name on the host."""
+
+    kind: SpanKind
+    name: str
+    count: int
+    seconds: float
+
+
 class DeviceProfile(Struct, frozen=True):
     """Activity of one device."""
 
@@ -310,8 +336,12 @@ class DeviceProfile(Struct, frozen=True):
     kernels: tuple[KernelUse, ...] = ()
     """By total time, longest first."""
     copies: tuple[CopyUse, ...] = ()
+    attention: AttentionUse | None = None
+    """`None` where no softmax runs between two products."""
     collectives: tuple[CollectiveUse, ...] = ()
     """Longest in sum first; empty where the profile has no sizes."""
+    inline_collective_seconds: float = 0.0
+    """Time of collectives on streams that run other kernels, too: nothing can hide them."""
     launches: LaunchUse | None = None
     steps: tuple[StepUse, ...] = ()
     memory_peak_bytes: int | None = None
@@ -319,6 +349,10 @@ class DeviceProfile(Struct, frozen=True):
     """Start of its first kernel on the profile's clock; `None` without a timeline."""
     steps_time: TimeUse | None = None
     """From the start of its first step, if that precedes the first kernel; else `None`."""
+    work_time: TimeUse | None = None
+    """All of its time in which no graph is recorded; `None` if none is."""
+    host_calls: tuple[HostSpanUse, ...] = ()
+    """Calls that its waits for the host are due to: the number of waits and their time."""
     longest_host_wait_seconds: float = 0.0
     """Longest single wait of `host_wait_seconds`, including that before the first kernel."""
     timeline: ProfileTimeline | None = None
@@ -331,16 +365,15 @@ class DeviceProfile(Struct, frozen=True):
     @property
     def judged_time(self) -> TimeUse | None:
         """Breakdown of its time, including the first step's wait before the first kernel."""
-        return self.steps_time or self.time
+        return self.work_time or self.steps_time or self.time
 
-
-class HostSpanUse(Struct, frozen=True):
-    """All spans of one kind and name on the host."""
-
-    kind: SpanKind
-    name: str
-    count: int
-    seconds: float
+    @property
+    def captured_ratio(self) -> float:
+        """Share of its time in which graphs are recorded."""
+        whole = self.steps_time or self.time
+        if whole is None or self.work_time is None or not whole.span_seconds:
+            return 0.0
+        return 1.0 - self.work_time.span_seconds / whole.span_seconds
 
 
 class HostStep(Struct, frozen=True):

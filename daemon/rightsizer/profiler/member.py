@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.profiler.settings import ProfileSteadySettings
 
 
 class ProfiledMember(Struct, frozen=True):
@@ -39,6 +40,29 @@ class ProfiledMember(Struct, frozen=True):
         outlier = self.outlier_seconds(outlier_minimum_ratio)
         rest = self.time.span_seconds - outlier
         return max(0.0, seconds - outlier) / rest if rest > 0 else 0.0
+
+    @property
+    def launch_wait_seconds(self) -> float:
+        """Time waiting for the host, without its loader, copies, and calls that wait."""
+        time = self.time
+        taken = time.loader_wait_seconds + time.synchronization_wait_seconds
+        return time.idle_host_wait_seconds - taken
+
+    def waits_for_launches(self, on_ratio: float, steady: ProfileSteadySettings) -> bool:
+        """Whether it waits for launches: mostly in gaps as short as it takes to issue a kernel.
+
+        How long its kernels are does not matter, but that each has a launch of its own.
+        """
+        wait = self.recurring_ratio(self.launch_wait_seconds, steady.outlier_minimum_ratio)
+        return self.is_dispatched(steady) and wait >= on_ratio
+
+    def is_dispatched(self, steady: ProfileSteadySettings) -> bool:
+        """Whether what it waits for without another cause are mostly launches of single kernels."""
+        recurring = self.launch_wait_seconds - self.outlier_seconds(steady.outlier_minimum_ratio)
+        return (
+            self.has_own_launches(steady.own_launch_minimum_ratio)
+            and self.time.dispatch_wait_seconds >= steady.dispatch_minimum_ratio * recurring
+        )
 
     @property
     def step_seconds(self) -> float | None:
@@ -78,6 +102,11 @@ class ProfiledMember(Struct, frozen=True):
         """Mean time of a kernel, without communication; `None` if none ran."""
         count = sum(each.count for each in self.kernels_at_work)
         return sum(each.seconds for each in self.kernels_at_work) / count if count else None
+
+    @property
+    def working_steps(self) -> int:
+        """Marked steps with kernels."""
+        return sum(each.time.kernel_seconds > 0.0 for each in self.device.steps)
 
     @property
     def kernel_count(self) -> int:

@@ -58,13 +58,16 @@ def _evidence(profile: Profile) -> Iterator[Evidence]:
 
 
 def _device(found: DeviceProfile) -> JsonObject:
-    document = plain_fields(replace(found, time=None, steps=(), steps_time=None, timeline=None))
+    document = plain_fields(
+        replace(found, time=None, steps=(), steps_time=None, work_time=None, timeline=None)
+    )
     del document["start"]
     return {
         **document.pop("device"),
         **document,
         "time": _time(found.time),
         "steps_time": _time(found.steps_time),
+        "work_time": _time(found.work_time),
         "roof": _roof(found),
         **_board(found),
         # Not by `plain_fields`, which copies each number.

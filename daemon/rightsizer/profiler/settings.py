@@ -20,6 +20,9 @@ class ProfileSteadySettings(Struct, frozen=True):
     Attributes:
         kernels_minimum: Minimum kernels of a device for a phase to be steady.
             Source: one pass of a small network launches some hundred
+        steps_minimum: Minimum marked steps with kernels for a phase to be steady, however few they
+            are.
+            Source: what one step does may be its start-up; a second one tells
         launch_maximum_seconds: Mean launch time above which kernels are still being loaded, as at
             start-up.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds
@@ -27,12 +30,29 @@ class ProfileSteadySettings(Struct, frozen=True):
             Source: the greater part
         unseen_ratio: Factor on the confidence in conclusions about a GPU not in the profile.
             Source: their order is the same, their lengths are not; its queue may hide a part
+        own_launch_minimum_ratio: Launches per kernel below which CUDA graphs are in use, and
+            launches not the cause.
+            Source: the greater part: a graph's many kernels come by one launch
+        outlier_minimum_ratio: Share of all waiting for the host from which a single wait is
+            reported and excluded.
+            Source: the greater part: what happened once is no rate
+        recorded_maximum_ratio: Share of its time in which graphs are recorded, above which the rest
+            is not judged.
+            Source: the greater part
+        dispatch_minimum_ratio: Share of waits without another cause, in gaps as short as issuing a
+            kernel takes, from which launches are what a device waits for.
+            Source: the greater part
     """
 
     kernels_minimum: Annotated[int, Spec(within=(1, None)), CONSTANT] = 50
+    steps_minimum: Annotated[int, Spec(within=(1, None)), CONSTANT] = 2
     launch_maximum_seconds: Annotated[float, CONSTANT] = 0.001
     matched_minimum_ratio: Annotated[float, CONSTANT] = 0.5
     unseen_ratio: Annotated[float, CONSTANT] = 0.7
+    own_launch_minimum_ratio: Annotated[float, CONSTANT] = 0.5
+    outlier_minimum_ratio: Annotated[float, CONSTANT] = 0.5
+    recorded_maximum_ratio: Annotated[float, CONSTANT] = 0.5
+    dispatch_minimum_ratio: Annotated[float, CONSTANT] = 0.5
 
 
 class ProfileLaunchBoundSettings(Struct, frozen=True):
@@ -41,27 +61,20 @@ class ProfileLaunchBoundSettings(Struct, frozen=True):
     Attributes:
         on_ratio: Share of a device's span spent waiting for the host.
             Source: SageMaker: a GPU is held up by its host below 70% of use
-        kernel_maximum_seconds: Mean kernel time up to which launches dominate.
+        kernel_maximum_seconds: Mean time of a kernel up to which it is named as short.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
         removed_low_ratio: Minimum share of the wait that CUDA graphs remove, where steps can be
             captured.
             Source: a cautious half: inputs still are copied, and graphs launched
-        own_launch_minimum_ratio: Launches per kernel below which CUDA graphs are already in use.
-            Source: the greater part: a graph's many kernels come by one launch
         dispatch_on_ratio: Share of a host's steps in and between operators shorter than a launch,
             without a GPU in the profile.
             Source: the greater part
-        outlier_minimum_ratio: Share of all waiting for the host from which a single wait is
-            reported and excluded.
-            Source: the greater part: what happened once is no rate
     """
 
     on_ratio: float = 0.3
     kernel_maximum_seconds: Annotated[float, CONSTANT] = 20e-6
     removed_low_ratio: Annotated[float, CONSTANT] = 0.5
-    own_launch_minimum_ratio: Annotated[float, CONSTANT] = 0.5
     dispatch_on_ratio: Annotated[float, CONSTANT] = 0.5
-    outlier_minimum_ratio: Annotated[float, CONSTANT] = 0.5
     steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
@@ -73,12 +86,6 @@ class ProfileHostBoundSettings(Struct, frozen=True):
             Source: ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four
         on_ratio: Share of a device's span spent waiting for the host, whatever it does.
             Source: SageMaker: a GPU is held up by its host below 70% of use
-        kernel_maximum_seconds: Mean kernel time up to which a device waits for launches, not for
-            the host.
-            Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
-        own_launch_minimum_ratio: Launches per kernel below which CUDA graphs are in use, and
-            launches not the cause.
-            Source: the greater part: a graph's many kernels come by one launch
         synchronization_on_ratio: Share of a device's span idle after the host synchronized with it.
             Source: a tenth of the time; a wait beside kernels that are launched ahead costs nothing
         synchronization_removed_low_ratio: Minimum share of that idle time removed by not
@@ -92,21 +99,15 @@ class ProfileHostBoundSettings(Struct, frozen=True):
             Source: PyTorch, performance tuning guide: none within a step
         removed_low_ratio: Minimum share of the wait for a loader that more workers remove.
             Source: ResNet-50 on a V100: 0.7 of it went with four workers
-        outlier_minimum_ratio: Share of all waiting for the host from which a single wait is
-            reported and excluded.
-            Source: the greater part: what happened once is no rate
     """
 
     loader_on_ratio: Annotated[float, CONSTANT] = 0.2
     on_ratio: float = 0.3
-    kernel_maximum_seconds: Annotated[float, CONSTANT] = 20e-6
-    own_launch_minimum_ratio: Annotated[float, CONSTANT] = 0.5
     synchronization_on_ratio: Annotated[float, CONSTANT] = 0.1
     synchronization_removed_low_ratio: Annotated[float, CONSTANT] = 0.2
     held_minimum_ratio: Annotated[float, CONSTANT] = 0.1
     read_backs_per_step_minimum: Annotated[float, Spec(unit="", within=(0.5, None)), CONSTANT] = 1.0
     removed_low_ratio: Annotated[float, CONSTANT] = 0.5
-    outlier_minimum_ratio: Annotated[float, CONSTANT] = 0.5
     steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
@@ -193,6 +194,24 @@ class ProfileKernelsUnfusedSettings(Struct, frozen=True):
     steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
+class ProfileAttentionUnfusedSettings(Struct, frozen=True):
+    """Thresholds for attention worth fusing.
+
+    Attributes:
+        on_ratio: Share of a device's span in attention by several kernels.
+            Source: less than a tenth of the time is not worth a change of the model
+        removed_low_ratio: Minimum share removed of the time between its products.
+            Source: a cautious half: the exponentials are computed still
+        removed_high_ratio: Maximum share removed of all its time.
+            Source: FlashAttention (Dao et al., 2022): up to 7.6 times as fast as PyTorch's on GPT-2
+    """
+
+    on_ratio: float = 0.1
+    removed_low_ratio: Annotated[float, CONSTANT] = 0.5
+    removed_high_ratio: Annotated[float, CONSTANT] = 0.87
+    steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
+
+
 class ProfileKernelInefficientSettings(Struct, frozen=True):
     """Thresholds for inefficient kernels, by hardware counters.
 
@@ -271,6 +290,7 @@ THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
     ("profile_storage_bound", ProfileStorageBoundSettings),
     ("profile_tensor_cores_unused", ProfileTensorCoresUnusedSettings),
     ("profile_kernels_unfused", ProfileKernelsUnfusedSettings),
+    ("profile_attention_unfused", ProfileAttentionUnfusedSettings),
     ("profile_kernel_inefficient", ProfileKernelInefficientSettings),
     ("profile_rank_imbalance", ProfileRankImbalanceSettings),
     ("profile_dependency_bound", ProfileDependencyBoundSettings),

@@ -37,11 +37,14 @@ _COLLECTIVE_KINDS, _ARCHITECTURES, _OPERATIONS = (
 _MEMORIES: Final = _kinds("memories", HostMemory)
 _REMEMBERED: Final = 10_000
 """Most names of kernels whose operations are kept."""
-_WAIT_CALL: Final = re.compile(
-    r"(?:cuda|cu|hip)(?:\w*Synchronize|Memcpy(?!\w*Async)|(?:Free|Malloc|MemAlloc|MemFree)"
-    r"(?:_v\d+)?$)|ur(?:QueueFinish|EventWait)|ze\w*Synchronize"
-)
+_ALLOCATION: Final = r"(?:cuda|cu|hip)(?:Free|Malloc|MemAlloc|MemFree)(?:_v\d+)?(?!\w)"
 """Allocating and freeing memory waits for an idle device."""
+_ALLOCATION_CALL: Final = re.compile(_ALLOCATION)
+_WAIT_CALL: Final = re.compile(
+    rf"(?:cuda|cu|hip)(?:\w*Synchronize|Memcpy(?!\w*Async))|{_ALLOCATION}"
+    r"|ur(?:QueueFinish|EventWait)|ze\w*Synchronize"
+)
+_CAPTURE_CALL: Final = re.compile(r"(?:cuda|cu|hip)Stream(?P<end>Begin|End)Capture")
 _SPANS: Final = ("loader", "checkpoint", "recomputation", "synchronization")
 _ANNOTATIONS, _RANGES = (
     tuple(_any_of(f"{name}{suffix}") for name in _SPANS) for suffix in ("", "_range")
@@ -116,6 +119,17 @@ def host_memory(name: str) -> HostMemory:
 def is_wait_call(name: str) -> bool:
     """Whether a call of CUDA, HIP or Intel blocks until the device has finished something."""
     return _WAIT_CALL.match(name) is not None
+
+
+def is_allocation(name: str) -> bool:
+    """Whether a wait is for memory that is allocated or freed; frames may follow its name."""
+    return _ALLOCATION_CALL.match(name) is not None
+
+
+def capture_end(name: str) -> str:
+    """Return `Begin` or `End` for a call that begins or ends recording a graph, else nothing."""
+    found = _CAPTURE_CALL.match(name)
+    return found["end"] if found else ""
 
 
 def span_kind(name: str) -> SpanKind:

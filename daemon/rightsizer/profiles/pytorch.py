@@ -31,6 +31,7 @@ from rightsizer.profiles.kineto_header import HEADER_KEYS, TraceHeader
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.lost_kernels import LostKernels
 from rightsizer.profiles.names import (
+    capture_end,
     copy_kind,
     host_memory,
     is_read_back,
@@ -271,6 +272,8 @@ class PyTorchEvents:
         name = _name(event)
         correlation = _correlation(arguments)
         self.has_gpu = True
+        if end := capture_end(name):
+            self._recorder.captures.mark(self._thread(event), end, span)
         if is_wait := is_wait_call(name):
             self._recorder.stacks.add(self._thread(event), CallKind.WAIT, name, span)
         if correlation is not None and "Synchronize" not in name:

@@ -23,9 +23,11 @@ from rightsizer.model.profile import (
     StepUse,
 )
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.profiles.attention import unfused_attention
 from rightsizer.profiles.call_stacks import CallStacks, FrameTree
 from rightsizer.profiles.host_line import HostLine, holders
 from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.names import kernel_family
 from rightsizer.profiles.tables import (
     CollectiveTable,
     CopyTable,
@@ -47,6 +49,7 @@ from rightsizer.profiles.time_use import (
 )
 from rightsizer.profiles.timeline import (
     NO_KERNEL,
+    CapturePhases,
     Column,
     CoveredLength,
     Interval,
@@ -116,10 +119,14 @@ class _Device:
                 found[place].setdefault(key, []).append((start, end))
         return found
 
+    @property
+    def unknown_streams(self) -> set[int]:
+        """Numbers of what is no stream of its own."""
+        return {self.streams.get(name, _STREAMS) for name in ("", _OTHER_STREAMS)}
+
     def end_overruns(self) -> Iterator[str]:
         """End what outlasts its successors, add up the kernels, and yield what was ended."""
-        unordered = {self.streams.get(name, _STREAMS) for name in ("", _OTHER_STREAMS)}
-        overruns = self.line.end_overruns(unordered)
+        overruns = self.line.end_overruns(self.unknown_streams)
         self.kernels.add_runs(self.line.runs())
         rows = self.kernels.numbered()
         for kernel, (count, time) in sorted(overruns.items(), key=lambda each: -each[1][1]):
@@ -149,6 +156,8 @@ class Recorder:
         self._frames = FrameTree(limits)
         self.stacks = CallStacks(limits)
         """Call stacks of host threads."""
+        self.captures = CapturePhases()
+        """Recording of graphs, by calls of the host."""
         self.thread_names: dict[int, str] = {}
         self.notes: list[str] = []
         """Sentences on events that contradict each other, after the devices were computed."""
@@ -366,8 +375,9 @@ class Recorder:
         steps = apart(device.steps or self._steps)
         limits = self._limits.time
         loader = self._covered(SpanKind.LOADER, steps)
-        marks = [*_marks(steps)]
-        edges = timeline_edges((*marks, *device.line.span()), limits.timeline_moments)
+        phases = self.captures.phases()
+        marks = [*_marks(steps), *chain.from_iterable(phases)]
+        edges = timeline_edges((*_marks(steps), *device.line.span()), limits.timeline_moments)
         marks += edges
         lines = device.line, device.copy_line, device.fill_line
         line = MeasuredLine(*lines, self._launches, self._spans, marks, limits)
@@ -378,6 +388,13 @@ class Recorder:
                 self._spans.add_sum(SpanKind.PAUSE, name, count, time)
         collectives = device.line.collective_intervals(is_collective=True)
         last_long = long_collective_starts(steps, collectives, limits.long_collective_minimum_ratio)
+        work_time = line.outside(phases)
+        if work_time is not None:
+            recorded = seconds(line.span[1] - line.start) - work_time.span_seconds
+            self.notes.append(
+                f"Graphs are recorded in {1000 * recorded:,.3g} ms of the time of device "
+                f"{device.facts.key}, which runs none of their kernels: no verdict rests on it."
+            )
         return replace(
             profile,
             time=line.between(*line.span),
@@ -400,6 +417,15 @@ class Recorder:
             steps_time=(
                 line.between(line.start, line.span[1]) if line.start < line.span[0] else None
             ),
+            work_time=work_time,
+            inline_collective_seconds=seconds(
+                device.line.inline_collectives(device.unknown_streams)
+            ),
+            attention=unfused_attention(
+                device.line.of_stream(),
+                [kernel_family(row.name) for row in device.kernels.numbered()],
+            ),
+            host_calls=line.calls(),
             longest_host_wait_seconds=seconds(line.longest_host_wait),
             timeline=self._timeline(device, line, edges),
             products=self.stacks.products(line.product_times),

@@ -25,7 +25,7 @@ from rightsizer.profiles.names import (
     kernel_family,
     uses_tensor_cores,
 )
-from rightsizer.profiles.timeline import Interval, SpanLine, union
+from rightsizer.profiles.timeline import Interval, NamedInterval, NamedLine, union
 
 _COUNTERS: Final = frozenset(each for each in KernelCounters.__struct_fields__)
 _REST: Final = "(others)"
@@ -253,13 +253,13 @@ class HostSpans:
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
         self._rows: dict[tuple[SpanKind, str], tuple[int, Nanoseconds]] = {}
-        self._lines = {kind: SpanLine() for kind in _LAID}
+        self._lines = {kind: NamedLine() for kind in _LAID}
 
     def add(self, kind: SpanKind, name: str, span: Interval) -> None:
         """Add a span."""
         self.add_sum(kind, name, 1, span[1] - span[0])
         if kind in self._lines:
-            self._lines[kind].add(*span)
+            self._lines[kind].add_named(name, span)
 
     def add_sum(self, kind: SpanKind, name: str, count: int, total: Nanoseconds) -> None:
         """Add several spans without times."""
@@ -272,6 +272,10 @@ class HostSpans:
     def times(self, kind: SpanKind) -> Iterator[Interval]:
         """Yield the disjoint times of spans of a kind, in order."""
         return union(self._lines[kind].intervals())
+
+    def named(self, kind: SpanKind) -> Iterator[NamedInterval]:
+        """Yield the same with names; of two at once, the one that began first."""
+        return self._lines[kind].named()
 
     def uses(self) -> tuple[HostSpanUse, ...]:
         """Return the spans, longest first."""

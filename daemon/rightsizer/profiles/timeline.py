@@ -15,6 +15,7 @@ Column: TypeAlias = "array[int]"
 _RUN: Final = 2**18
 """Rows sorted at once: sorting boxes each row, which takes about 80 bytes."""
 Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
+NamedInterval: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
 _POINTS: Final = 4096
 """Minimum number of points kept of a memory curve."""
 _NO_CORRELATION: Final = -(2**63)
@@ -174,6 +175,79 @@ class SpanLine:
         return self._order
 
 
+class NamedLine(SpanLine):
+    """Spans of the host with their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[str, int] = {}
+        self._numbers: Column = array("I")
+
+    def add_named(self, name: str, span: Interval) -> None:
+        """Add a span."""
+        self.add(*span)
+        self._numbers.append(self._names.setdefault(name, len(self._names)))
+
+    def named(self) -> Iterator[NamedInterval]:
+        """Yield disjoint times with names, by start; of two at once, the one that began first."""
+        names = list(self._names)
+        until: Nanoseconds | None = None
+        for row in self._rows():
+            end = self._ends[row]
+            start = self._starts[row] if until is None else max(self._starts[row], until)
+            if start < end:
+                yield start, end, names[self._numbers[row]]
+                until = end
+
+
+class CapturePhases:
+    """Times in which graphs are recorded: what is launched then does not run."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[Nanoseconds, int, str]] = []
+
+    def mark(self, thread: int, end: str, span: Interval) -> None:
+        """Add a call of a thread that begins or ends recording: `Begin` or `End`."""
+        self._marks.append((span[end == "End"], thread, end))
+
+    def phases(self) -> list[Interval]:
+        """Return the phases: captures that follow each other within the time of the longest."""
+        begun: dict[int, Nanoseconds] = {}
+        captures: list[Interval] = []
+        for at, thread, end in sorted(self._marks):
+            if end == "Begin":
+                begun.setdefault(thread, at)
+            elif thread in begun:
+                captures.append((begun.pop(thread), at))
+        longest = max((end - start for start, end in captures), default=0)
+        widened = ((start, end + longest) for start, end in sorted(captures))
+        return [(start, end - longest) for start, end in union(widened)]
+
+
+class CallsWithin:
+    """Finds the calls of the host within successive times, in one pass over both."""
+
+    def __init__(self, calls: Iterable[NamedInterval]) -> None:
+        """Create it over disjoint calls, sorted by start."""
+        self._rest = iter(calls)
+        self._current = next(self._rest, None)
+
+    def of(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[NamedInterval]:
+        """Yield the parts of calls; each time must begin no earlier than the last one ended."""
+        while (current := self._current) is not None and current[0] < end:
+            if current[1] > start:
+                yield max(current[0], start), min(current[1], end), current[2]
+            if current[1] > end:
+                return
+            self._current = next(self._rest, None)
+
+    def running(self, moment: Nanoseconds) -> str:
+        """Return the call that contains a moment, exclusively; empty without one."""
+        while (current := self._current) is not None and current[1] <= moment:
+            self._current = next(self._rest, None)
+        return "" if current is None or current[0] >= moment else current[2]
+
+
 @dataclass(slots=True)
 class _Follower:
     """Launch that is followed backward on a stream, and what ran after it."""
@@ -285,6 +359,24 @@ class KernelLine(SpanLine):
             if start < end:
                 yield stream, start, end
                 until[stream] = end
+
+    def inline_collectives(self, unknown: Collection[int]) -> Nanoseconds:
+        """Return the summed time of collectives on streams with other kernels, unknown ones not."""
+        shared = {
+            stream
+            for stream, is_collective in zip(self._streams, self._collective, strict=True)
+            if not is_collective
+        }.difference(unknown)
+        return sum(
+            self._ends[row] - self._starts[row]
+            for row, stream in enumerate(self._streams)
+            if self._collective[row] and stream in shared
+        )
+
+    def of_stream(self) -> Iterator[tuple[int, int, Nanoseconds]]:
+        """Yield stream, kernel and duration of each run by start."""
+        for row in self._rows():
+            yield self._streams[row], self._kernels[row], self._ends[row] - self._starts[row]
 
     def launched(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int | None]]:
         """Yield start, end and correlation by start."""

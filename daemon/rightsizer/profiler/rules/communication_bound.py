@@ -9,7 +9,7 @@ from rightsizer.model.profile import Profile
 from rightsizer.model.units import percent_text
 from rightsizer.profiler.figures import collective_text, size_text
 from rightsizer.profiler.member import ProfiledMember, members_of
-from rightsizer.profiler.rules import host_steps, rule
+from rightsizer.profiler.rules import collective_remedies, host_steps, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileCommunicationBoundSettings
 
@@ -57,7 +57,7 @@ def judge(
             least, lambda time: time.exposed_collective_seconds, settings.removed_low_ratio
         ),
         description=host_steps.OVERLAP,
-        instructions=rule.instructions("overlap_collectives", "find_late_rank"),
+        instructions=rule.instructions(*collective_remedies.of_device(worst.profile, worst.device)),
     )
 
 

@@ -1,9 +1,8 @@
 """GPUs that wait for the host: its data loader if known, else the program itself."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
-
-from msgspec.structs import replace
 
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import HostSpanUse, Profile, ProfileFormat, SpanKind
@@ -11,9 +10,15 @@ from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import host_steps, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileHostBoundSettings
+from rightsizer.profiles.names import is_allocation
 
 _MOST_NAMED: Final = 3
 _MOST_STEPS: Final = 20
+_DESCRIPTIONS: Final = {
+    "wait_less": "Do not synchronize with the GPU within a step.",
+    "keep_memory": "Keep the GPU's memory between steps.",
+}
+"""By the remedy for most of the time."""
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
@@ -32,38 +37,33 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
     held = [each for each in members if _is_held(each, settings)]
     worst = max(held or members, key=lambda each: each.host_wait_ratio)
     is_other = _waits(worst, settings) >= settings.on_ratio and not _is_held(worst, settings)
-    launches = "; its kernels are so short that their launches are what it waits for"
-    waits = _longest(worst, SpanKind.SYNCHRONIZATION)
-    named = "".join(f"\n{each.count} x {each.name}" for each in waits)
-    watch, wait_less = rule.instructions("watch_host", "wait_less")
+    launches = "; mostly in gaps as short as it takes to issue the next kernel"
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time, at most "
         f"{worst.loader_wait_ratio:.1%} of it for a loader{launches if is_other else ''}"
         f"{_held_text(worst, settings)}"
-        f"{rule.outlier_text(worst, settings.outlier_minimum_ratio)}.",
+        f"{rule.outlier_text(worst, settings.steady.outlier_minimum_ratio)}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
-        _evidence(worst, _longest(worst, SpanKind.LOADER) or waits),
+        _evidence(worst, _longest(worst, SpanKind.LOADER) or _calls(worst)),
         tuple(each.key for each in held),
         reason=Reason.HOST_BOUND,
         action=Action.NONE,
         gain=Gain.of(worst, lambda time: time.idle_host_wait_seconds, 0.0),
         description="Move work of the host off the path between kernels.",
-        instructions=(watch, replace(wait_less, text=f"{wait_less.text}{named}")),
+        instructions=rule.instructions("watch_host", *_call_remedies(worst, settings)),
         risk=Risk.VERY_LOW,
     )
 
 
 def _is_held(member: ProfiledMember, settings: ProfileHostBoundSettings) -> bool:
-    mean = member.mean_kernel_seconds
-    is_long = mean is None or mean > settings.kernel_maximum_seconds
-    are_graphs = not member.has_own_launches(settings.own_launch_minimum_ratio)
-    return (is_long or are_graphs) and _waits(member, settings) >= settings.on_ratio
+    is_dispatched = member.is_dispatched(settings.steady)
+    return not is_dispatched and _waits(member, settings) >= settings.on_ratio
 
 
 def _waits(member: ProfiledMember, settings: ProfileHostBoundSettings) -> float:
     """Return the share of recurring waits for the host."""
     wait = member.time.idle_host_wait_seconds
-    return member.recurring_ratio(wait, settings.outlier_minimum_ratio)
+    return member.recurring_ratio(wait, settings.steady.outlier_minimum_ratio)
 
 
 def _of_loader(
@@ -78,6 +78,7 @@ def _of_loader(
         mean = sum(each.loader_wait_seconds for each in worst.step_times) / len(steps)
         step = f", {mean * 1e3:,.1f} ms of a step"
     named = f" in {spans[0].name}" if spans else ""
+    description, instruction = host_steps.loader_remedy(spans)
     return ProfileVerdict(
         f"{worst.key} waits for its loader up to {ratio:.1%} of the time{step}{named}.",
         rule.factors_of(worst, ratio, settings.loader_on_ratio),
@@ -86,15 +87,15 @@ def _of_loader(
         reason=Reason.HOST_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
         gain=Gain.of(worst, lambda time: time.loader_wait_seconds, settings.removed_low_ratio),
-        description=host_steps.LOAD_AHEAD,
-        instructions=rule.instructions("more_workers"),
+        description=description,
+        instructions=rule.instructions(instruction),
         risk=Risk.VERY_LOW,
     )
 
 
 def _sync_ratio(member: ProfiledMember, settings: ProfileHostBoundSettings) -> float:
     wait = member.time.synchronization_wait_seconds
-    return member.recurring_ratio(wait, settings.outlier_minimum_ratio)
+    return member.recurring_ratio(wait, settings.steady.outlier_minimum_ratio)
 
 
 def _of_synchronization(
@@ -102,15 +103,16 @@ def _of_synchronization(
 ) -> ProfileVerdict:
     threshold = settings.synchronization_on_ratio
     worst, ratio, culprits = rule.over(members, lambda each: _sync_ratio(each, settings), threshold)
-    waits = _longest(worst, SpanKind.SYNCHRONIZATION)
-    named = ", ".join(f"{each.count:,} x {each.name}" for each in waits)
+    calls = _calls(worst)
+    named = ", ".join(f"{each.count:,} x {each.name}" for each in calls)
+    remedies = _call_remedies(worst, settings) or ["wait_less"]
     return ProfileVerdict(
         f"{worst.key} is idle {worst.share(worst.time.synchronization_wait_seconds):.1%} of the "
-        f"time after the host waited for it ({named}) and had launched nothing ahead"
+        f"time as the host waits for it ({named}) and has launched nothing ahead"
         f"{_held_text(worst, settings)}"
-        f"{rule.outlier_text(worst, settings.outlier_minimum_ratio)}.",
+        f"{rule.outlier_text(worst, settings.steady.outlier_minimum_ratio)}.",
         rule.factors_of(worst, ratio, threshold),
-        _evidence(worst, waits),
+        _evidence(worst, calls),
         culprits,
         reason=Reason.HOST_BOUND,
         action=Action.NONE,
@@ -119,9 +121,24 @@ def _of_synchronization(
             lambda time: time.synchronization_wait_seconds,
             settings.synchronization_removed_low_ratio,
         ),
-        description="Do not synchronize with the GPU within a step.",
-        instructions=rule.instructions("wait_less", "watch_host"),
+        description=_DESCRIPTIONS[remedies[0]],
+        instructions=rule.instructions(*remedies, "watch_host"),
     )
+
+
+def _calls(member: ProfiledMember) -> tuple[HostSpanUse, ...]:
+    """Return the calls that most of its waits are due to."""
+    return member.device.host_calls[:_MOST_NAMED]
+
+
+def _call_remedies(member: ProfiledMember, settings: ProfileHostBoundSettings) -> list[str]:
+    """Return the remedies for calls that a notable part of its waits is due to, largest first."""
+    times: defaultdict[str, float] = defaultdict(float)
+    for call in member.device.host_calls:
+        times["keep_memory" if is_allocation(call.name) else "wait_less"] += call.seconds
+    least = settings.held_minimum_ratio * member.time.host_wait_seconds
+    notable = (name for name, seconds in times.items() if seconds >= least)
+    return sorted(notable, key=times.__getitem__, reverse=True)
 
 
 def _held_text(member: ProfiledMember, settings: ProfileHostBoundSettings) -> str:

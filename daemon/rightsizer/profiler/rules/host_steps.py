@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from rightsizer.advice.risk import probability_above
 from rightsizer.model.finding import Action, Reason, Risk
-from rightsizer.model.profile import HostStep, Profile, ProfileFormat, SpanKind
+from rightsizer.model.profile import HostSpanUse, HostStep, Profile, ProfileFormat, SpanKind
 from rightsizer.model.units import seconds
 from rightsizer.profiler.member import source_of
-from rightsizer.profiler.rules import rule
+from rightsizer.profiler.rules import collective_remedies, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict, StepGain
 from rightsizer.profiler.settings import (
     ProfileCommunicationBoundSettings,
@@ -18,6 +18,9 @@ from rightsizer.profiler.settings import (
 )
 
 LOAD_AHEAD: Final = "Load ahead of the GPU, in processes of their own."
+LOAD_FASTER: Final = "Load faster: its workers do not keep up."
+_HAS_WORKERS: Final = "MultiProcessing"
+"""Part of the name of PyTorch's loader with workers."""
 OVERLAP: Final = "Run collectives beside kernels, and send less."
 """What to do, with a GPU in the profile or without."""
 _MOST_NAMED: Final = 3
@@ -56,6 +59,8 @@ def of_loader(
     name = source_of(profiles)
     waits = found.seconds_per_step * 1e3
     unseen = "" if is_page else f" of the host; {_UNSEEN}"
+    spans = [each for each in profiles[0].host_spans if each.kind is SpanKind.LOADER]
+    description, instruction = loader_remedy(spans)
     return ProfileVerdict(
         f"{name} waits for input {found.ratio:.1%} of the time, {waits:,.1f} ms of a step{unseen}.",
         found.certainty(settings.loader_on_ratio),
@@ -69,10 +74,17 @@ def of_loader(
         reason=Reason.HOST_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
         gain=found.gain(settings.removed_low_ratio if is_page else 0.0),
-        description=LOAD_AHEAD,
-        instructions=rule.instructions("more_workers"),
+        description=description,
+        instructions=rule.instructions(instruction),
         risk=Risk.VERY_LOW,
     )
+
+
+def loader_remedy(spans: Sequence[HostSpanUse]) -> tuple[str, str]:
+    """Return what to do, and the name of its instruction, for spans of a loader, longest first."""
+    if spans and _HAS_WORKERS in spans[0].name:
+        return LOAD_FASTER, "faster_loader"
+    return LOAD_AHEAD, "more_workers"
 
 
 def of_collectives(
@@ -93,7 +105,7 @@ def of_collectives(
         action=Action.OVERLAP_COMMUNICATION,
         gain=found.gain(),
         description=OVERLAP,
-        instructions=rule.instructions("overlap_collectives", "find_late_rank"),
+        instructions=rule.instructions(*collective_remedies.of_host(profiles)),
     )
 
 

@@ -1,12 +1,12 @@
-"""GPUs that wait for kernels so short that their launch takes longer than they run."""
+"""GPUs that wait for launches: their kernels run out faster than the host issues the next."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.model.finding import Action, Instruction, Reason
-from rightsizer.model.profile import Profile, TimeUse
+from rightsizer.model.profile import Profile
 from rightsizer.profiler.figures import short_text
-from rightsizer.profiler.member import ProfiledMember, members_of
+from rightsizer.profiler.member import members_of
 from rightsizer.profiler.rules import host_steps, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileLaunchBoundSettings
@@ -19,13 +19,13 @@ _GRAPH_KERNELS: Final = 2.0
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> ProfileVerdict:
-    """Whether a device waits for launches of short kernels without another known cause."""
+    """Whether a device waits for launches, in short gaps without another known cause."""
     if not members_of(profiles):
         found = host_steps.of_dispatch(profiles, settings)
         if found is not None and found.culprits:
             return found
     members = rule.at_work(profiles, settings.steady)
-    held = [each for each in members if _is_held(each, settings)]
+    held = [each for each in members if each.waits_for_launches(settings.on_ratio, settings.steady)]
     worst = max(held or members, key=lambda each: each.host_wait_ratio)
     launches = worst.device.launches
     span = worst.time.span_seconds
@@ -40,7 +40,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
     ran = "" if mean is None else f"; a kernel runs {mean * 1e6:.1f} µs on average"
     brought = launches.matched / launches.count if launches and launches.count else 1.0
     graphs = f", each of {brought:,.0f} kernels (graphs)" if brought >= _GRAPH_KERNELS else ""
-    outlier = rule.outlier_text(worst, settings.outlier_minimum_ratio)
+    outlier = rule.outlier_text(worst, settings.steady.outlier_minimum_ratio)
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time{ran}, "
         f"at {rate:,.0f} launches a second{graphs}{outlier}.",
@@ -59,7 +59,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
         tuple(each.key for each in held),
         reason=Reason.LAUNCH_BOUND,
         action=Action.ENABLE_CUDA_GRAPHS,
-        gain=Gain.of(worst, _launch_wait_seconds, settings.removed_low_ratio),
+        gain=Gain.of(worst, lambda time: time.dispatch_wait_seconds, settings.removed_low_ratio),
         description="Launch whole steps as CUDA graphs, or fuse the short kernels.",
         instructions=(
             *rule.instructions("capture_graphs"),
@@ -69,23 +69,6 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
             ),
         ),
     )
-
-
-def _is_held(member: ProfiledMember, settings: ProfileLaunchBoundSettings) -> bool:
-    mean = member.mean_kernel_seconds
-    wait = _launch_wait_seconds(member.time)
-    return (
-        mean is not None
-        and mean <= settings.kernel_maximum_seconds
-        and member.has_own_launches(settings.own_launch_minimum_ratio)
-        and member.recurring_ratio(wait, settings.outlier_minimum_ratio) >= settings.on_ratio
-    )
-
-
-def _launch_wait_seconds(time: TimeUse) -> float:
-    """Return the wait for launches, without those for the loader, synchronization and copies."""
-    taken = time.loader_wait_seconds + time.synchronization_wait_seconds
-    return time.idle_host_wait_seconds - taken
 
 
 RULE: Final = rule.ProfileRule("profile_launch_bound", ProfileLaunchBoundSettings(), judge)

@@ -21,7 +21,9 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
         settings.on_ratio,
     )
     copies = [each for each in worst.device.copies if each.kind in _OVER_PCIE]
+    moved = sum(each.seconds for each in copies)
     pageable = [each for each in copies if each.memory is HostMemory.PAGEABLE]
+    is_pageable = sum(each.seconds for each in pageable) >= _MOST * moved > 0
     count = sum(each.count for each in pageable)
     size = _bytes(pageable)
     sizes = f" of {size / 1e6:,.1f} MB in all" if size else ""
@@ -43,9 +45,9 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
         action=Action.FIX_INPUT_PIPELINE,
         gain=Gain.of(worst, lambda time: _exposed_seconds(worst, time), settings.removed_low_ratio),
         description="Copy from pinned memory, beside the kernels."
-        if pageable
+        if is_pageable
         else "Copy less, and copy while kernels run.",
-        instructions=rule.instructions("pin" if pageable else "copy_less"),
+        instructions=rule.instructions("pin" if is_pageable else "copy_less"),
         risk=Risk.VERY_LOW,
     )
 
@@ -70,6 +72,8 @@ def _bytes(copies: Sequence[CopyUse]) -> int | None:
     return None if None in sizes else sum(filter(None, sizes))
 
 
+_MOST: Final = 0.5
+"""Of the copies' time."""
 _CLOCK_SECONDS: Final = 1e-9
 """Finest resolution of profilers' clocks."""
 RULE: Final = rule.ProfileRule("profile_pcie_bound", ProfilePcieBoundSettings(), judge)

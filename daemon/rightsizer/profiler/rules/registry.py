@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from rightsizer.profiler.rules import (
+    attention_unfused,
     communication_bound,
     dependency_bound,
     host_bound,
@@ -24,6 +25,7 @@ PROFILE_RULES: Final[tuple[ProfileRule[Any], ...]] = (
     storage_bound.RULE,
     tensor_cores_unused.RULE,
     kernels_unfused.RULE,
+    attention_unfused.RULE,
     kernel_inefficient.RULE,
     rank_imbalance.RULE,
     dependency_bound.RULE,

@@ -234,14 +234,25 @@ def at_work(
     """Return the devices that can be judged; raise `NoVerdictError` without any."""
     if not (members := members_of(profiles)):
         raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_timeline(profiles))
+    recorded = max(each.device.captured_ratio for each in members)
+    if recorded > settings.recorded_maximum_ratio:
+        why = (
+            f"graphs are recorded in {percent_text(recorded)} of it, which runs none of their "
+            "kernels; profile steps after their capture"
+        )
+        raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     busy = [
         each
         for each in members
-        if each.kernel_count >= settings.kernels_minimum and each.time.span_seconds > 0.0
+        if each.time.span_seconds > 0.0
+        and (
+            each.kernel_count >= settings.kernels_minimum
+            or each.working_steps >= settings.steps_minimum
+        )
     ]
     if not busy:
         most = max(each.kernel_count for each in members)
-        why = f"only {most} kernels, too few for a steady phase; profile several steps"
+        why = f"only {most} kernels, too few for a steady phase; mark and profile several steps"
         raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     steady = [each for each in busy if each.launch_seconds <= settings.launch_maximum_seconds]
     if not steady:

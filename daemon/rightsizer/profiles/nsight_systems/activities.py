@@ -12,7 +12,7 @@ from typing import Any, Final
 from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.profiles.call_stacks import CallKind
 from rightsizer.profiles.lost_kernels import LostKernels
-from rightsizer.profiles.names import is_wait_call
+from rightsizer.profiles.names import capture_end, is_wait_call
 from rightsizer.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
 from rightsizer.profiles.recorder import Recorder
 from rightsizer.profiles.timeline import Column, order
@@ -184,6 +184,8 @@ def record_host_calls(
         tie = correlation_of(process_of(thread), correlation)
         if tie is not None:
             lost.call(name, tie, start)
+        if capture := capture_end(name):
+            recorder.captures.mark(thread, capture, (start, end))
         if launches and tie is not None:
             recorder.launch(tie, (start, end), thread)
         elif waits or (

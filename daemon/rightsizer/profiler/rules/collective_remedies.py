@@ -1,0 +1,68 @@
+"""Remedies for collectives, by which they are, how large, and where they run."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rightsizer.model.profile import DeviceProfile, Profile, SpanKind
+from rightsizer.profiles.names import collective_kind
+
+_BY_KIND: Final = {
+    "all_reduce": "overlap_all_reduce",
+    "reduce": "overlap_all_reduce",
+    "all_gather": "overlap_shards",
+    "reduce_scatter": "overlap_shards",
+    "all_to_all": "overlap_all_to_all",
+    "send_receive": "overlap_send_receive",
+}
+_WORTH_NAMING: Final = 0.25
+"""Of the collectives' time."""
+_SMALL_BYTES: Final = 2**20
+"""Source: nccl-tests: below a megabyte the time of a sum hardly depends on its size."""
+_MANY: Final = 8
+"""Small messages a step that one buffer would join."""
+_MOST: Final = 0.5
+
+
+def of_device(profile: Profile, device: DeviceProfile) -> tuple[str, ...]:
+    """Return names of instructions, the largest part first."""
+    times = ((each.name, each.seconds) for each in device.kernels if each.is_collective)
+    # NCCL sends and receives for both: what the host calls tells exchanges from pipelines.
+    is_exchange = "all_to_all" in map(collective_kind, _host_names([profile]))
+    names = _by_kind(times, {"send_receive": "all_to_all"} if is_exchange else {})
+    if _has_many_small(device):
+        names.append("join_small")
+    whole = sum(each.seconds for each in device.kernels if each.is_collective)
+    if device.inline_collective_seconds >= _MOST * whole > 0:
+        names.append("own_stream")
+    return (*names, "find_late_rank")
+
+
+def of_host(profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """Return the same for collectives of the host alone."""
+    spans = (each for profile in profiles for each in profile.host_spans)
+    times = ((each.name, each.seconds) for each in spans if each.kind is SpanKind.COLLECTIVE)
+    return (*_by_kind(times, {}), "find_late_rank")
+
+
+def _host_names(profiles: Iterable[Profile]) -> Iterable[str]:
+    spans = (each for profile in profiles for each in profile.host_spans)
+    return (each.name for each in spans if each.kind is SpanKind.COLLECTIVE)
+
+
+def _by_kind(times: Iterable[tuple[str, float]], renamed: dict[str, str]) -> list[str]:
+    sums: defaultdict[str, float] = defaultdict(float)
+    for name, seconds in times:
+        kind = collective_kind(name)
+        sums[_BY_KIND.get(renamed.get(kind, kind), "overlap_collectives")] += seconds
+    least = _WORTH_NAMING * sum(sums.values())
+    notable = [name for name, seconds in sums.items() if seconds >= least]
+    return sorted(notable, key=sums.__getitem__, reverse=True) or ["overlap_collectives"]
+
+
+def _has_many_small(device: DeviceProfile) -> bool:
+    small = [each for each in device.collectives if each.bytes < _SMALL_BYTES]
+    seconds = sum(each.seconds for each in small)
+    whole = sum(each.seconds for each in device.collectives)
+    count = sum(each.count for each in small)
+    return seconds >= _WORTH_NAMING * whole and count >= _MANY * max(1, len(device.steps))
