@@ -56,6 +56,7 @@ from rightsizer.profiles.timeline import (
     KernelLine,
     MemoryCurve,
     SpanLine,
+    Within,
     is_in_time,
     union,
 )
@@ -374,62 +375,64 @@ class Recorder:
             return profile
         steps = apart(device.steps or self._steps)
         limits = self._limits.time
-        loader = self._covered(SpanKind.LOADER, steps)
-        phases = self.captures.phases()
-        marks = [*_marks(steps), *chain.from_iterable(phases)]
         edges = timeline_edges((*_marks(steps), *device.line.span()), limits.timeline_moments)
-        marks += edges
+        phases = [*Within(self.captures.phases()).of(edges[0], edges[-1])]
+        marks = [*_marks(steps), *edges, *chain.from_iterable(phases)]
         lines = device.line, device.copy_line, device.fill_line
         line = MeasuredLine(*lines, self._launches, self._spans, marks, limits)
-        if sum(end - start for start, end in line.pauses) >= _WORTH_NAMING * (
-            line.span[1] - line.start
-        ):
-            for name, (count, time) in holders(self.stacks, line.threads, line.pauses).items():
+        pauses = line.host_waits.pauses
+        if sum(end - start for start, end in pauses) >= _WORTH_NAMING * (line.span[1] - line.start):
+            for name, (count, time) in holders(self.stacks, line.threads, pauses).items():
                 self._spans.add_sum(SpanKind.PAUSE, name, count, time)
-        collectives = device.line.collective_intervals(is_collective=True)
-        last_long = long_collective_starts(steps, collectives, limits.long_collective_minimum_ratio)
-        work_time = line.outside(phases)
-        if work_time is not None:
-            recorded = seconds(line.span[1] - line.start) - work_time.span_seconds
+        if phases:
+            recorded = 1000 * seconds(sum(end - start for start, end in phases))
             self.notes.append(
-                f"Graphs are recorded in {1000 * recorded:,.3g} ms of the time of device "
+                f"Graphs are recorded in {recorded:,.3g} ms of the time of device "
                 f"{device.facts.key}, which runs none of their kernels: no verdict rests on it."
             )
+        families = [kernel_family(row.name) for row in device.kernels.numbered()]
+        inline = device.line.inline_collectives(device.unknown_streams)
         return replace(
             profile,
+            inline_collective_seconds=seconds(inline),
+            attention=unfused_attention(device.line.of_stream(), families),
             time=line.between(*line.span),
             launches=line.launches,
-            steps=tuple(
-                StepUse(
-                    step.name,
-                    step.start,
-                    step.end,
-                    line.between(step.start, step.end),
-                    seconds(loader.length(step.start, step.end)),
-                    last,
-                    {key: tuple(intervals) for key, intervals in collectives.items()},
-                )
-                for step, last, collectives in zip(
-                    steps, last_long, device.collectives_of(steps), strict=True
-                )
-            ),
+            steps=self._step_uses(device, line, steps),
             start=line.span[0],
             steps_time=(
                 line.between(line.start, line.span[1]) if line.start < line.span[0] else None
             ),
-            work_time=work_time,
-            inline_collective_seconds=seconds(
-                device.line.inline_collectives(device.unknown_streams)
-            ),
-            attention=unfused_attention(
-                device.line.of_stream(),
-                [kernel_family(row.name) for row in device.kernels.numbered()],
-            ),
-            host_calls=line.calls(),
-            longest_host_wait_seconds=seconds(line.longest_host_wait),
+            work_time=line.outside(phases),
+            host_calls=line.host_waits.calls(),
+            longest_host_wait_seconds=seconds(line.host_waits.longest),
             timeline=self._timeline(device, line, edges),
             products=self.stacks.products(line.product_times),
             frames=(self._frames.uses(device.frame_times) or self._frames.uses(line.frame_times)),
+        )
+
+    def _step_uses(
+        self, device: _Device, line: MeasuredLine, steps: Sequence[StepSpan]
+    ) -> tuple[StepUse, ...]:
+        loader = self._covered(SpanKind.LOADER, steps)
+        long = long_collective_starts(
+            steps,
+            device.line.collective_intervals(is_collective=True),
+            self._limits.time.long_collective_minimum_ratio,
+        )
+        return tuple(
+            StepUse(
+                step.name,
+                step.start,
+                step.end,
+                line.between(step.start, step.end),
+                seconds(loader.length(step.start, step.end)),
+                last,
+                {key: tuple(intervals) for key, intervals in collectives.items()},
+            )
+            for step, last, collectives in zip(
+                steps, long, device.collectives_of(steps), strict=True
+            )
         )
 
     def _timeline(

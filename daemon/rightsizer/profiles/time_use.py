@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from rightsizer.model.profile import (
-    HostSpanUse,
     LaunchUse,
     ProfileTimeline,
     SpanKind,
@@ -22,10 +21,10 @@ from rightsizer.model.profile import (
     TimeUse,
 )
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.profiles.host_waits import HostWaits
 from rightsizer.profiles.limits import TimeSettings
 from rightsizer.profiles.tables import HostSpans
 from rightsizer.profiles.timeline import (
-    CallsWithin,
     Column,
     CoveredLength,
     Interval,
@@ -74,10 +73,6 @@ _OTHER = 2
 """Kinds of observed launches: of a single kernel shorter than its launch, and others."""
 _MOST_LANES: Final = 8
 _MOST_THREADS: Final = 3
-
-
-def _longer(parts: Iterable[Interval], minimum: Nanoseconds) -> Iterator[Interval]:
-    return (each for each in parts if each[1] - each[0] >= minimum)
 
 
 def _gap(
@@ -277,18 +272,15 @@ class MeasuredLine:
         self.span = kernels.span()
         every = sorted({*marks, *self.span})
         self.start = every[0]
-        self.longest_host_wait: Nanoseconds = 0
-        self.pauses: list[Interval] = []
-        """Return long waits for the host while it was not in its loader."""
-        self._calls: dict[str, list[Nanoseconds]] = {}
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
         self._rulers["kernel"].add_all(union(kernels.intervals()))
         counter = LaunchCounter(launches)
         rulers = self._rulers
-        loader = Within(spans.times(SpanKind.LOADER))
         checkpoints = Within(spans.times(SpanKind.CHECKPOINT))
-        calls = CallsWithin(spans.named(SpanKind.SYNCHRONIZATION))
-        copied = Within(union(merge(copies.intervals(), fills.intervals())))
+        copied = union(merge(copies.intervals(), fills.intervals()))
+        self.host_waits = HostWaits(
+            rulers, spans, Within(copied), settings.pause_minimum_nanoseconds
+        )
         # Time from a step's start to the first kernel is a wait, too.
         lead_in = ((every[0], every[0], None),)
         for begin, end, cause in gaps(
@@ -297,18 +289,7 @@ class MeasuredLine:
             if cause:
                 rulers[cause].add(begin, end)
             if cause == "host_wait":
-                self.longest_host_wait = max(self.longest_host_wait, end - begin)
-                in_loader = [*loader.of(begin, end)]
-                rulers["loader_wait"].add_all(in_loader)
-                longest = settings.pause_minimum_nanoseconds
-                self.pauses += _longer(outside(begin, end, in_loader), longest)
-                taken = [*union(merge(in_loader, copied.of(begin, end)))]
-                rulers["taken_wait"].add_all(taken)
-                held = self._held(calls, begin, end, taken)
-                rulers["synchronization_wait"].add_all(held)
-                rest = outside(begin, end, union(merge(taken, held)))
-                dispatched = (each for each in rest if each[1] - each[0] < longest)
-                rulers["dispatch_wait"].add_all(dispatched)
+                self.host_waits.divide(begin, end)
             if cause != "kernel_wait" and checkpoints.current is not None:
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
         self.launches = counter.use()
@@ -326,44 +307,14 @@ class MeasuredLine:
         self._lay("any", kernels, copies, fills, otherwise="either")
 
     def outside(self, phases: Sequence[Interval]) -> TimeUse | None:
-        """Return the time use without phases, whose ends are marks; `None` if none of it is in."""
-        start, end = self.start, self.span[1]
-        within = [each for each in phases if start < each[1] and each[0] < end]
-        if not within:
+        """Return the time use without phases, whose ends are marks; `None` without any."""
+        if not phases:
             return None
-        parts = [self.between(*part) for part in outside(start, end, within)]
+        parts = [self.between(*part) for part in outside(self.start, self.span[1], phases)]
         sums = {
             name: sum(getattr(part, name) for part in parts) for name in TimeUse.__struct_fields__
         }
         return TimeUse(**sums)
-
-    def _held(
-        self, calls: CallsWithin, begin: Nanoseconds, end: Nanoseconds, taken: Sequence[Interval]
-    ) -> list[Interval]:
-        """Return the parts of a gap that calls of the host account for, and note their names.
-
-        A call that ran as the gap began kept the host from launching ahead: the whole gap is its.
-        """
-        if running := calls.running(begin):
-            parts = [(begin, end, running)]
-        else:
-            parts = [*calls.of(begin, end)]
-        held = [
-            (*part, name) for first, last, name in parts for part in outside(first, last, taken)
-        ]
-        for name in {name for _, _, name in held}:
-            use = self._calls.setdefault(name, [0, 0])
-            use[0] += 1
-            use[1] += sum(last - first for first, last, each in held if each == name)
-        return [(first, last) for first, last, _ in held]
-
-    def calls(self) -> tuple[HostSpanUse, ...]:
-        """Return the calls that its waits are due to, with their number and time; longest first."""
-        ranked = sorted(self._calls.items(), key=lambda each: (-each[1][1], each[0]))
-        return tuple(
-            HostSpanUse(SpanKind.SYNCHRONIZATION, name, count, seconds(time))
-            for name, (count, time) in ranked
-        )
 
     def _lay(self, name: str, *lines: SpanLine, otherwise: str) -> None:
         """Measure the union of lines; if the last is empty, `otherwise` is the same."""

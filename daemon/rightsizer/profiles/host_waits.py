@@ -1,0 +1,84 @@
+"""Waits of a device for the host, divided by what fills them."""
+
+from collections.abc import Mapping, Sequence
+from heapq import merge
+
+from rightsizer.model.profile import HostSpanUse, SpanKind
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.profiles.tables import HostSpans
+from rightsizer.profiles.timeline import (
+    CallsWithin,
+    CoveredLength,
+    Interval,
+    Within,
+    outside,
+    union,
+)
+
+
+class HostWaits:
+    """Gaps in order: loader, copies, calls that wait for the device, short gaps, and the rest."""
+
+    def __init__(
+        self,
+        rulers: Mapping[str, CoveredLength],
+        spans: HostSpans,
+        copied: Within,
+        pause: Nanoseconds,
+    ) -> None:
+        """Create it with the rulers that take the parts, and the length from which one is long."""
+        self._rulers = rulers
+        self._loader = Within(spans.times(SpanKind.LOADER))
+        self._calls = CallsWithin(spans.named(SpanKind.SYNCHRONIZATION))
+        self._copied = copied
+        self._pause = pause
+        self._uses: dict[str, list[int]] = {}
+        self.longest: Nanoseconds = 0
+        self.pauses: list[Interval] = []
+        """Long waits while the host was not in its loader."""
+
+    def divide(self, begin: Nanoseconds, end: Nanoseconds) -> None:
+        """Take a wait; each must begin no earlier than the last one ended."""
+        self.longest = max(self.longest, end - begin)
+        in_loader = [*self._loader.of(begin, end)]
+        taken = [*union(merge(in_loader, self._copied.of(begin, end)))]
+        held = self._held(begin, end, taken)
+        rest = outside(begin, end, union(merge(taken, held)))
+        beside_loader = outside(begin, end, in_loader)
+        self.pauses += (each for each in beside_loader if not self._is_short(each))
+        self._rulers["loader_wait"].add_all(in_loader)
+        self._rulers["taken_wait"].add_all(taken)
+        self._rulers["synchronization_wait"].add_all(held)
+        self._rulers["dispatch_wait"].add_all(filter(self._is_short, rest))
+
+    def calls(self) -> tuple[HostSpanUse, ...]:
+        """Return the calls that waits are due to, with their number and time; longest first."""
+        ranked = sorted(self._uses.items(), key=lambda each: (-each[1][1], each[0]))
+        return tuple(
+            HostSpanUse(SpanKind.SYNCHRONIZATION, name, count, seconds(time))
+            for name, (count, time) in ranked
+        )
+
+    def _is_short(self, part: Interval) -> bool:
+        return part[1] - part[0] < self._pause
+
+    def _held(
+        self, begin: Nanoseconds, end: Nanoseconds, taken: Sequence[Interval]
+    ) -> list[Interval]:
+        """Return the parts that calls account for.
+
+        A call that ran as the wait began kept the host from launching ahead: all of it is its.
+        """
+        running = self._calls.running(begin)
+        called = [(begin, end, running)] if running else [*self._calls.of(begin, end)]
+        held: list[Interval] = []
+        times: dict[str, Nanoseconds] = {}
+        for first, last, name in called:
+            for part in outside(first, last, taken):
+                held.append(part)
+                times[name] = times.get(name, 0) + part[1] - part[0]
+        for name, time in times.items():
+            use = self._uses.setdefault(name, [0, 0])
+            use[0] += 1
+            use[1] += time
+        return held
