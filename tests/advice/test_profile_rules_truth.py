@@ -101,7 +101,7 @@ def test_waiting_for_the_device_in_each_step_is_found() -> None:
     (found,) = _complaints("nsys/nsightful_power_iteration.sqlite")
 
     assert found.rule == "profile_host_bound"
-    assert "idle 36.6% of the time after the host waited for it" in found.summary
+    assert "idle 36.6% of the time as the host waits for it" in found.summary
 
 
 def test_collectives_that_nothing_hides_are_found() -> None:
@@ -144,3 +144,29 @@ def test_ranks_that_join_every_collective_last_are_named() -> None:
     found = _findings(_folder() / "pytorch/param_dlrm_ranks")
 
     assert found["rank_imbalance"].culprits == ("rank 5, GPU 5", "rank 4, GPU 4")
+
+
+def test_dispatch_is_told_by_its_gaps_whatever_the_kernels_are() -> None:
+    """Gaps of 84 us between kernels of 42 us on average; what lies beside kernels is no cause."""
+    found = _findings(_folder() / "pytorch/param_linear.json.gz")
+    launches = found["launch_bound"]
+    assert launches.is_actionable
+    assert not found["host_bound"].is_actionable
+    assert not any("cudaFree" in each.text for each in launches.instructions)
+
+
+def test_recording_graphs_is_no_work() -> None:
+    """25 graphs of a serving engine."""
+    found = _findings(_folder() / "pytorch/tracelens_vllm_piecewise_capture.json.gz")
+    assert not any(each.is_actionable for each in found.values())
+    assert "graphs are recorded in 99%" in (found["launch_bound"].abstained or "")
+
+
+def test_attention_by_three_kernels_is_found_beside_a_slow_loader() -> None:
+    """89% of the kernels' time is a softmax between two batched products."""
+    found = _findings(_folder() / "pytorch/tracelens_h100_owlv2.json.gz")
+    assert {name for name, each in found.items() if each.is_actionable} == {
+        "host_bound",
+        "attention_unfused",
+    }
+    assert "40.9% of the time" in found["attention_unfused"].summary
