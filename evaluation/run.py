@@ -24,6 +24,7 @@ LABELED: Final = "States of labeled scenarios"
 EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     (LABELED, "states.labeled", ""),
     ("States of labeled workloads on real boards", "hardware.states", ""),
+    ("Memory limits of logs", "hardware.memory_bound", ""),
     ("States of logs that lack columns", "states.missing_columns", ""),
     ("Logs in the shapes that people write", "states.wild_logs", ""),
     ("Stalls and culprits of logs", "states.log_rates", ""),

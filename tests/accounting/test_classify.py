@@ -18,6 +18,7 @@ BUSY: Final = Signal.GPU_BUSY
 POWER: Final = Signal.POWER
 SM: Final = Signal.SM_ACTIVE
 TENSOR: Final = Signal.TENSOR_ACTIVE
+CONTROLLER: Final = Signal.MEMORY_CONTROLLER_BUSY
 DRAM: Final = Signal.DRAM_ACTIVE
 FP32: Final = Signal.FP32_ACTIVE
 TOTAL: Final = 80 * 2.0**30
@@ -303,6 +304,21 @@ def test_score_is_a_half_at_the_threshold_and_one_far_inside() -> None:
     assert judge({BUSY: 1.0, POWER: 0.125}).score == 0.75
     # Outside the span, half and twice the threshold are equally far from it.
     assert judge({BUSY: 0.49, POWER: 0.1}).score == judge({BUSY: 1.0, POWER: 0.5}).score == 0.75
+
+
+@pytest.mark.parametrize("power", [{}, {POWER: 0.6}])
+def test_a_busy_memory_controller_suggests_the_limit_that_it_cannot_prove(
+    power: dict[Signal, float],
+) -> None:
+    """On the basic and the power tier; with counters, traffic is measured."""
+    limit = ClassificationSettings().controller_bound_ratio
+    working = {BUSY: 1.0, **power}
+    suspected = judge({**working, CONTROLLER: limit})
+    assert suspected.state is State.PRODUCTIVE
+    assert suspected.second_cause is State.MEMORY_BANDWIDTH_BOUND
+    assert judge({**working, CONTROLLER: below(limit)}).second_cause is None
+    measured = judge({**WORKING, DRAM: 0.1, CONTROLLER: 1.0})
+    assert measured.second_cause is not State.MEMORY_BANDWIDTH_BOUND
 
 
 def test_second_cause_is_the_next_best_state() -> None:

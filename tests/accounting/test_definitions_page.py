@@ -49,10 +49,12 @@ def definitions_text() -> str:
             reason = f" ({row.unknown_reason})" if row.unknown_reason else ""
             yield f"`{row.state}`{reason}", f"{first}; {holds}"
 
+    suspected = ((f"`{row.state}`", states.claim(row.claim)) for row in definitions.SUSPECTED)
     held = ((f"`{name}`", conditions.claim(claim)) for name, claim in definitions.CONDITIONS)
     tables = (
         table("name", "is", rows=named()),
         table("state, the first of", "holds where", rows=matches()),
+        table("second cause, where it is `productive`", "holds where", rows=suspected),
         table("condition", "holds where", rows=held),
     )
     return "\n" + "\n".join(tables) + "\n"

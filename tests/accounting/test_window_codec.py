@@ -35,6 +35,7 @@ WINDOWS: Final[st.SearchStrategy[Window]] = st.builds(
     start=TIMES,
     end=TIMES,
     states=keyed(State, TIMES),
+    second_causes=keyed(State, TIMES),
     conditions=keyed(Condition, TIMES),
     tiers=keyed(Tier, TIMES),
     saturated=keyed(Resource, TIMES),

@@ -69,7 +69,22 @@ def test_idle_time_counts() -> None:
     assert not RULE.judge(case([quiet], SERVER)).is_actionable
 
 
-def test_without_profiling_it_cannot_be_told() -> None:
-    """The memory controller's share is of the current clock."""
+@pytest.mark.parametrize("tier", [Tier.POWER, Tier.BASIC])
+def test_the_memory_controller_alone_gives_less_confidence(tier: Tier) -> None:
+    """The sentence names the tier."""
+    measured = RULE.judge(case([decoding(6.0)], SERVER))
+    suspected = {State.MEMORY_BANDWIDTH_BOUND: 6 * HOUR}
+    found = RULE.judge(case([decoding(0.0, second_causes=suspected, tiers={tier: 1})], SERVER))
+    assert found.action is Action.RAISE_BATCH
+    assert found.confidence < 0.9 < measured.confidence
+    assert found.summary == (
+        "GPU 0 of llama: probably bound by memory traffic for 100% of the last 6 h by the memory "
+        f"controller's utilization alone ({tier} tier): a larger batch would serve more for the "
+        "same traffic."
+    )
+
+
+def test_without_profiling_its_absence_cannot_be_told() -> None:
+    """A memory controller at rest is no measure of traffic."""
     found = RULE.judge(case([decoding(0.0, tiers={Tier.POWER: 1})], SERVER))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)

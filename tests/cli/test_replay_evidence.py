@@ -45,6 +45,24 @@ def test_highest_draw_without_a_limit_is_no_power_tier(tmp_path: Path, capsys: C
     assert "power_limit_watts" in device["assumed"]
 
 
+@pytest.mark.parametrize(("columns", "tier"), [("", "basic"), (",700", "power")])
+def test_a_busy_memory_controller_is_named_with_the_tier(
+    columns: str, tier: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """Utilization of 100% alone says nothing of what limits the work."""
+    rows = [f"0,100,{96 if count > 30 else 20},500{columns}" for count in range(61)]
+    heading = "timestamp,index,utilization.gpu [%],utilization.memory [%],power.draw [W]"
+    heading += ",power.limit [W]" if columns else ""
+    document, _ = replayed(write_log(tmp_path / "log.csv", heading, rows), capsys)
+    (device,) = document["devices"]
+    assert device["states"] == {"productive": 1800.0}
+    assert device["second_causes"] == {"memory_bandwidth_bound": 900.0}
+    assert (
+        "probably bound by memory bandwidth 50% of the time, by the memory controller's "
+        f"utilization alone ({tier} tier)"
+    ) in device["caveats"]
+
+
 def test_energy_of_unknown_time_counts(tmp_path: Path, capsys: Captured) -> None:
     """Power was read in it, whatever the GPU did: in the answer, the report and the export."""
     rows = [f"0,{'' if 10 < count <= 40 else 100},100" for count in range(61)]

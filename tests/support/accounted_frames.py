@@ -23,6 +23,7 @@ __all__ = ["frame_of"]
 _COLUMNS = tuple(
     chain(
         map(ColumnKind.STATE.column, State),
+        (ColumnKind.SECOND_CAUSE.column(each) for each in State),
         (ColumnKind.CONDITION.column(each) for each in Condition),
         (ColumnKind.TIER.column(each) for each in Tier),
         (ColumnKind.SATURATED.column(each) for each in Resource),
@@ -66,6 +67,7 @@ def _value(window: Window, column: str) -> float:
     name = column.partition(":")[2]
     times = {
         ColumnKind.STATE: window.states,
+        ColumnKind.SECOND_CAUSE: window.second_causes,
         ColumnKind.CONDITION: window.conditions,
         ColumnKind.TIER: window.tiers,
         ColumnKind.SATURATED: window.saturated,

@@ -32,7 +32,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import MEDIA_ENGINES, Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.state import Condition, Resource, State
+from rightsizer.model.state import Condition, Resource, State, Tier
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Entry
 from rightsizer.model.workload import Holding
@@ -284,16 +284,24 @@ def _blank_columns(device: Device, read: DeviceDay, grid: Grid) -> dict[str, arr
     return {name: array("f", [0.0]) * grid.count for name in names}
 
 
+def _causes(
+    entry: Entry, length: float, throttled: Mapping[Condition, float]
+) -> Iterator[tuple[ColumnKind, str, float]]:
+    """State, tier and conditions; the second cause, if it does not come from counters."""
+    yield ColumnKind.STATE, entry.state, length
+    yield ColumnKind.TIER, entry.tier, length
+    if entry.second_cause is State.MEMORY_BANDWIDTH_BOUND and entry.tier is not Tier.PROFILING:
+        yield ColumnKind.SECOND_CAUSE, entry.second_cause, length
+    for condition in entry.conditions:
+        yield ColumnKind.CONDITION, condition, length * throttled.get(condition, 1.0)
+
+
 def _amounts(
     entry: Entry, read: DeviceDay, place: int, peaks: Mapping[Measure, float], grid: Grid
 ) -> Iterator[tuple[ColumnKind, str, float]]:
     """Kind, name and value of all that is known of an interval."""
     length = read.known_seconds[place]
-    yield ColumnKind.STATE, entry.state, length
-    yield ColumnKind.TIER, entry.tier, length
-    throttled = _throttled(read, place)
-    for condition in entry.conditions:
-        yield ColumnKind.CONDITION, condition, length * throttled.get(condition, 1.0)
+    yield from _causes(entry, length, _throttled(read, place))
     for resource in entry.shares:
         yield ColumnKind.SATURATED, resource, length if resource in entry.saturated else 0.0
     for resource in entry.pressed:

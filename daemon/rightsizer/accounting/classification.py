@@ -13,6 +13,7 @@ from rightsizer.accounting.definitions import (
     LIMITS,
     LOOKS_STALLED,
     MAY_STALL,
+    SUSPECTED,
     WAITS,
 )
 from rightsizer.accounting.float_interpreter import MATCH_MARGIN, closed
@@ -48,9 +49,9 @@ class _States:
         self._has_utilization = compiler.test(HAS_UTILIZATION)
         self._activity = closed(compiler.margin(ACTIVE))
         self._possible_stall = closed(compiler.margin(MAY_STALL))
-        self._at_rest, self._before, self._after = (
+        self._at_rest, self._before, self._after, self._suspected = (
             [(row, closed(test)) for row in rows if (test := compiler.test(row.claim))]
-            for rows in (AT_REST, _BEFORE, _AFTER)
+            for rows in (AT_REST, _BEFORE, _AFTER, SUSPECTED)
         )
         margins = ((row.state, compiler.margin(row.claim)) for row in LIMITS)
         self._limits = [(state, closed(margin)) for state, margin in margins if margin]
@@ -85,7 +86,8 @@ class _States:
             return _UNKNOWN[row.unknown_reason]
         possible = min(MATCH_MARGIN, self._possible_stall(values))
         unsure = max((*scores.values(), possible))
-        return StateMatch(row.state, self._second_cause(scores), 1.0 - unsure)
+        suspected = next((row.state for row, test in self._suspected if test(values)), None)
+        return StateMatch(row.state, suspected or self._second_cause(scores), 1.0 - unsure)
 
     def _second_cause(self, scores: Mapping[State, float]) -> State | None:
         best = max(scores, key=scores.__getitem__, default=None)

@@ -63,6 +63,10 @@ class ClassificationSettings(Struct, frozen=True):
             Source: docs/definitions.md, states
         dram_alone_ratio: Memory traffic from which memory is the limit if no pipe is.
             Source: docs/definitions.md, states; KempnerPulse
+        controller_bound_ratio: Memory controller utilization from which, without profiling
+            counters, memory is likely the limit.
+            Source: docs/benchmarks.md, memory limits of logs: halfway between programs that memory
+            limits and those that it does not
         pipe_ratio: Activity of a pipe from which it is the limit.
             Source: docs/definitions.md, states
         launch_busy_ratio: Minimum utilization of a launch-bound device.
@@ -116,6 +120,7 @@ class ClassificationSettings(Struct, frozen=True):
     link_pipe_ratio: Annotated[float, CONSTANT] = 0.3
     dram_ratio: Annotated[float, CONSTANT] = 0.65
     dram_alone_ratio: Annotated[float, CONSTANT] = 0.5
+    controller_bound_ratio: Annotated[float, CONSTANT] = 0.67
     pipe_ratio: Annotated[float, CONSTANT] = 0.5
     launch_busy_ratio: Annotated[float, CONSTANT] = 0.5
     launch_sm_ratio: Annotated[float, CONSTANT] = 0.25

@@ -243,6 +243,13 @@ AT_WORK: Final = (
     StateRow(State.PRODUCTIVE, ALWAYS),
 )
 """States of an active device."""
+SUSPECTED: Final = (
+    StateRow(
+        State.MEMORY_BANDWIDTH_BOUND,
+        ~Known("counters") & at_least("memory_controller_busy", "controller_bound_ratio"),
+    ),
+)
+"""Second cause of work that no limit explains, by a signal that suggests and does not prove."""
 WAITS: Final = frozenset({State.STORAGE_BOUND, State.HOST_BOUND})
 """States that explain gaps or complete inactivity."""
 

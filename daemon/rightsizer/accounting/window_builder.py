@@ -94,6 +94,7 @@ class WindowBuilder(EntrySums):
         self._blocks: list[Blocks] = []
         self._start: Nanoseconds | None = None
         self._end: Nanoseconds | None = None
+        self._second_causes: _Times[State] = defaultdict(int)
         self._unknown_reasons: _Times[UnknownReason] = defaultdict(int)
         self._observed: _Times[Observation] = defaultdict(int)
         self._tiers: _Times[Tier] = defaultdict(int)
@@ -126,6 +127,8 @@ class WindowBuilder(EntrySums):
                 self._unknown_reasons[entry.unknown_reason] += duration
             return
         self._tiers[entry.tier] += duration
+        if entry.second_cause is not None:
+            self._second_causes[entry.second_cause] += duration
         for observation in entry.observed:
             self._observed[observation] += duration
         for resource in entry.saturated:
@@ -136,6 +139,10 @@ class WindowBuilder(EntrySums):
             self._cycles += 1.0
             self._cycle_seconds += entry.cycle.length_seconds
             self._cycle_busy_seconds += entry.cycle.busy_seconds
+        self._add_demands(entry, duration)
+
+    def _add_demands(self, entry: Entry, duration: Nanoseconds) -> None:
+        state = entry.state
         is_active = state in ACTIVE_STATES
         demands = self._demands
         for resource, share in entry.shares.items():

@@ -47,6 +47,7 @@ _ALWAYS: Final = frozenset({"start", "end"})
 
 DURATIONS: Final[Mapping[str, type[Any]]] = {
     "states": State,
+    "second_causes": State,
     "unknown_reasons": UnknownReason,
     "conditions": Condition,
     "observed": Observation,

@@ -31,7 +31,13 @@ from rightsizer.model.finding import Finding
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State, Tier
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.units import (
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    nanoseconds,
+    percent_text,
+    seconds,
+)
 from rightsizer.model.window import Entry, Provisioning, Window
 from rightsizer.report.evidence import assumed_capacities
 from rightsizer.report.json_encoder import encode_advice, encode_finding
@@ -44,6 +50,8 @@ _STATED_BY: Final = {
     "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
 }
 _HOLDERS: Final = {Signal.MEMORY_USED_BYTES, Signal.MEMORY_USED, Signal.PROCESS_COUNT}
+_WORTH_TELLING: Final = 0.01
+"""Share of the known time from which a suspected limit is told."""
 _NO_TIME: Final = Window("", 0, 0)
 _MAGIC: Final = b"SQLite format 3\0"
 _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
@@ -234,6 +242,13 @@ def _caveats(
     is_held = has_holder or Resource.MEMORY in window.demands
     if State.IDLE_HELD in window.states and not is_held and _HOLDERS.isdisjoint(signals):
         yield "held by what is not known: without memory and processes it may be empty"
+    suspected = window.second_causes.get(State.MEMORY_BANDWIDTH_BOUND, 0)
+    if window.tier is not Tier.PROFILING and suspected >= _WORTH_TELLING * window.known > 0:
+        share = percent_text(suspected / window.accounted)
+        yield (
+            f"probably bound by memory bandwidth {share} of the time, by the memory controller's "
+            f"utilization alone ({window.tier} tier)"
+        )
     if window.tier is not Tier.BASIC or State.PRODUCTIVE not in window.states:
         return
     if Signal.POWER_WATTS not in signals:
@@ -268,6 +283,7 @@ def _encode_device(summary: DeviceSummary) -> dict[str, Any]:
         "caveats": list(summary.caveats),
         "seconds": seconds(window.accounted),
         "states": _times(window.states),
+        "second_causes": _times(window.second_causes),
         "unknown_reasons": _times(window.unknown_reasons),
         "conditions": _times(window.conditions),
         "waste": dict(sorted(window.waste_seconds.items())),

@@ -115,6 +115,8 @@ class Window(Struct, frozen=True):
     start: Nanoseconds
     end: Nanoseconds
     states: Mapping[State, Nanoseconds] = {}
+    second_causes: Mapping[State, Nanoseconds] = {}
+    """Known time by the next most likely state."""
     unknown_reasons: Mapping[UnknownReason, Nanoseconds] = {}
     """Unknown time by reason, as far as recorded."""
     conditions: Mapping[Condition, Nanoseconds] = {}

@@ -5,6 +5,8 @@ Applies only to services: a batch job at that limit is well used.
 
 from typing import Annotated, Final
 
+from msgspec.structs import replace
+
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
@@ -12,8 +14,11 @@ from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT
 from rightsizer.model.state import Resource, State, Tier
+from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 
+_MEASURED: Final = frozenset({Tier.PROFILING})
+_SUSPECTED: Final = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
 _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more")
 
 
@@ -28,26 +33,38 @@ class MemoryBandwidthBoundSettings(RuleSettings, frozen=True):
         pressed_ratio: Share of the span with users waiting from which the service is
             under-provisioned.
             Source: docs/definitions.md, provisioning
+        controller_ratio: Confidence where only the memory controller's utilization says so.
+            Source: docs/benchmarks.md, memory limits of logs: right for seven of seven programs
+            that were left out, by the rule of succession
     """
 
     compute_ratio: Annotated[float, CONSTANT] = 0.5
     pressed_ratio: Annotated[float, CONSTANT] = 0.05
+    controller_ratio: Annotated[float, CONSTANT] = 0.89
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 
 def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Finding:
     """Whether a service is bound by memory bandwidth with compute to spare."""
     case = subject.case
+    is_measured = any(window.tier is Tier.PROFILING for window in case.windows)
+    # The memory controller suggests a limit; that there is none, it cannot tell.
+    is_suspected = not is_measured and max(map(_limited_share, case.windows)) >= settings.on_ratio
     seen = observe(
         subject,
         settings,
-        lambda window: window.share(State.MEMORY_BANDWIDTH_BOUND),
-        "bound by memory traffic",
-        tiers=frozenset({Tier.PROFILING}),
+        _limited_share,
+        "probably bound by memory traffic" if is_suspected else "bound by memory traffic",
+        tiers=_SUSPECTED if is_suspected else _MEASURED,
         why_unsupported="without profiling, memory traffic is not measured",
     )
     if isinstance(seen, Finding):
         return seen
+    if is_suspected:
+        tier = max(case.windows, key=_limited_share).tier
+        summary = f"{seen.summary} by the memory controller's utilization alone ({tier} tier)"
+        factors = {**seen.factors, "memory_controller": settings.controller_ratio}
+        seen = replace(seen, summary=summary, factors=factors)
     # Lower bound of the used compute, on the device with the highest.
     medians = (window.compute_at_least.quantile(0.5) for window in case.windows)
     compute = max((each for each in medians if each is not None), default=None)
@@ -75,6 +92,13 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
         # If no user waits, nothing is lost.
         affected_gpus=seen.gpus if is_short else 0.0,
     )
+
+
+def _limited_share(window: Window) -> float:
+    if window.tier is Tier.PROFILING:
+        return window.share(State.MEMORY_BANDWIDTH_BOUND)
+    suspected = window.second_causes.get(State.MEMORY_BANDWIDTH_BOUND, 0)
+    return suspected / window.known if window.known else 0.0
 
 
 RULE: Final = Rule("memory_bandwidth_bound", MemoryBandwidthBoundSettings(), judge)

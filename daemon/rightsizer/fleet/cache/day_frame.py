@@ -25,6 +25,8 @@ class ColumnKind(StrEnum):
 
     STATE = "state"
     """Seconds of the interval in a state; `unknown` is the rest."""
+    SECOND_CAUSE = "second_cause"
+    """Seconds in which a state is the next most likely."""
     CONDITION = "condition"
     """Seconds with a condition."""
     TIER = "tier"

@@ -17,6 +17,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _MEMBERS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
     ColumnKind.STATE: State,
+    ColumnKind.SECOND_CAUSE: State,
     ColumnKind.CONDITION: Condition,
     ColumnKind.TIER: Tier,
     ColumnKind.SATURATED: Resource,

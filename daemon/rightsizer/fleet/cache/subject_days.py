@@ -230,6 +230,7 @@ class SubjectDays:
             start=began,
             end=end,
             states=states,
+            second_causes=sums.times(ColumnKind.SECOND_CAUSE, row),
             conditions=sums.times(ColumnKind.CONDITION, row),
             observed=_observed(states) if sums.has(_RANKS) else {},
             tiers=sums.times(ColumnKind.TIER, row),

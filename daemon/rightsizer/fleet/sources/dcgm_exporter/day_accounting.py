@@ -22,6 +22,7 @@ from rightsizer.accounting.definitions import (
     SATURATED,
     SEES_COMPUTE,
     SM_WORK,
+    SUSPECTED,
     TIERS,
     USED,
     USED_RATIO,
@@ -111,6 +112,9 @@ def accounted_days(
     # Where nothing tells its state, a GPU is there all the same.
     columns.found[UNKNOWN_STATE] = np.where(is_read & ~is_known, length, np.nan)
     _add_tiers(columns, judged, ~never)
+    for row in SUSPECTED:
+        is_suspected = states[State.PRODUCTIVE] & judged.holds(row.claim)
+        columns.add_seconds(ColumnKind.SECOND_CAUSE, row.state, is_suspected, is_suspected)
     around = signals | {
         "clock_event_reasons": _masks(read, never),
         "is_preallocated": holders.is_preallocated,
