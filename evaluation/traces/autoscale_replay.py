@@ -5,8 +5,7 @@ rules, over one case whose devices are the pods of the fleet.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +14,17 @@ from msgspec import Struct
 from evaluation.traces.fleet_group import Group, group_of
 from evaluation.traces.fleet_trace import Fleet, accounts_of, pods
 from measured import as_rows, quantile, table
-from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
+from rightsizer.advice.autoscale_schedule import (
+    ReplicaSchedule,
+    ScalingOutcome,
+    ScalingSettings,
+    replayed,
+    schedule,
+)
+from rightsizer.advice.replica_load import ReplicaSettings, replica_load
 from rightsizer.advice.rules import RULES
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 _MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
@@ -30,27 +36,22 @@ _FLEET: Final = Workload("recorded/fleet", WorkloadKind.RECORDED, "fleet", Workl
 _LONG: Final = 20 * 60 * _MINUTE
 _FEW: Final = 16
 _DAYS: Final = 4
+_TOLD: Final = """\
+`DiurnalAutoscale` by the recording as it is: what its sentence tells; what the printed schedule
+means for each row, where a pod at work needs a replica of its own; the same for schedules that are
+made of every other pod and asked of those between.
+"""
 _FORBIDDEN: Final = frozenset({Action.REDUCE_GPU_COUNT, Action.REDUCE_REPLICAS})
 
 
 class Autoscaler(Struct, frozen=True):
-    """Autoscaler: replicas by the recent maximum of busy ones."""
+    """Autoscaler that follows the load: replicas by the recent maximum of busy ones."""
 
     name: str
     minutes: int
     replicas: Callable[[int, int], int]
     """How many to have, by the most that were busy and the size of the fleet."""
     lag_minutes: int = 5
-
-
-class Outcome(Struct, frozen=True):
-    """Cost and shortage under an autoscaler."""
-
-    saved_ratio: float
-    """Of the replicas' hours."""
-    saved_hours: float
-    short_ratio: float
-    """Of the moments."""
 
 
 def published(minutes: int, factor: float, extra: int) -> Autoscaler:
@@ -63,40 +64,49 @@ def published(minutes: int, factor: float, extra: int) -> Autoscaler:
     return Autoscaler(name, minutes, replicas)
 
 
-def ours(settings: ScalingSettings) -> Autoscaler:
-    """The product's way to follow a load."""
-    return Autoscaler(
-        "Rightsizer's",
-        round(settings.lookback_seconds / 60),
-        lambda most, size: replicas_for(most, size, settings),
-        round(settings.lag_seconds / 60),
-    )
+FOLLOWERS: Final = (published(30, 1.35, 5), published(30, 1.2, 4), published(15, 1.2, 2))
+"""Baselines."""
 
 
-FOLLOWERS: Final = (
-    ours(ScalingSettings()),
-    published(30, 1.35, 5),
-    published(30, 1.2, 4),
-    published(15, 1.2, 2),
-)
-
-
-def follow(group: Group, rule: Autoscaler) -> Outcome:
+def follow(group: Group, rule: Autoscaler) -> ScalingOutcome:
     """Replicas under an autoscaler, and the time in which one was missing.
 
     While it cannot look back as far as it should, it keeps all.
     """
     back, lag = (each * _MINUTE // group.step for each in (rule.minutes, rule.lag_minutes))
     size = max(group.held)
-    kept = short = 0
-    for at, (held, busy) in enumerate(zip(group.held, group.busy, strict=True)):
-        seen = group.busy[at - lag - back : at - lag + 1] if at >= lag + back else ()
-        given = min(held, rule.replicas(max(seen), size)) if seen else held
-        kept += given
-        short += busy > given
-    there = sum(group.held)
-    hours = (there - kept) * group.step / (60 * _MINUTE)
-    return Outcome(1.0 - kept / there, hours, short / len(group.held))
+    kept = [
+        rule.replicas(max(group.busy[at - back : at + 1]), size) if at >= back + lag else size
+        for at in range(len(group.busy))
+    ]
+    ready = [min(kept[max(0, at - lag)], now) for at, now in enumerate(kept)]
+    return replayed(group.held, group.busy, kept, ready, group.step / NANOSECONDS_PER_SECOND)
+
+
+def by_rows(group: Group, planned: ReplicaSchedule, size: int | None = None) -> ScalingOutcome:
+    """What a schedule would have meant for each row; `size`: of the group that it is made for."""
+    scale = max(group.held) / (size or max(group.held))
+    times = [group.start + at * group.step for at in range(len(group.held))]
+    return replayed(
+        group.held,
+        group.busy,
+        [math.ceil(planned.kept_at(time) * scale) for time in times],
+        [math.ceil(planned.ready_at(time) * scale) for time in times],
+        group.step / NANOSECONDS_PER_SECOND,
+    )
+
+
+def printed_schedule(finding: Finding) -> ReplicaSchedule:
+    """The schedule of a finding, by its evidence."""
+    spans: Any = finding.evidence["schedule"]
+    hours = 24 * (7 if any(span["to_hour"] > 24 for span in spans) else 1)
+    replicas = [0] * hours
+    for span in spans:
+        length = (span["to_hour"] - span["from_hour"]) % hours or hours
+        for hour in range(span["from_hour"], span["from_hour"] + length):
+            replicas[hour % hours] = span["replicas"]
+    nothing = ScalingOutcome(0.0, 0.0, 0.0, 0.0)
+    return ReplicaSchedule(tuple(replicas), nothing, 1, ScalingSettings().lag_seconds)
 
 
 def static_headroom(group: Group) -> float:
@@ -119,25 +129,22 @@ def evaluate(folder: Path) -> Iterator[str]:
         f"{static_headroom(group):.1%}.\n"
     )
     headings = ("replicas, 5 min late", "saved", "pod hours saved", "time short", "minutes short")
-    yield table(map(partial(_outcome, group), FOLLOWERS), headings)
+    yield "Baselines that follow the load, by the rows:\n"
+    yield table(((rule.name, *_cells(follow(group, rule))) for rule in FOLLOWERS), headings)
     durations = {pod.name: len(pod.times) * group.step for pod in pods(folder)}
-    judged = {
-        name: _judge(fleet_case(folder, names, days)) for name, names, days in _views(durations)
-    }
+    views = list(_views(durations))
+    judged = {name: _judge(fleet_case(folder, names, days)) for name, names, days in views}
     summary = "\n".join(_summary_of(judged))
     yield as_rows(f"\nEvery rule on the fleet as one service, with its confidence:\n\n{summary}")
-    columns = ("pods", "at once", "following saves", "short", "schedule saves", "short", "replicas")
-    advised = table(
-        (
-            (name, *_advised(found))
-            for name, findings in judged.items()
-            for found in findings
-            if found.rule == "diurnal_autoscale" and "schedule" in found.evidence
-        ),
-        columns,
-    )
-    what = "What `DiurnalAutoscale` recommends over the recording as it is, with its own figures"
-    yield as_rows(f"\n{what}:\n\n{advised}")
+    rows = [
+        (name, *_advised(folder, finding, names if days == 1 else frozenset()))
+        for name, names, days in views
+        for finding in judged[name]
+        if finding.rule == "diurnal_autoscale" and "schedule" in finding.evidence
+    ]
+    columns = ("pods", "replicas", "told: saved", "short", "by rows: saved", "short")
+    yield f"\n{_TOLD}\n"
+    yield table(rows, (*columns, "pods left out: saved", "short"))
     yield f"\n{verdict([*judged.values()])}\n"
 
 
@@ -174,31 +181,47 @@ def _summary_of(judged: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
     yield f"\nRules that always abstain, for want of telemetry: {names}."
 
 
-def _advised(found: Finding) -> tuple[str, ...]:
-    """The evidence of the product's own finding; the schedule of one day is judged by that day."""
-    evidence: Mapping[str, Any] = found.evidence
-    following = evidence["following_the_load"]
-    by_schedule = evidence["by_schedule"]
-    replicas = [span["replicas"] for span in evidence["schedule"]]
-    return (
-        f"{evidence['replicas']}",
-        f"{following['saved_ratio']:.1%}",
-        f"{following['short_ratio']:.2%}",
-        f"{by_schedule['saved_ratio']:.1%}",
-        f"{by_schedule['short_ratio']:.2%}",
-        f"{min(replicas)} to {max(replicas)}",
+def _advised(folder: Path, finding: Finding, names: frozenset[str]) -> tuple[str, ...]:
+    """What was told, what the printed schedule means for each row, and for pods left out."""
+    evidence: Mapping[str, Any] = finding.evidence
+    planned = printed_schedule(finding)
+    told = evidence["by_schedule"]
+    replicas = f"{min(planned.replicas)} to {max(planned.replicas)} of {evidence['replicas']}"
+    cells = [replicas, f"{told['saved_ratio']:.1%}", f"{told['short_ratio']:.2%}"]
+    if not names:
+        return *cells, *[""] * 4
+    group = group_of(pod for pod in pods(folder) if pod.name in names)
+    for outcome in (by_rows(group, planned), left_out(folder, names)):
+        cells += [f"{outcome.saved_ratio:.1%}", f"{outcome.short_ratio:.2%}"]
+    return tuple(cells)
+
+
+def left_out(folder: Path, names: Collection[str]) -> ScalingOutcome:
+    """Schedules of every other pod, asked of the pods between them, both ways."""
+    ordered = sorted(names)
+    halves = [frozenset(ordered[at::2]) for at in range(2)]
+    outcomes = []
+    for made_of, asked_of in (halves, reversed(halves)):
+        load = replica_load(fleet_case(folder, made_of), ReplicaSettings())
+        if load is None:
+            raise ValueError("a half of the fleet has no load")
+        group = group_of(pod for pod in pods(folder) if pod.name in asked_of)
+        outcomes.append(by_rows(group, schedule(load, ScalingSettings()), load.size))
+    return ScalingOutcome(
+        held_seconds=sum(outcome.held_seconds for outcome in outcomes),
+        scaled_seconds=sum(outcome.scaled_seconds for outcome in outcomes),
+        short_seconds=sum(outcome.short_seconds for outcome in outcomes),
+        known_seconds=sum(outcome.known_seconds for outcome in outcomes),
     )
 
 
-def _outcome(group: Group, rule: Autoscaler) -> tuple[str, ...]:
-    found = follow(group, rule)
-    minutes = found.short_ratio * len(group.held) * group.step / _MINUTE
+def _cells(outcome: ScalingOutcome) -> tuple[str, ...]:
+    hours = (outcome.held_seconds - outcome.scaled_seconds) / HOUR_SECONDS
     return (
-        rule.name,
-        f"{found.saved_ratio:.1%}",
-        f"{found.saved_hours:.0f}",
-        f"{found.short_ratio:.2%}",
-        f"{minutes:.0f}",
+        f"{outcome.saved_ratio:.1%}",
+        f"{hours:.0f}",
+        f"{outcome.short_ratio:.2%}",
+        f"{outcome.short_seconds / 60:.0f}",
     )
 
 

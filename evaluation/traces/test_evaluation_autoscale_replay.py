@@ -4,20 +4,21 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from cases import finding
 from evaluation.traces.autoscale_replay import (
+    by_rows,
     evaluate,
     fleet_case,
     follow,
-    ours,
+    printed_schedule,
     published,
     static_headroom,
     verdict,
 )
 from evaluation.traces.fleet_group import Group, group_of
 from evaluation.traces.sample_trace import START, STEP_SECONDS, pod, wave, write_trace
-from rightsizer.advice.autoscale_schedule import ScalingSettings
 from rightsizer.model.finding import Action, FindingKind, Option, Reason, Risk
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -76,12 +77,20 @@ def test_following_keeps_all_until_it_can_look_back() -> None:
     assert follow(group([0] * 70, 20), published(30, 1.35, 5)).saved_ratio > 0.0
 
 
-def test_the_product_follows_as_published() -> None:
-    """The settings are the shipped ones, the fleet has 110 pods."""
-    load = group([20] * 60 + [80] * 60 + [10] * 60, 110)
-    spare = ScalingSettings(spare_ratio=5 / 110)
+def test_a_printed_schedule_is_replayed_row_by_row() -> None:
+    """From eight to eight all are kept, and for five minutes before."""
+    spans = [
+        {"from_hour": 20, "to_hour": 8, "replicas": 2},
+        {"from_hour": 8, "to_hour": 20, "replicas": 10},
+    ]
+    planned = printed_schedule(replace(DIURNAL, evidence={"schedule": spans}))
+    busy = [2] * (8 * 60 - 10) + [9] * 10 + [10] * (12 * 60) + [1] * (4 * 60)
+    outcome = by_rows(group(busy, 10), planned)
 
-    assert follow(load, ours(spare)) == follow(load, published(30, 1.35, 5))
+    assert planned.replicas == (*[2] * 8, *[10] * 12, *[2] * 4)
+    assert outcome.short_seconds == 10 * 60.0
+    assert outcome.saved_mean * 24 == pytest.approx(8 * (12 - 1 / 12))
+    assert by_rows(group(busy, 5), planned, 10).saved_ratio == pytest.approx(outcome.saved_ratio)
 
 
 def test_a_fleet_is_one_case_of_the_pods_that_are_named(tmp_path: Path) -> None:
@@ -121,5 +130,5 @@ def test_a_fleet_that_sleeps_at_night_is_to_be_scaled(tmp_path: Path) -> None:
 
     assert "DiurnalAutoscale (autoscale)" in text
     assert "gpu_count" in text
-    assert "What `DiurnalAutoscale` recommends" in text
+    assert "what its sentence tells" in text
     assert "FAIL" not in text

@@ -1,5 +1,7 @@
 """The rule for services with diurnal load."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from rightsizer.advice.rules.diurnal_autoscale import RULE
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, FindingKind, Reason
 from rightsizer.model.state import Resource, State
+from rightsizer.model.units import percent_text
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 SERVICE = Workload(
@@ -38,8 +41,8 @@ def test_service_that_sleeps_at_night_is_scaled_by_the_hour() -> None:
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
     assert found.action is Action.AUTOSCALE
     assert found.summary == (
-        "GPU 0 of chat: diurnal load; autoscaling would have used 46% fewer GPU-hours, short of "
-        "capacity for 0.0% of the time."
+        "GPU 0 of chat: diurnal load; 0 to 1 replicas by the hour instead of 1 would have used 45% "
+        "fewer GPU-hours, short of capacity for 0.0% of the time."
     )
     assert found.evidence["schedule"] == [
         {"from_hour": 21, "to_hour": 8, "replicas": 0},
@@ -201,16 +204,34 @@ def test_replicas_that_replaced_one_another_are_not_counted_together() -> None:
 
     found = RULE.judge(case_of([of_pod(number) for number in range(8)], 8, SERVICE))
 
+    assert found.summary.startswith("4 GPUs of chat: diurnal load; ")
+    assert "instead of 4" in found.summary
     assert found.evidence["replicas"] == 4
     assert max(span["replicas"] for span in found.evidence["schedule"]) == 4
 
 
+@given(st.integers(2, 20), st.integers(1, 4))
+@settings(max_examples=8, deadline=None)
+def test_sentence_evidence_and_savings_are_one_outcome(count: int, days: int) -> None:
+    """In GPUs held at once on average, and in GPU-hours of the history."""
+    found = RULE.judge(case_of([replica(number) for number in range(count)], days, SERVICE))
+    assert found.is_actionable
+    outcome: Any = found.evidence["by_schedule"]
+    assert f"{percent_text(outcome['saved_ratio'])} fewer GPU-hours" in found.summary
+    assert found.evidence["replicas"] == count
+    if found.savings.gpus_high is not None:
+        assert found.savings.gpus_low == found.savings.gpus_high
+        assert found.savings.gpus_high * days * 24 == pytest.approx(
+            outcome["saved_gpu_hours"], abs=0.1
+        )
+
+
 def test_night_of_a_large_group_holds_what_the_night_needs() -> None:
-    """Sixty replicas with eight active at night: at most a third is kept, not two thirds."""
+    """Sixty replicas with eight active at night: those, a third as margin, and spare ones."""
 
     def of_pod(number: int) -> Course:
         return at_hours(0, 24, 0.3) if number < 8 else replica(number)
 
     found = RULE.judge(case_of([of_pod(number) for number in range(60)], 3, SERVICE))
 
-    assert min(span["replicas"] for span in found.evidence["schedule"]) <= 20
+    assert min(span["replicas"] for span in found.evidence["schedule"]) == 14

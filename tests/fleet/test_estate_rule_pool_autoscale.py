@@ -23,7 +23,7 @@ def test_nodes_come_and_go_with_the_day() -> None:
     assert found.action is Action.AUTOSCALE
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
     assert found.summary == (
-        "daily: diurnal load; 4 to 8 nodes instead of 8 would have used 23% fewer node-hours, "
+        "daily: diurnal load; 4 to 8 nodes instead of 8 would have used 22% fewer node-hours, "
         "short of capacity for 0.0% of the time."
     )
     assert found.evidence["schedule"] == [

@@ -20,21 +20,20 @@ from rightsizer.owners.registry import owner_of
 _DAY_HOURS: Final = 24
 _EPOCH_HOUR: Final = 3 * 24
 """1970 began on a Thursday; hour 0 of a week is the first of Monday."""
-_STEPS: Final = 10
-"""Steps of the group's size; a coarser schedule would keep unneeded replicas at night."""
-_MOST_EXACT: Final = 8
+_ROUNDED_BY: Final = 10
+"""Replicas of an hour are rounded up by less than a tenth, so that like hours make one span."""
 _PLACES: Final = 6
 
 
 class ScalingSettings(Struct, frozen=True):
-    """Model of a cautious autoscaler.
+    """How many replicas a schedule holds.
 
     Attributes:
-        margin_ratio: Margin added to the maximum number of replicas recently needed.
+        margin_ratio: Margin added to the maximum number of replicas needed at an hour.
             Source: docs/definitions.md, sources: autoscaling by max busy over 30 min x 1.35
         spare_ratio: Further spare replicas, as a share of the group; at least one.
             Source: docs/definitions.md, sources: autoscaling by max busy over 30 min x 1.35
-        lookback_seconds: Time over which that maximum is taken.
+        lookback_seconds: Time for which a need goes on to count.
             Source: docs/definitions.md, sources: autoscaling by max busy over 30 min
         lag_seconds: Start-up time of a new replica.
             Source: as in the replay of the trace of docs/definitions.md, sources
@@ -60,6 +59,12 @@ class ScalingOutcome(Struct, frozen=True):
     def saved_ratio(self) -> float:
         """Share of the held replica time; 0 without any."""
         return 1.0 - self.scaled_seconds / self.held_seconds if self.held_seconds else 0.0
+
+    @property
+    def saved_mean(self) -> float:
+        """Replicas saved, as a mean over the known time."""
+        saved = self.held_seconds - self.scaled_seconds
+        return saved / self.known_seconds if self.known_seconds else 0.0
 
     @property
     def short_ratio(self) -> float:
@@ -93,6 +98,19 @@ class ReplicaSchedule(Struct, frozen=True):
         """Whether it distinguishes days of the week."""
         return len(self.replicas) > _DAY_HOURS
 
+    @property
+    def basis(self) -> str:
+        """How its outcome was judged, if not by other days than those that it is based on."""
+        return "" if self.periods > 1 else ", by the only day that was seen"
+
+    def ready_at(self, time: Nanoseconds) -> int:
+        """Replicas that serve at a time."""
+        return self.replicas[_place(time // HOUR, len(self.replicas))[1]]
+
+    def kept_at(self, time: Nanoseconds) -> int:
+        """Replicas that serve at a time or start for the next hour."""
+        return max(self.ready_at(time), self.ready_at(time + nanoseconds(self.lead_seconds)))
+
 
 def replicas_for(needed: int, size: int, settings: ScalingSettings) -> int:
     """Number of replicas to hold for a maximum need; a single replica gets no spare."""
@@ -102,19 +120,26 @@ def replicas_for(needed: int, size: int, settings: ScalingSettings) -> int:
     return min(size, math.ceil(round(needed * (1 + settings.margin_ratio), _PLACES)) + spare)
 
 
-def followed(load: ReplicaLoad, settings: ScalingSettings) -> ScalingOutcome:
-    """Simulate an autoscaler that follows the load; without lookback it keeps all replicas."""
-    block = seconds(BLOCK_SPAN)
-    back = math.ceil(settings.lookback_seconds / block)
-    before = back - 1 + math.ceil(settings.lag_seconds / block)
-    places = [(start - load.starts[0]) // BLOCK_SPAN for start in load.starts]
-    # Unseen time may have needed all replicas.
-    seen = [load.size] * (before + places[-1] + 1)
-    for place, needed in zip(places, load.needed, strict=True):
-        seen[before + place] = needed
-    most = list(map(max, zip(*(seen[at:] for at in range(back)), strict=False)))
-    enough = {needed: replicas_for(needed, load.size, settings) for needed in set(most)}
-    return _outcome(load, [enough[most[place]] for place in places])
+def replayed(
+    held: Iterable[int],
+    needed: Iterable[int],
+    kept: Iterable[int],
+    ready: Iterable[int],
+    step_seconds: float,
+) -> ScalingOutcome:
+    """Replay scaling over a history at equal steps; no more replicas than those held.
+
+    `kept` are paid for; `ready` are those of them that have started.
+    """
+    there = list(held)
+    paid = list(map(min, there, kept))
+    serving = map(min, there, ready)
+    return ScalingOutcome(
+        held_seconds=sum(there) * step_seconds,
+        scaled_seconds=sum(paid) * step_seconds,
+        short_seconds=sum(map(gt, needed, serving)) * step_seconds,
+        known_seconds=len(there) * step_seconds,
+    )
 
 
 def schedule(
@@ -126,18 +151,30 @@ def schedule(
     for number, needed in _most_by_hour(load, nanoseconds(settings.lookback_seconds)).items():
         period, hour = _place(number, hours)
         by_period.setdefault(period, {})[hour] = needed
+    lead = nanoseconds(settings.lag_seconds)
     numbers = [start // HOUR for start in load.starts]
-    places = {number: _place(number, hours) for number in numbers}
-    periods = {period for period, _ in places.values()}
+    later_numbers = [(start + lead) // HOUR for start in load.starts]
+    periods = {_place(number, hours)[0] for number in numbers}
 
     def replicas(left_out: int | None) -> tuple[int, ...]:
         days = [most for period, most in by_period.items() if period != left_out]
         return tuple(_of_hour(hour, days, load.size, settings) for hour in range(hours))
 
-    plans = {each: replicas(each if len(periods) > 1 else None) for each in periods}
-    planned = {number: plans[period][hour] for number, (period, hour) in places.items()}
-    outcome = _outcome(load, [planned[number] for number in numbers])
-    return ReplicaSchedule(replicas(None), outcome, len(periods), settings.lag_seconds)
+    planned = replicas(None)
+    others = {period: replicas(period) for period in periods} if len(periods) > 1 else {}
+    ready: dict[int, int] = {}
+    for number in {*numbers, *later_numbers}:
+        period, hour = _place(number, hours)
+        ready[number] = others.get(period, planned)[hour]
+    outcome = replayed(
+        load.held,
+        load.needed,
+        # What an hour needs starts before it.
+        (max(ready[now], ready[later]) for now, later in zip(numbers, later_numbers, strict=True)),
+        map(ready.__getitem__, numbers),
+        seconds(BLOCK_SPAN),
+    )
+    return ReplicaSchedule(planned, outcome, len(periods), settings.lag_seconds)
 
 
 def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
@@ -156,23 +193,12 @@ def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
 def _of_hour(
     hour: int, days: Iterable[Mapping[int, int]], size: int, settings: ScalingSettings
 ) -> int:
-    """Replicas at an hour: all if never seen; rounded up to few steps, for readability."""
+    """Replicas at an hour: all if never seen; rounded up a little, for readability."""
     if not (seen := [most[hour] for most in days if hour in most]):
         return size
-    step = 1 if size <= _MOST_EXACT else math.ceil(size / _STEPS)
-    return min(size, math.ceil(replicas_for(max(seen), size, settings) / step) * step)
-
-
-def _outcome(load: ReplicaLoad, replicas: Iterable[int]) -> ScalingOutcome:
-    """Outcome with the given replicas per five minutes, limited to those present."""
-    given = list(map(min, load.held, replicas))
-    block = seconds(BLOCK_SPAN)
-    return ScalingOutcome(
-        held_seconds=sum(load.held) * block,
-        scaled_seconds=sum(given) * block,
-        short_seconds=sum(map(gt, load.needed, given)) * block,
-        known_seconds=len(load.starts) * block,
-    )
+    replicas = replicas_for(max(seen), size, settings)
+    step = max(1, math.ceil(replicas / _ROUNDED_BY))
+    return min(size, math.ceil(replicas / step) * step)
 
 
 def _place(number: int, hours: int) -> tuple[int, int]:

@@ -8,9 +8,7 @@ from typing import Annotated, Final
 
 from rightsizer.advice.autoscale_schedule import (
     ReplicaSchedule,
-    ScalingOutcome,
     ScalingSettings,
-    followed,
     schedule,
     schedule_instructions,
     spans_of,
@@ -34,7 +32,7 @@ class DiurnalAutoscaleSettings(RuleSettings, frozen=True):
     """Thresholds for scaling by the hour.
 
     Attributes:
-        on_ratio: Share of the GPU time that following the load must save.
+        on_ratio: Share of the GPU time that a schedule made from the other days must save.
             Source: half of what the serving fleet of docs/definitions.md, sources, would have saved
         minimum_known_seconds: Known time below which the rule abstains.
             Source: most of a day: 20 h
@@ -91,7 +89,6 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
         and shape.known_days >= _WEEKS * 7
     )
     planned = schedule(load, settings.scaling, is_weekly=is_weekly)
-    following = followed(load, settings.scaling)
     evidence = about | {
         "schedule": [
             {"from_hour": start, "to_hour": end, "replicas": replicas}
@@ -100,21 +97,19 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
         "periods": planned.periods,
         "cycle_seen_again": is_repeated,
         "by_schedule": planned.outcome.evidence(load.gpus_each),
-        "following_the_load": following.evidence(load.gpus_each),
     }
-    # A single replica cannot follow the load: it is woken by schedule.
-    best = planned.outcome if load.size == 1 else following
-    margin = best.saved_ratio - settings.on_ratio
-    if margin < 0.0 or best.short_ratio > settings.most_short_ratio:
+    outcome = planned.outcome
+    margin = outcome.saved_ratio - settings.on_ratio
+    if margin < 0.0 or outcome.short_ratio > settings.most_short_ratio:
         summary = (
-            f"{subject.name}: following the load would save {percent_text(best.saved_ratio)} of "
-            f"the GPU time and be short {best.short_ratio:.1%} of the time."
+            f"{subject.name}: a schedule would save {percent_text(max(0.0, outcome.saved_ratio))} "
+            f"of the GPU time and be short {outcome.short_ratio:.1%} of the time."
         )
         return subject.find_nothing(summary, load.factors(case, -margin), evidence)
     factors = load.factors(case, margin)
     if not is_repeated:
         factors["cycle"] = settings.seen_once_ratio
-    return _problem(subject, planned, best, factors, evidence)
+    return _problem(subject, load, planned, factors, evidence)
 
 
 def _about(load: ReplicaLoad) -> dict[str, object]:
@@ -144,35 +139,45 @@ def _early(subject: CaseSubject) -> Finding | None:
 
 def _problem(
     subject: CaseSubject,
+    load: ReplicaLoad,
     planned: ReplicaSchedule,
-    best: ScalingOutcome,
     factors: dict[str, float],
     evidence: dict[str, object],
 ) -> Finding:
     case = subject.case
-    count = len(subject.case.devices)
-    who = subject.name if count <= _MOST_NAMES else f"{count} GPUs"
-    low, high = sorted((max(0.0, planned.outcome.saved_ratio), best.saved_ratio))
-    savings = release_savings(case, subject.market, low, high)
-    risk = risk_of(best.short_ratio, case.effective_samples())
-    least = min(planned.replicas)
-    most = max(planned.replicas)
-    scaling = f"{least} to {most} replicas by the hour, instead of {evidence['replicas']}"
+    outcome = planned.outcome
+    count = load.size * load.gpus_each
+    # Replicas that replaced one another were not held at once.
+    is_named = len(case.devices) <= min(count, _MOST_NAMES)
+    who = subject.name if is_named else f"{count} GPUs"
+    saved_gpus = outcome.saved_mean * load.gpus_each
+    share = saved_gpus / case.gpus
+    savings = release_savings(case, subject.market, share, share)
+    risk = risk_of(outcome.short_ratio, case.effective_samples())
+    scaling = f"{min(planned.replicas)} to {max(planned.replicas)} replicas by the hour"
     return subject.find_problem(
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(
-            f"{who} of {case.workload.name if case.workload else ''}: diurnal load; autoscaling "
-            f"would have used {percent_text(best.saved_ratio)} fewer GPU-hours, short of "
-            f"capacity for {best.short_ratio:.1%} of the time."
+            f"{who} of {case.workload.name if case.workload else ''}: diurnal load; {scaling} "
+            f"instead of {load.size} would have used {percent_text(outcome.saved_ratio)} fewer "
+            f"GPU-hours, short of capacity for {outcome.short_ratio:.1%} of the time"
+            f"{planned.basis}."
         ),
         factors=factors,
         risk=risk,
         evidence=evidence,
-        options=(Option(scaling, risk, action=Action.AUTOSCALE, savings=savings),),
+        options=(
+            Option(
+                f"{scaling}, instead of {load.size}",
+                risk,
+                action=Action.AUTOSCALE,
+                savings=savings,
+            ),
+        ),
         savings=savings,
         instructions=schedule_instructions(case.workload, planned) if case.workload else (),
-        affected_gpus=high * case.gpus,
+        affected_gpus=saved_gpus,
     )
 
 

@@ -10,9 +10,7 @@ from msgspec import Struct
 from rightsizer.accounting.load_patterns import shape_of
 from rightsizer.advice.autoscale_schedule import (
     ReplicaSchedule,
-    ScalingOutcome,
     ScalingSettings,
-    followed,
     schedule,
     spans_of,
 )
@@ -97,7 +95,6 @@ class _Outlook(Struct, frozen=True):
     load: ReplicaLoad
     empty_ratio: float
     schedule: ReplicaSchedule
-    followed: ScalingOutcome
 
 
 def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
@@ -122,7 +119,6 @@ def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
         load,
         _empty_ratio(pool, load.gpus_each),
         schedule(load, settings.scaling, is_weekly=is_weekly),
-        followed(load, settings.scaling),
     )
     planned = outlook.schedule.outcome
     saved = planned.saved_ratio
@@ -140,9 +136,9 @@ def _problem(subject: PoolSubject, outlook: _Outlook, margin: float) -> Finding:
     pool = subject.pool
     load = outlook.load
     planned = outlook.schedule.outcome
-    gpus = load.size * load.gpus_each
-    low = gpus * min(planned.saved_ratio, outlook.empty_ratio)
-    high = gpus * max(planned.saved_ratio, outlook.followed.saved_ratio)
+    high = planned.saved_mean * load.gpus_each
+    # Work must move before a node that is not empty can go.
+    low = min(high, load.size * load.gpus_each * outlook.empty_ratio)
     least = min(outlook.schedule.replicas)
     most = max(outlook.schedule.replicas)
     risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values))
@@ -154,7 +150,7 @@ def _problem(subject: PoolSubject, outlook: _Outlook, margin: float) -> Finding:
         summary=(
             f"{pool.name}: diurnal load; {least} to {most} nodes instead of {load.size} would "
             f"have used {percent_text(planned.saved_ratio)} fewer node-hours, short of "
-            f"capacity for {planned.short_ratio:.1%} of the time."
+            f"capacity for {planned.short_ratio:.1%} of the time{outlook.schedule.basis}."
         ),
         factors=subject.factors(margin),
         risk=risk,
@@ -180,7 +176,6 @@ def _evidence(outlook: _Outlook) -> dict[str, object]:
         ],
         "periods": outlook.schedule.periods,
         "by_schedule": outlook.schedule.outcome.evidence(load.gpus_each),
-        "following_the_load": outlook.followed.evidence(load.gpus_each),
     }
 
 
