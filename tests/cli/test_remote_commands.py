@@ -36,6 +36,9 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.state import State, Tier, UnknownReason
+from rightsizer.model.units import HOUR, Nanoseconds
+from rightsizer.model.window import Window
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.authenticator import Authenticator, Passwords
 from rightsizer.web.server import WebAccess, WebServer
@@ -47,7 +50,20 @@ from web_certificates import Authority
 REPORT: Final = node_report()
 HASH: Final = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 ROWS: Final = sum(not device.device.has_mig_instances for device in REPORT.devices)
+DEVICE: Final = REPORT.devices[0].device
 Captured = pytest.CaptureFixture[str]
+
+
+def window_until(end: Nanoseconds) -> Window:
+    """Ten hours by utilization alone, one of them without a reading."""
+    return Window(
+        DEVICE.uuid,
+        end - 10 * HOUR,
+        end,
+        states={State.PRODUCTIVE: 9 * HOUR, State.UNKNOWN: HOUR},
+        unknown_reasons={UnknownReason.NO_READING: HOUR},
+        tiers={Tier.BASIC: 9 * HOUR},
+    )
 
 
 class Place:
@@ -71,6 +87,7 @@ class Place:
             latest=lambda: REPORT,
             exposition=MetricsExposition(lambda: REPORT),
             wall_time=lambda: NOW,
+            accounts=lambda end: [(DEVICE, window_until(end))],
             access=WebAccess(
                 authenticator=Authenticator(file.current, passwords),
                 allows_changes=True,
@@ -143,14 +160,17 @@ def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
     assert main(["advise", "--url", url]) == 0
     text = capsys.readouterr().out
     still_open = [each for each in REPORT.advice if each.is_open]
-    assert text.endswith(
-        f"{len(still_open)} recommendations are open. "
-        f"'rightsizer explain ID --url {url}' tells why.\n"
-    )
+    told = f"{len(still_open)} recommendations are open. 'rightsizer explain ID --url {url}' tells"
+    assert told in text
+    rests = " ".join(text.partition(told)[2].split())
+    assert "dropped: 1.0 GPU-hours without a state; " in rests
+    assert "assumed: work of 1 GPU by utilization alone" in rests
     assert all(each.id in text for each in still_open)
 
     assert main(["advise", "--url", url, "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)["advice"]
+    document = json.loads(capsys.readouterr().out)
+    assert [each["kind"] for each in document["evidence"]] == ["assumed", "dropped", "read"]
+    listed = document["advice"]
     assert {each["id"] for each in listed} >= {each.id for each in still_open}
 
     assert main(["advise", "--url", url, "--save"]) != 0
@@ -173,7 +193,7 @@ def test_agent_of_this_node_needs_no_address(place: Place, capsys: Captured) -> 
     said = capsys.readouterr().out
     assert said.startswith(found)
     assert "Claimed by ana: " in said
-    assert said.endswith("recommendations are open. 'rightsizer explain ID' tells why.\n")
+    assert "recommendations are open. 'rightsizer explain ID' tells why.\n" in said
     assert main(["explain", "nothing", *config]) != 0
     keep_advice(place.folder / "none.db")  # A history of another agent.
     assert main(["explain", found, *config]) == 0
@@ -407,9 +427,10 @@ def test_live_view_obeys_keys(place: Place) -> None:
 def test_text_fits_a_narrow_terminal(place: Place) -> None:
     """A pipe has lines of a hundred columns, whatever the terminal."""
     with Terminal("advise", "--url", place.url(), columns=60) as terminal:
-        assert terminal.shows("recommendations are open.")
+        assert terminal.shows("dropped: 1.0 GPU-hours")
         lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.text).splitlines()
-        assert max(map(len, lines[:-1])) <= 60
+        # A command stays on one line, to be copied.
+        assert max(len(line) for line in lines if "explain ID" not in line) <= 60
         assert terminal.ends() == 0
 
 

@@ -404,6 +404,16 @@ class AccountingService:
             now = self._latest.wall_time if self._latest is not None else 0
             return now, self._accounts.device_queries()
 
+    def whole_accounts(self, end: Nanoseconds) -> list[tuple[Device, Window]]:
+        """Present devices with their windows over the whole history, up to a wall time."""
+        devices = {record.device.uuid: record.device for record in self.device_records()}
+        _, queries = self.device_queries()
+        return [
+            (devices[query.uuid], query.window(query.first, end))
+            for query in queries
+            if query.uuid in devices
+        ]
+
     def device_records(self) -> tuple[DeviceRecord, ...]:
         """Devices of the last snapshot with their holders."""
         with self._lock:

@@ -245,6 +245,7 @@ class Agent:
             access=access,
             past=spans,
             blocks=spans.blocks,
+            accounts=self.accounting.whole_accounts,
             rate_of=lambda device: price_rate(self.recommender.market, device.board),
             hang=self.coordinator.hang,
             may_operate=self._features.may_operate,

@@ -1,6 +1,6 @@
 """Recommendations without an agent: one run over a history on disk; decisions, explanations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +16,9 @@ from rightsizer.io.clock import Clock, FastClock, SystemClock
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.files import is_there
 from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.evidence import Evidence
 from rightsizer.model.finding import Finding
-from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
@@ -69,20 +67,11 @@ def run_offline(path: Path, settings: Settings, *, save: bool = False) -> Offlin
             ledger.update(found.judgements, found.time, found.measured)
             advice = ledger.advice()
         findings = recommender.over_all(end)
-        evidence = tuple(accounts_evidence(_whole_accounts(accounting, end)))
+        evidence = tuple(accounts_evidence(accounting.whole_accounts(end)))
     found_by = {finding.rule for finding in findings}
     of_profiles = (each.finding for each in recommender.judgements)
     others = (each for each in of_profiles if each.rule not in found_by)
     return OfflineAdvice((*findings, *others), advice, evidence)
-
-
-def _whole_accounts(
-    accounting: AccountingService, end: Nanoseconds
-) -> Sequence[tuple[Device, Window]]:
-    """Return the present devices with their accounts over the whole history."""
-    devices = {record.device.uuid: record.device for record in accounting.device_records()}
-    _, queries = accounting.device_queries()
-    return [(devices[query.uuid], query.window(query.first, end)) for query in queries]
 
 
 def findings_over(

@@ -14,12 +14,13 @@ from rightsizer.console.advice import (
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
-from rightsizer.io.codec import JsonObject, plain_fields
+from rightsizer.io.codec import JsonObject, convert, plain_fields
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted, width, wrapped
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.evidence import Evidence
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import dollars_text
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
@@ -155,6 +156,8 @@ def _of_agent(arguments: argparse.Namespace, flags: str = "") -> int:
     lines = [*open_lines(still_open), _open_count(len(still_open), flags)]
     if trouble := document.get("trouble"):
         lines += wrapped(f"No GPU is read: {trouble}")
+    evidence = convert(document.get("evidence", ()), tuple[Evidence, ...])
+    lines += (line for text in rests_on(evidence) for line in wrapped(text, 2, 0))
     answer(arguments, document, "\n".join(lines))
     return 0
 

@@ -1,6 +1,6 @@
 """Report published by the agent each tick, immutable, and views of past time ranges."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
@@ -17,7 +17,7 @@ from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.state import Cause, Condition, State, Tier
 from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.units import DAY, HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.window import EnergySource, Provisioning
+from rightsizer.model.window import EnergySource, Provisioning, Window
 from rightsizer.model.workload import Holding, Workload
 
 _MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
@@ -214,6 +214,9 @@ class DeviceSpan(Struct, frozen=True):
 
 PastOf: TypeAlias = Callable[[Span], Mapping[str, DeviceSpan]]
 """Returns the activity of each device over a span, by uuid."""
+
+WholeAccounts: TypeAlias = Callable[[Nanoseconds], Sequence[tuple[Device, Window]]]
+"""Returns each device with its window over the whole history, up to a wall time."""
 
 BlocksOf: TypeAlias = Callable[[Collection[str], TimeRange], Mapping[str, Blocks]]
 """Returns the blocks of some devices in a past time range, by uuid."""

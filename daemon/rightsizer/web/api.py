@@ -8,13 +8,23 @@ from typing import Any, Final
 
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.negotiation import Rendering, accepts_gzip
+from rightsizer.io.codec import plain_fields
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import ConfigurationError, UsageError
 from rightsizer.model.finding import Reason
-from rightsizer.model.report import DEFAULT_SPAN, SPANS, DeviceReport, Report, Span, span_named
+from rightsizer.model.report import (
+    DEFAULT_SPAN,
+    SPANS,
+    DeviceReport,
+    Report,
+    Span,
+    WholeAccounts,
+    span_named,
+)
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.report.evidence import accounts_evidence
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
 from rightsizer.report.json_encoder import encode_advice, encode_report
 from rightsizer.web.message import Answer, WebRequest, WebResponse
@@ -161,20 +171,26 @@ def openapi_document() -> dict[str, Any]:
 class NodeApi:
     """Metrics, readiness, page and JSON of a node; nothing here calls the driver."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the outside world is injected.
         self,
         latest: Callable[[], Report | None],
         exposition: MetricsExposition,
         page: WebPage,
         wall_time: Callable[[], Nanoseconds],
+        *,
         may_change: Callable[[WebRequest], bool] = lambda _: False,
+        accounts: WholeAccounts = lambda _: (),
     ) -> None:
-        """Answer from the latest report; `may_change` says whose page has buttons."""
+        """Answer from the latest report; `may_change` says whose page has buttons.
+
+        `accounts` are what advice rests on.
+        """
         self._latest = latest
         self._exposition = exposition
         self._page = page
         self._wall_time = wall_time
         self._may_change = may_change
+        self._accounts = accounts
 
     def routes(self, telemetry_path: str = METRICS_PATH) -> tuple[Route, ...]:
         """Return the routes, with the metrics at an operator's path; HEAD works like GET."""
@@ -266,7 +282,14 @@ class NodeApi:
         report = self._latest()
         advice = filter_advice(report.advice if report is not None else (), request.query)
         trouble = report.agent.trouble if report is not None and not report.devices else None
-        return WebResponse.of_json({"advice": [*map(encode_advice, advice)], "trouble": trouble})
+        evidence = accounts_evidence(self._accounts(self._wall_time()))
+        return WebResponse.of_json(
+            {
+                "advice": [*map(encode_advice, advice)],
+                "trouble": trouble,
+                "evidence": [*map(plain_fields, evidence)],
+            }
+        )
 
 
 def _rendered(rendering: Rendering) -> WebResponse:

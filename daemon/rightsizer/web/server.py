@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.model.report import BlocksOf, PastOf, Report
+from rightsizer.model.report import BlocksOf, PastOf, Report, WholeAccounts
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings
@@ -118,6 +118,7 @@ class WebServer:
         access: WebAccess = _OPEN,
         past: PastOf | None = None,
         blocks: BlocksOf | None = None,
+        accounts: WholeAccounts = lambda _: (),
         rate_of: RateOf = no_rate,
         hang: Callable[[], str | None] = lambda: None,
         may_operate: Callable[[SocketPeer], bool] = lambda _: True,
@@ -125,9 +126,9 @@ class WebServer:
         """Create a server that does not listen yet.
 
         `local_routes` extend or replace the usual ones. Without `past` only the last day is known,
-        without `blocks` no signal over time, and without `rate_of` no price. `hang` says why the
-        process should be restarted, if it should. `may_operate` says which clients of the local
-        socket may change more than what is their own.
+        without `blocks` no signal over time, without `rate_of` no price, and without `accounts` not
+        what advice rests on. `hang` says why the process should be restarted, if it should.
+        `may_operate` says which clients of the local socket may change more than what is their own.
 
         Raises:
             UsageError: an address is invalid.
@@ -153,7 +154,14 @@ class WebServer:
             rate_of=rate_of,
             has_socket=bool(local_socket),
         )
-        api = NodeApi(latest, exposition, page, wall_time, access.may_change)
+        api = NodeApi(
+            latest,
+            exposition,
+            page,
+            wall_time,
+            may_change=access.may_change,
+            accounts=accounts,
+        )
         routes = (*local_routes, health_route(hang), *api.routes(access.telemetry_path))
         self._router = Router(routes, access.may_change, may_operate)
         self._answer = with_prefix(access.route_prefix, self._router.answer)
