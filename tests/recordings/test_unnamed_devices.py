@@ -145,6 +145,38 @@ def test_the_number_of_devices_can_be_stated(devices: int) -> None:
     assert read(evenly, StatedDevices(devices)) == (found, ())
 
 
+def _polls(orders: list[list[int]]) -> list[SampledRow]:
+    """Rows of GPUs with memory of their own, in the order of each poll."""
+    return [
+        SampledRow(
+            poll * SECOND + at * 4 * MILLISECOND,
+            {Signal.MEMORY_USED_BYTES: float((1 + device) << 30)},
+        )
+        for poll, order in enumerate(orders)
+        for at, device in enumerate(order)
+    ]
+
+
+@given(st.integers(2, 8), st.integers(0, 1 << 32).map(random.Random))
+def test_rows_in_varying_order_are_no_order(devices: int, chance: random.Random) -> None:
+    """Each poll is shuffled, as by threads that write when they are done."""
+    orders = [chance.sample(range(devices), devices) for _ in range(60)]
+    with pytest.raises(RecordingError, match=r"come in varying order: in .* polls .*; record with"):
+        read(_polls(orders))
+    found, warnings = read(_polls(orders), StatedDevices(devices))
+    assert len(set(found)) == devices
+    assert "varying order" in warnings[0]
+
+
+@given(st.integers(0, 60), st.booleans())
+def test_jobs_that_come_and_go_keep_their_order(starts: int, is_reversed: bool) -> None:  # noqa: FBT001 - drawn.
+    """Memory moves from one GPU to another once, or the recorder was restarted otherwise."""
+    usual = [0, 1, 2]
+    later = usual[::-1] if is_reversed else [1, 0, 2]
+    found, _ = read(_polls([usual if poll < starts else later for poll in range(60)]))
+    assert found == [f"index:{at % 3}" for at in range(180)]
+
+
 def test_a_lost_row_is_reported_and_the_polls_behind_it_are_right() -> None:
     """One row less shifts no GPU for ever."""
     rows = [

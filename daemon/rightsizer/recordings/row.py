@@ -124,6 +124,15 @@ class ProcessRowBuilder:
         return RecordingRow(time, device, values, stream=self._stream, rank=SUMMED, processes=found)
 
 
+class _Tally(NamedTuple):
+    """Items of a kind, with line and text of the first."""
+
+    times: int
+    line: int
+    example: str
+    effect: str
+
+
 @dataclass(slots=True)
 class RecordingNotes:
     """Findings of one pass over one file, beside its rows."""
@@ -131,8 +140,8 @@ class RecordingNotes:
     file: str
     facts: dict[str, DeviceDescription] = field(default_factory=dict)
     remarks: dict[str, EvidenceKind] = field(default_factory=dict)
-    tallies: dict[str, tuple[int, int, str]] = field(default_factory=dict)
-    """Number of skipped items by kind, with line and text of the first."""
+    tallies: dict[str, "_Tally"] = field(default_factory=dict)
+    """Skipped or doubtful items by kind."""
     faults: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """Number of errors in place of values by device and text, with the line of the first."""
     lost: set[str] = field(default_factory=set)
@@ -156,10 +165,10 @@ class RecordingNotes:
         """Add a remark once."""
         self.remarks.setdefault(text, kind)
 
-    def count(self, what: str, line: int, example: str = "") -> None:
-        """Count a skipped item; line and text of the first are kept."""
-        count, line, example = self.tallies.get(what, (0, line, example))
-        self.tallies[what] = count + 1, line, example
+    def count(self, what: str, line: int, example: str = "", *, effect: str = _NOT_COUNTED) -> None:
+        """Count a skipped or doubtful item; line and text of the first are kept."""
+        tally = self.tallies.get(what) or _Tally(0, line, example, effect)
+        self.tallies[what] = tally._replace(times=tally.times + 1)
 
     def fault(self, device: str, text: str, line: int) -> None:
         """Count an error in place of a device's values."""
@@ -180,19 +189,19 @@ class RecordingNotes:
         """All remarks and skipped items."""
         for remark, kind in self.remarks.items():
             yield Evidence(kind, remark)
-        for what, (count, line, example) in self.tallies.items():
-            yield Evidence(
-                EvidenceKind.DROPPED, what, f"line {line}: '{example[:60]}'", count, _NOT_COUNTED
-            )
+        for what, tally in self.tallies.items():
+            example = f": '{tally.example[:60]}'" if tally.example else ""
+            reason = f"line {tally.line}{example}"
+            yield Evidence(EvidenceKind.DROPPED, what, reason, tally.times, tally.effect)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """All remarks and skipped items, one line each."""
         skipped = (
-            f"{self.file}:{line}: {what}"
-            + (f": '{example[:60]}'" if example else "")
-            + (f", the first of {count}" if count > 1 else "")
-            for what, (count, line, example) in self.tallies.items()
+            f"{self.file}:{tally.line}: {what}"
+            + (f": '{tally.example[:60]}'" if tally.example else "")
+            + (f", the first of {tally.times}" if tally.times > 1 else "")
+            for what, tally in self.tallies.items()
         )
         return (*(f"{self.file}: {remark}" for remark in self.remarks), *skipped)
 

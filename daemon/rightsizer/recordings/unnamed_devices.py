@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.recordings.row import RecordingNotes
@@ -39,6 +40,8 @@ _SLOW_SIGNALS: Final = {
     Signal.SM_CLOCK_MAXIMUM_HERTZ: 0.0,
 }
 """Signals that do not alternate on one device, with their tolerance."""
+_MEMORY: Final = (Signal.MEMORY_USED_BYTES, Signal.MEMORY_USED)
+_FEW_SWAPS: Final = 3
 _NEAR: Final = NANOSECONDS_PER_SECOND
 _LOOK_BACK_ROWS: Final = 2 * _MOST_DEVICES
 _SWING_RATIO: Final = 0.05
@@ -195,13 +198,19 @@ def device_order(
     """Return what identifies devices of rows without a device column; warn if it is a guess.
 
     `rows` is read as far as needed; with `has_count` rows state the number of devices.
+
+    Raises:
+        RecordingError: rows of a poll come in varying order.
     """
     name = stated.name or ("0" if stated.count == 1 else None)
     if name is not None:
         only = notes.gpu(int(name)) if name.isdecimal() else name
         return lambda *_: only
     sample = list(islice(rows, _SAMPLED_ROWS))
-    pattern = poll_pattern([row.time for row in _in_order(sample)], stated.count)
+    ordered = _in_order(sample)
+    pattern = poll_pattern([row.time for row in ordered], stated.count)
+    if not has_count:
+        _check_order(ordered, pattern, stated, notes)
     if stated.count is None and not has_count:
         _warn(sample, pattern, notes)
     return _DeviceOrder(pattern, notes).device
@@ -212,6 +221,48 @@ def _in_order(sample: Sequence[SampledRow]) -> Sequence[SampledRow]:
     backward = sum(after.time < before.time for before, after in pairwise(sample))
     is_ordered = backward <= _UNEVEN_RATIO * len(sample)
     return sample if is_ordered else sorted(sample, key=attrgetter("time"))
+
+
+def _check_order(
+    rows: Sequence[SampledRow],
+    pattern: PollPattern,
+    stated: StatedDevices,
+    notes: RecordingNotes,
+) -> None:
+    """Refuse polls whose rows come in varying order; warn if their order is stated."""
+    order = _DeviceOrder(pattern, RecordingNotes(notes.file))
+    polls: list[list[SampledRow]] = []
+    for row in rows:
+        if order.position(row.time, None, 0) == 0:
+            polls.append([])
+        polls[-1].append(row)
+    whole = [poll for poll in polls if len(poll) == pattern.rows]
+    swapped = sum(_is_swapped(*pair) for pair in pairwise(whole))
+    if swapped < max(_FEW_SWAPS, _SWING_RATIO * len(whole)):
+        return
+    fault = (
+        f"no column names the GPU, and the rows of a poll come in varying order: in {swapped} of "
+        f"{len(whole)} polls GPUs seem to change their memory with each other"
+    )
+    if stated.count is None:
+        remedy = f"{_RECORD}, or with --devices {pattern.rows} say that their order is the same"
+        raise RecordingError(f"{notes.file}: {fault}; {remedy}")
+    notes.remark(f"{fault}; {_RECORD}")
+
+
+def _is_swapped(before: Sequence[SampledRow], after: Sequence[SampledRow]) -> bool:
+    """Whether a poll has the memory of the one before, at other places."""
+    for signal in _MEMORY:
+        old = [row.values[signal] for row in before if signal in row.values]
+        new = [row.values[signal] for row in after if signal in row.values]
+        if len(old) == len(new) == len(before):
+            slack = _SLOW_SIGNALS[signal]
+            return _are_near(sorted(old), sorted(new), slack) and not _are_near(old, new, slack)
+    return False
+
+
+def _are_near(values: Sequence[float], others: Sequence[float], slack: float) -> bool:
+    return all(abs(one - other) <= slack for one, other in zip(values, others, strict=True))
 
 
 def _warn(sample: Sequence[SampledRow], pattern: PollPattern, notes: RecordingNotes) -> None:
@@ -237,6 +288,9 @@ class _DeviceOrder:
         self._position = -1
 
     def device(self, time: Nanoseconds, count: int | None, line: int) -> str:
+        return self._notes.gpu(self.position(time, count, line))
+
+    def position(self, time: Nanoseconds, count: int | None, line: int) -> int:
         rows = self._pattern.rows if count is None else count
         longest = self._pattern.ends_after
         last = self._last
@@ -248,8 +302,9 @@ class _DeviceOrder:
                 f"poll of fewer than {rows} rows before this line; which GPU its rows and those "
                 f"around it are of is a guess; {_RECORD}",
                 line,
+                effect="which GPU those rows are of",
             )
             self._position = 0
         else:
             self._position += 1
-        return self._notes.gpu(self._position)
+        return self._position
