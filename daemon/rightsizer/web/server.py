@@ -155,12 +155,7 @@ class WebServer:
             has_socket=bool(local_socket),
         )
         api = NodeApi(
-            latest,
-            exposition,
-            page,
-            wall_time,
-            may_change=access.may_change,
-            accounts=accounts,
+            latest, exposition, page, wall_time, may_change=access.may_change, accounts=accounts
         )
         routes = (*local_routes, health_route(hang), *api.routes(access.telemetry_path))
         self._router = Router(routes, access.may_change, may_operate)
