@@ -53,7 +53,7 @@ IMPORTERS: Final = {
     "prometheus_client": "exposition/ web/ telemetry/dcgm telemetry/serving",
     "pynvml": "telemetry/nvml",
     "argcomplete": "cli/completion",
-    "rich": "console/node_table console/node_screen",
+    "rich": "console/node_table console/node_panels console/node_screen",
     "structlog": "io/log",
     "urllib3": "io/http",
     "yaml": "io/yaml",

@@ -30,7 +30,7 @@ def test_devices_are_named_for_a_person(indices: tuple[int, ...], expected: str)
 def test_instance_is_named_with_its_board() -> None:
     """An index alone would name seven of them."""
     instance = gpu(4, uuid="MIG-1", mig=MigInstance("GPU-4", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
-    assert names_of([instance]) == "MIG instance 1g.10gb on GPU 4"
+    assert names_of([instance]) == "MIG 4:7 (1g.10gb)"
     assert names_of([instance, instance]) == "2 MIG instances on GPU 4"
 
 

@@ -33,9 +33,9 @@ def test_unavailable_gpus_are_excluded_with_reasons(tmp_path: Path) -> None:
         "GPU 5": "held_idle",
         "GPU 6": "down",
         "GPU 7": "divided",
-        "3g.40gb 1 of GPU 7": "profile",
-        "1g.10gb 2 of GPU 7": "profile",
-        "1g.10gb 3 of GPU 7": "profile",
+        "MIG 7:1 (3g.40gb)": "profile",
+        "MIG 7:2 (1g.10gb)": "profile",
+        "MIG 7:3 (1g.10gb)": "profile",
     }
     assert document["source"] == "look"
     assert document["watched_seconds"] == 2.0
@@ -48,7 +48,7 @@ def test_unavailable_gpus_are_excluded_with_reasons(tmp_path: Path) -> None:
         ({"gpus": "3"}, ["GPU 1", "GPU 2", "GPU 3"]),
         ({"gpus": "4", "interconnect": "nvlink"}, ["GPU 1", "GPU 2", "GPU 3", "GPU 4"]),
         ({"gpus": "5"}, []),
-        ({"mig": "1g.10gb"}, ["1g.10gb 3 of GPU 7"]),
+        ({"mig": "1g.10gb"}, ["MIG 7:3 (1g.10gb)"]),
         ({"mig": "2g.20gb"}, []),
         ({"memory": "100GiB"}, []),
     ],

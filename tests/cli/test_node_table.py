@@ -5,16 +5,19 @@ import shlex
 
 from rich.console import Console
 
-from rightsizer.console.node_table import NodeFrame, TableView, node_rows, node_view
+from rightsizer.console.node_frame import NodeFrame, node_rows
+from rightsizer.console.node_table import TableView, node_view
 
 DEVICE = {
     "uuid": "GPU-0",
+    "title": "GPU 0",
     "index": 0,
     "name": None,
     "board": None,
     "state": "productive",
     "signals": {},
     "workloads": [],
+    "processes": None,
     "down": None,
     "mig_profile": None,
     "has_mig_instances": False,

@@ -72,4 +72,4 @@ def test_a_wrong_query_is_refused_by_name(agent: AgentProcess) -> None:
     status, text = agent.get("/api/v1/place?gpu=2")
     assert status == 400
     assert "'gpu' is nothing to ask for" in text
-    assert agent.json("/api/v1/place?mig=1g.10gb")["seats"][0]["label"] == "1g.10gb 3 of GPU 7"
+    assert agent.json("/api/v1/place?mig=1g.10gb")["seats"][0]["label"] == "MIG 7:3 (1g.10gb)"

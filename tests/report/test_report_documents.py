@@ -185,5 +185,5 @@ def test_json_holds_the_model() -> None:
     model = report_model(report_facts())
 
     assert decoded["summary"]["wasted"]["gpu_hours"] == model.summary.wasted.gpu_hours
-    assert [row["label"] for row in decoded["devices"]] == ["GPU 0", "GPU 1", "MIG 2 (1g.10gb)"]
+    assert [row["label"] for row in decoded["devices"]] == ["GPU 0", "GPU 1", "MIG 2:7 (1g.10gb)"]
     assert decoded["schema_version"] == 1

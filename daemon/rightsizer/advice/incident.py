@@ -68,7 +68,9 @@ def parts_of(devices: Iterable[Device], topology: Topology | None) -> tuple[Part
         uuids = frozenset(each.uuid for board in boards for each in by_board[board])
         return Part(kind, name, uuids, address)
 
-    found = [part(SharedPart.BOARD, some[0].title, (board,)) for board, some in by_board.items()]
+    found = [
+        part(SharedPart.BOARD, some[0].board_title, (board,)) for board, some in by_board.items()
+    ]
     if len(by_board) >= _LEAST_DEVICES:
         if topology is not None:
             for address, boards in _below_bridges(by_board, topology).items():

@@ -361,7 +361,7 @@ def finding_id(key: str, reason: str, action: str, target: str) -> str:
 
 
 def names_of(devices: Sequence[Device]) -> str:
-    """Display name of devices: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb on GPU 4`.
+    """Display name of devices: `GPU 3`, `GPUs 0, 1 and 2`, `MIG 4:1 (1g.10gb)`.
 
     With host names if known: `GPUs 0 and 1 on node-7 and GPU 3 on node-8`.
     """
@@ -379,10 +379,9 @@ def _on_host(host: str, devices: Sequence[Device]) -> str:
     where = f" on {host}" if host else ""
     if len(devices) == 1:
         (device,) = devices
-        kind = f"MIG instance {device.mig.profile} on " if device.mig else ""
-        return f"{kind}{device.title}{where}"
+        return f"{device.label}{where}"
     if all(device.mig for device in devices):
-        boards = tuple(dict.fromkeys(device.title for device in devices))
+        boards = tuple(dict.fromkeys(device.board_title for device in devices))
         return f"{len(devices)} MIG instances on {_listed(boards)}{where}"
     if all(device.has_index for device in devices):
         return f"GPUs {_listed([str(device.index) for device in devices])}{where}"

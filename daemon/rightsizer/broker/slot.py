@@ -57,10 +57,8 @@ class LeaseSlot(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Display name: `GPU 3`, `1g.10gb 7 of GPU 3`."""
-        if (mig := self.device.mig) is None:
-            return f"GPU {self.device.index}"
-        return f"{mig.profile} {mig.gpu_instance_id} of GPU {self.device.index}"
+        """Display name: `GPU 3`, `MIG 3:7 (1g.10gb)`."""
+        return self.device.label
 
     @property
     def numa_node(self) -> int | None:

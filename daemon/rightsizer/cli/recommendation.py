@@ -1,9 +1,7 @@
 """Commands on one recommendation: `rightsizer explain`, `claim`, `dismiss` and `snooze`."""
 
 import argparse
-import getpass
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +12,7 @@ from urllib.parse import quote
 
 from rightsizer.agent.offline_advice import act_offline, explain_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.agent_client import add_agent_flags, asked_at
+from rightsizer.console.agent_client import add_agent_flags, asked_at, user_name
 from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
@@ -109,7 +107,9 @@ def _target(advice_id: str) -> str:
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="the recommendation's id")
-    add_flags(parser.add_argument, _HELP["flags"], for_=duration_text, actor={"default": _user()})
+    add_flags(
+        parser.add_argument, _HELP["flags"], for_=duration_text, actor={"default": user_name()}
+    )
     add_agent_flags(parser)
     parser.add_argument("--fleet", action="store_true", help=_FLEET)
     add_url_flags(parser)
@@ -186,16 +186,6 @@ def _decision(verb: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "why": arguments.why or "",
         "for_seconds": None if arguments.for_ is None else duration(arguments.for_),
     }
-
-
-def _user() -> str:
-    """Return the user name, from before `sudo`."""
-    if sudo_user := os.environ.get("SUDO_USER"):
-        return sudo_user
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # A user without a passwd entry, as in a container.
-        return f"uid:{os.getuid()}"
 
 
 def _command(verb: str) -> Command:

@@ -1,6 +1,8 @@
 """Client of the running agent for commands: flags and socket."""
 
 import argparse
+import getpass
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,16 @@ def asked_at(path: str | Path, ask: Callable[[LocalClient], Any]) -> Any | None:
         return ask(LocalClient(Path(path))) if path else None
     except AgentAbsentError:
         return None
+
+
+def user_name() -> str:
+    """Return the user's name, from before `sudo`."""
+    if sudo_user := os.environ.get("SUDO_USER"):
+        return sudo_user
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # A user without a passwd entry, as in a container.
+        return f"uid:{os.getuid()}"
 
 
 def client_of(arguments: argparse.Namespace) -> LocalClient:

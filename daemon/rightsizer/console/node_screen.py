@@ -7,24 +7,78 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.layout import Layout
 from rich.live import Live
+from rich.text import Text
 
-from rightsizer.console.node_table import SORTS, NodeFrame, TableView, node_view, shown_rows
-from rightsizer.console.remote_agent import RemoteAgent
+from rightsizer.console.agent_client import asked_at, user_name
+from rightsizer.console.explanation import explanation_text
+from rightsizer.console.local_processes import LocalProcess, local_process
+from rightsizer.console.node_frame import SORTS, NodeFrame, NodeRow
+from rightsizer.console.node_history import NodeHistory
+from rightsizer.console.node_panels import charts, process_lines, processes
+from rightsizer.console.node_table import TableView, node_view, shown_rows
+from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent
+from rightsizer.host.settings import PathSettings
+from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError
+from rightsizer.report.labels import action_label
 
-_KEYS: Final = "↑↓ select   s sort: {sort}   / filter: {wanted}   q quit"
+_KEYS: Final = "↑↓ select  e explain  c claim  s sort: {sort}  / search: {wanted}  h help  q quit"
+_PAGE_KEYS: Final = "↑↓ PgUp PgDn scroll  Esc back  q quit"
 _POLL_SECONDS: Final = 0.1
-_ARROWS: Final = {"\x1b[A": "k", "\x1b[B": "j"}
-_KEY: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|.", re.DOTALL)
 _ESCAPE: Final = "\x1b"
+_NAMED: Final = {
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1b[5~": "page up",
+    "\x1b[6~": "page down",
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "erase",
+    "\b": "erase",
+}
+_KEY: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|.", re.DOTALL)
 _FIRST_PRINTABLE: Final = " "
+_STEPS: Final = {
+    "down": 1,
+    "j": 1,
+    "up": -1,
+    "k": -1,
+    "page down": 10,
+    " ": 10,
+    "page up": -10,
+}
+"""Lines that a key scrolls by."""
 _SPAN: Final = "24h"
+_CHART_LINES: Final = 8
+"""Lines that bars get before processes do."""
+_SIMULATED: Final = "simulated"
+_LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_HELP: Final = """\
+rightsizer top: what each GPU of this node does, and what to do about it
+
+  ↑ ↓      select a GPU: its recommendation, its processes, its readings
+  e Enter  explain its recommendation: evidence, savings, risk, commands
+  c        claim it, so that others know that you are at it
+  s        sort by savings, waste, GPU, state, memory or power
+  /        search by GPU, model, state or holder; Enter keeps it, Esc ends it
+  Esc      back: from this page, a question, a search, a selection
+  q        quit
+
+  Last 24 h  main state of each part of the day, colored as in the column Now
+  Wasted     share of the known past that was idle, stalled or throttled
+  Busy       share of time with a kernel resident; a kernel that waits counts, too
+  To do      the most urgent recommendation, and what it saves a day
+
+States: docs/definitions.md of Rightsizer. Names and users of processes are this host's.
+"""
 
 
 def frame_of(agent: RemoteAgent) -> NodeFrame:
@@ -44,14 +98,28 @@ def print_node(agent: RemoteAgent) -> None:
 class NodeScreen:
     """Full-screen table, refreshed at intervals and on each key."""
 
-    def __init__(self, agent: RemoteAgent, interval_seconds: float) -> None:
+    def __init__(
+        self,
+        agent: RemoteAgent,
+        interval_seconds: float,
+        socket: str = str(PathSettings().api_socket),
+    ) -> None:
         self._agent = agent
         self._interval_seconds = interval_seconds
+        self._is_here = urlsplit(agent.url).hostname in _LOCAL_HOSTS
+        self._socket = socket if self._is_here else ""
         self._sort = next(iter(SORTS))
         self._wanted = ""
         self._selected = ""
-        self._is_typing = self._is_over = False
-        self._trouble = ""
+        self._is_typing = False
+        self._page: Sequence[str] = ()
+        """Lines of help or explanation in place of the table; empty for none."""
+        self._scrolled = 0
+        self._claims: Mapping[str, Any] | None = None
+        """Recommendation that the question in the last line is about."""
+        self._said = ""
+        self.history = NodeHistory()
+        self.is_over = False
 
     def run(self) -> None:
         """Run until quit; keep waiting if the agent goes away later.
@@ -63,53 +131,190 @@ class NodeScreen:
         frame = frame_of(self._agent)
         due = 0.0
         with _keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
-            while not self._is_over:
+            while not self.is_over:
                 if time.monotonic() >= due:
                     frame = self._renewed(frame)
                     due = time.monotonic() + self._interval_seconds
-                live.update(node_view(frame, self._view(console)), refresh=True)
+                live.update(self.view(frame, console), refresh=True)
                 self.press(next(keys), frame)
 
     def press(self, key: str, frame: NodeFrame) -> None:
         """Handle a key; empty keys are ignored."""
-        if self._is_typing:
+        if not key:
+            return
+        if self._claims is not None:
+            self._answer(key)
+        elif self._is_typing:
             self._type(key)
-        elif key in {"q", _ESCAPE}:
-            self._is_over = True
-        elif key == "s":
-            names = list(SORTS)
+        elif key == "q":
+            self.is_over = True
+        elif self._page:
+            self._turn(key)
+        else:
+            self._said = ""
+            self._command(key, frame)
+
+    def _command(self, key: str, frame: NodeFrame) -> None:
+        names = list(SORTS)
+        commands: Mapping[str, Callable[[], None]] = {
+            "e": lambda: self._explain(frame),
+            "enter": lambda: self._explain(frame),
+            "c": lambda: self._ask(frame),
+            "h": lambda: self._open(_HELP),
+            "?": lambda: self._open(_HELP),
+            "down": lambda: self._select(frame, 1),
+            "j": lambda: self._select(frame, 1),
+            "up": lambda: self._select(frame, -1),
+            "k": lambda: self._select(frame, -1),
+            _ESCAPE: self._clear,
+        }
+        if key == "s":
             self._sort = names[(names.index(self._sort) + 1) % len(names)]
         elif key == "/":
             self._is_typing = True
-        elif key in {"j", "k"}:
-            self._select(frame, 1 if key == "j" else -1)
+        elif key in commands:
+            commands[key]()
+
+    def _clear(self) -> None:
+        """End the selection, or without one the search."""
+        if self._selected:
+            self._selected = ""
+        else:
+            self._wanted = ""
+
+    def _open(self, text: str) -> None:
+        self._page = text.splitlines()
+        self._scrolled = 0
+
+    def _turn(self, key: str) -> None:
+        if key in {_ESCAPE, "h", "?", "e", "enter"}:
+            self._page = ()
+        self._scrolled = max(0, min(self._scrolled + _STEPS.get(key, 0), len(self._page) - 1))
+
+    def _explain(self, frame: NodeFrame) -> None:
+        advice = self._advice(frame)
+        if advice is None:
+            return
+        try:
+            self._open(explanation_text(self._agent.get(_target(advice))))
+        except RightsizerError as error:
+            self._said = str(error)
+
+    def _ask(self, frame: NodeFrame) -> None:
+        self._claims = self._advice(frame)
+
+    def _answer(self, key: str) -> None:
+        advice = self._claims
+        self._claims = None
+        if advice is None or key not in {"y", "Y"}:
+            self._said = "Nothing was claimed."
+            return
+        try:
+            claimed = self._claimed(advice)
+        except RightsizerError as error:
+            self._said = str(error)
+        else:
+            self._said = f"Claimed by {claimed['actor']}."
+
+    def _claimed(self, advice: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Claim by this host's socket, where the kernel tells who asks, else over TCP."""
+        target = f"{_target(advice)}/claim"
+        body = {"actor": user_name()}
+
+        def ask(agent: LocalClient | RemoteAgent) -> Mapping[str, Any]:
+            claimed: Mapping[str, Any] = agent.post(target, body)["advice"]
+            return claimed
+
+        with suppress(RightsizerError):
+            if (answer := asked_at(self._socket, ask)) is not None:
+                claimed: Mapping[str, Any] = answer
+                return claimed
+        return ask(self._agent)
+
+    def _advice(self, frame: NodeFrame) -> Mapping[str, Any] | None:
+        """Return the selected GPU's recommendation, or say why there is none."""
+        row = self._chosen(frame)
+        if row is None:
+            self._said = "Select a GPU first, with ↑ and ↓."
+        elif row.advice is None:
+            self._said = f"{row.title} has no open recommendation."
+        return row.advice if row else None
 
     def _renewed(self, frame: NodeFrame) -> NodeFrame:
         try:
             found = frame_of(self._agent)
         except RightsizerError as error:
-            self._trouble = str(error)
+            self._said = str(error)
             return frame
-        self._trouble = ""
+        self.history.add(found)
         return found
 
-    def _view(self, console: Console) -> TableView:
+    def view(self, frame: NodeFrame, console: Console) -> RenderableType:
+        """Return the whole screen."""
+        width, height = console.size
+        body: RenderableType
+        if self._page:
+            lines = self._page[self._scrolled : self._scrolled + height - 1]
+            body = Text("\n".join(lines))
+        else:
+            body = self._table(frame, console, width, height - 1)
+        whole = Layout()
+        whole.split_column(
+            Layout(body, name="body"), Layout(Text(self._footer(), style="dim"), size=1)
+        )
+        return whole
+
+    def _table(self, frame: NodeFrame, console: Console, width: int, height: int) -> RenderableType:
+        view = self._view(width, height)
+        table = node_view(frame, view)
+        parts = [table]
+        room = height - len(console.render_lines(table, console.options.update(width=width)))
+        chosen = self._chosen(frame)
+        shown = shown_rows(frame, view)
+        rows = [chosen] if chosen else shown
+        lines = min(process_lines(rows), room - _CHART_LINES)
+        if lines >= process_lines(rows[:1]) > 0:
+            parts.append(processes(rows, lines, self._local(frame, rows)))
+            room -= lines
+        drawn = [*rows, *(row for row in shown if row.uuid != chosen.uuid)] if chosen else shown
+        interval = max(self._interval_seconds, frame.report["agent"]["interval_seconds"])
+        return Group(*parts, charts(drawn, self.history, interval, width, room))
+
+    def _local(self, frame: NodeFrame, rows: Sequence[NodeRow]) -> dict[int, LocalProcess]:
+        """Return what this host tells of processes; nothing if they are another's, or pretended."""
+        if not self._is_here or str(frame.report["agent"]["source"]).startswith(_SIMULATED):
+            return {}
+        pids = {each["pid"] for row in rows for each in row.processes}
+        return {pid: local_process(pid) for pid in pids}
+
+    def _footer(self) -> str:
+        if self._claims is not None:
+            label = action_label(self._claims["action"], self._claims["finding"])
+            return f"Claim '{label}' ({self._claims['id']}) as {user_name()}? y n"
+        if self._page:
+            return _PAGE_KEYS
         typed = self._wanted + ("▏" if self._is_typing else "")
+        return self._said or _KEYS.format(sort=self._sort, wanted=typed)
+
+    def _view(self, width: int, height: int | None) -> TableView:
         return TableView(
             sort=self._sort,
             wanted=self._wanted,
             selected=self._selected,
-            width=console.width,
-            height=console.height,
+            width=width,
+            height=height,
             flags=f" --url {self._agent.url}",
-            footer=self._trouble or _KEYS.format(sort=self._sort, wanted=typed),
         )
 
+    def _chosen(self, frame: NodeFrame) -> NodeRow | None:
+        rows = shown_rows(frame, TableView(sort=self._sort, wanted=self._wanted))
+        return next((row for row in rows if row.uuid == self._selected), None)
+
     def _type(self, key: str) -> None:
-        if key in {"\r", "\n", _ESCAPE}:
+        if key in {"enter", _ESCAPE}:
             self._is_typing = False
             self._wanted = "" if key == _ESCAPE else self._wanted
-        elif key in {"\x7f", "\b"}:
+        elif key == "erase":
             self._wanted = self._wanted[:-1]
         elif len(key) == 1 and key >= _FIRST_PRINTABLE:
             self._wanted += key
@@ -120,6 +325,10 @@ class NodeScreen:
         if uuids:
             place = uuids.index(self._selected) + step if self._selected in uuids else 0
             self._selected = uuids[place % len(uuids)]
+
+
+def _target(advice: Mapping[str, Any]) -> str:
+    return f"{ADVICE_PATH}/{quote(advice['id'], safe='')}"
 
 
 @contextmanager
@@ -136,7 +345,7 @@ def _keys() -> Iterator[Iterator[str]]:
                 continue
             raw = os.read(descriptor, 64).decode(errors="replace")
             # A closed terminal reads as empty forever: quit.
-            yield from (_ARROWS.get(key, key) for key in _KEY.findall(raw) or ["q"])
+            yield from (_NAMED.get(key, key) for key in _KEY.findall(raw) or ["q"])
 
     try:
         yield pressed()

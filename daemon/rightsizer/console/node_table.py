@@ -1,10 +1,9 @@
 """Table of a node's GPUs for a terminal: state, past, figures, holder, recommended action."""
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from rich import box
@@ -12,13 +11,11 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.console.advice import dearest_first, dollars_per_day
+from rightsizer.console.advice import dollars_per_day
 from rightsizer.console.command import printable, program
-from rightsizer.model.finding import UNADVISED, Rank
+from rightsizer.console.node_frame import SORTS, JsonMapping, NodeFrame, NodeRow, node_rows
 from rightsizer.model.units import dollars_text, percent_text
-from rightsizer.report.labels import ABSENT, STATE_ORDER, action_label, display_name
-
-JsonMapping = Mapping[str, Any]
+from rightsizer.report.labels import ABSENT, action_label, display_name
 
 COLORS: Final = {
     "compute_bound": "green",
@@ -38,7 +35,6 @@ _QUOTED: Final = re.compile("'[^']*'")
 _SEVERITIES: Final = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "blue"}
 _IDLE: Final = ("idle_held", "idle_empty")
 _GIB: Final = 2**30
-_STRIP_CELLS: Final = 24
 _WIDE: Final = 120
 """Width below which board names, strips and holders are omitted."""
 _WIDER: Final = 140
@@ -70,99 +66,6 @@ _SHORTENED: Final = frozenset({"Now", "To do"})
 """Columns that shrink in a narrow terminal."""
 
 
-class NodeFrame(Struct, frozen=True):
-    """An agent's answers at one time."""
-
-    report: JsonMapping
-    strip: JsonMapping
-
-
-class NodeRow(Struct, frozen=True):
-    """A GPU or MIG instance."""
-
-    uuid: str
-    title: str
-    board: str
-    state: str
-    cells: tuple[str, ...]
-    """Dominant state of each interval; empty if unknown."""
-    wasted_ratio: float | None
-    """Wasted share of the known past: idle, stalled or throttled; `None` if unknown."""
-    signals: JsonMapping
-    holders: tuple[str, ...]
-    down: str
-    advice: JsonMapping | None
-    """First open recommendation, in the order of `advise`."""
-
-    @property
-    def text(self) -> str:
-        """Text that a filter searches."""
-        return " ".join((self.title, self.board, self.state, *self.holders)).lower()
-
-
-def node_rows(frame: NodeFrame) -> list[NodeRow]:
-    """Return a row for each device with states of its own."""
-    past = {each["uuid"]: each for each in frame.strip["devices"]}
-    opened = [each for each in frame.report["advice"] if each["closed"] is None]
-    return [
-        _row(each, past.get(each["uuid"], {}), opened)
-        for each in frame.report["devices"]
-        if not each["has_mig_instances"]
-    ]
-
-
-def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) -> NodeRow:
-    uuid = device["uuid"]
-    down = device["down"]
-    waste: Mapping[str, float] = past.get("waste_seconds", {})
-    known = past.get("used_seconds", 0.0) + sum(waste.values())
-    wasted = sum(seconds for cause, seconds in waste.items() if cause != "headroom")
-    about = [each for each in opened if uuid in each["devices"]]
-    profile = device["mig_profile"]
-    return NodeRow(
-        uuid=uuid,
-        title=f"GPU {device['index']}" + (f" {profile}" if profile else ""),
-        board=printable((device["name"] or device["board"] or "").removeprefix("NVIDIA ")),
-        state=device["state"],
-        cells=_stretches(past.get("cells", ())),
-        wasted_ratio=wasted / known if known else None,
-        signals=device["signals"],
-        holders=tuple(printable(each["workload"]) for each in device["workloads"]),
-        down="" if down is None else printable(str(down.get("detail") or down.get("reason"))),
-        advice=min(about, key=dearest_first, default=None),
-    )
-
-
-def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
-    """Reduce the strip to the number of cells that fit a row."""
-    size = max(1, -(-len(cells) // _STRIP_CELLS))
-    found = list[str]()
-    for at in range(0, len(cells), size):
-        seconds = Counter[str]()
-        for cell in cells[at : at + size]:
-            seconds.update(cell["state_seconds"])
-        found.append(max(seconds, key=seconds.__getitem__, default=""))
-    return tuple(found)
-
-
-def _most_to_save_first(row: NodeRow) -> tuple[bool, Rank, bool, float, str]:
-    """Sort key of the page's order."""
-    rank = dearest_first(row.advice) if row.advice else UNADVISED
-    is_cause = row.advice is not None and row.uuid in row.advice["culprits"]
-    return not row.down, rank, not is_cause, -(row.wasted_ratio or 0.0), row.title
-
-
-SORTS: Final = {
-    "savings": _most_to_save_first,
-    "wasted": lambda row: (not row.down, -(row.wasted_ratio or 0.0), row.title),
-    "gpu": lambda row: row.title,
-    "state": lambda row: (STATE_ORDER.index(row.state), row.title),
-    "memory": lambda row: -float(row.signals.get("memory_used_bytes", 0.0)),
-    "power": lambda row: -float(row.signals.get("power_watts", 0.0)),
-}
-"""Sort orders by name; the first one is the default."""
-
-
 class TableView(Struct, frozen=True):
     """Selection and layout of the table."""
 
@@ -175,7 +78,6 @@ class TableView(Struct, frozen=True):
     width: int = 120
     height: int | None = None
     """Available lines; `None` for no limit."""
-    footer: str = ""
     flags: str = ""
     """Flags by which a command asks the same agent."""
 
@@ -206,10 +108,10 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
         parts.append(Text(f"{hidden} more GPUs; ↑↓ go through them", style="dim"))
     if not shown:
         trouble = frame.report["agent"]["trouble"] or "There are no GPUs here."
-        parts.append(Text(f"No GPU matches '{view.wanted}'." if view.wanted else trouble))
+        parts.append(
+            Text(f"No GPU matches '{view.wanted}'; Esc shows all." if view.wanted else trouble)
+        )
     parts += details
-    if view.footer:
-        parts.append(Text(view.footer, style="dim"))
     return Group(*parts)
 
 

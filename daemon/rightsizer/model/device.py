@@ -76,8 +76,20 @@ class Device(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Display name: `GPU 3`, or the source's identifier without an index."""
-        return f"GPU {self.index}" if self.has_index else self.uuid
+        """Display name: `GPU 3`, `MIG 6:2` for instance 2 of GPU 6, or the source's identifier."""
+        if self.mig is not None:
+            return f"MIG {self.index}:{self.mig.gpu_instance_id}"
+        return self.board_title
+
+    @property
+    def label(self) -> str:
+        """Display name with the profile of an instance: `MIG 6:2 (1g.10gb)`."""
+        return self.title if self.mig is None else f"{self.title} ({self.mig.profile})"
+
+    @property
+    def board_title(self) -> str:
+        """Display name of the GPU itself, also for its instances."""
+        return f"GPU {self.index}" if self.has_index else self.board_uuid
 
     @property
     def board_uuid(self) -> str:

@@ -80,9 +80,8 @@ class ReportDeviceFacts(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Display name, such as `GPU 3` or `MIG 12 (1g.10gb)`."""
-        mig = self.device.mig
-        return self.device.title if mig is None else f"MIG {self.device.index} ({mig.profile})"
+        """Display name, such as `GPU 3` or `MIG 6:2 (1g.10gb)`."""
+        return self.device.label
 
 
 class WorkloadFacts(Struct, frozen=True):

@@ -24,7 +24,7 @@ from rightsizer.model.finding import (
     Savings,
     Severity,
 )
-from rightsizer.model.reading import Missing
+from rightsizer.model.reading import Missing, ProcessKind
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, Report, Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
@@ -365,10 +365,21 @@ class TotalsDocument(msgspec.Struct, frozen=True):
     energy_joules: Mapping[EnergySource, float]
 
 
+class ProcessDocument(msgspec.Struct, frozen=True):
+    """Process on a device; its name and user are for its host to tell."""
+
+    pid: int
+    kind: ProcessKind
+    memory_used_bytes: int | None
+    gpu_busy: float | None
+    workload: str | None
+
+
 class DeviceDocument(msgspec.Struct, frozen=True):
     """Device: identity, state, last signals, totals and provisioning."""
 
     uuid: str
+    title: str
     index: int | None
     name: str
     board: str | None
@@ -391,6 +402,8 @@ class DeviceDocument(msgspec.Struct, frozen=True):
     nvlinks: tuple[Nvlink, ...]
     xids: Mapping[str, int] | None
     workloads: tuple[HolderDocument, ...]
+    processes: tuple[ProcessDocument, ...] | None
+    """`None` if unknown."""
     totals: TotalsDocument
     provisioning: Mapping[str, Provisioning]
 
@@ -517,6 +530,7 @@ def _device(report: DeviceReport) -> DeviceDocument:
     reading = report.reading
     return DeviceDocument(
         uuid=device.uuid,
+        title=device.label,
         index=device.stated_index,
         name=device.name,
         board=device.board,
@@ -539,6 +553,7 @@ def _device(report: DeviceReport) -> DeviceDocument:
         nvlinks=reading.nvlinks if reading else (),
         xids=_xids(report.xids),
         workloads=tuple(map(_holder, report.holdings)),
+        processes=_processes(report),
         totals=_totals(report.totals),
         provisioning={
             window: replace(
@@ -546,6 +561,28 @@ def _device(report: DeviceReport) -> DeviceDocument:
             )
             for window, provisioning in report.provisioning.items()
         },
+    )
+
+
+def _processes(report: DeviceReport) -> tuple[ProcessDocument, ...] | None:
+    if report.reading is None or report.reading.processes is None:
+        return None
+    holders = {
+        process.pid: holding.workload.key
+        for holding in report.holdings
+        for process in holding.processes
+    }
+    keys = {holding.workload.key for holding in report.holdings}
+    only = next(iter(keys)) if len(keys) == 1 else None
+    return tuple(
+        ProcessDocument(
+            each.pid,
+            each.kind,
+            each.memory_used_bytes,
+            each.gpu_busy,
+            holders.get(each.pid, only),
+        )
+        for each in report.reading.processes
     )
 
 

@@ -14,7 +14,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
-from rightsizer.web.view.device import device_title
 from rightsizer.web.view.strip import spans_of_report
 from rightsizer.web.view.totals import device_counts, savings_sum
 
@@ -139,7 +138,7 @@ def _encode_span(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> 
 def _encode_device(device: DeviceReport, *, is_fresh: bool) -> JsonObject:
     return {
         "uuid": device.device.uuid,
-        "title": device_title(device),
+        "title": device.device.title,
         "is_fresh": is_fresh,
         "state": str(device.state if is_fresh else State.UNKNOWN),
         "conditions": sorted(device.conditions) if is_fresh else [],

@@ -177,14 +177,6 @@ class DeviceCardView(Struct, frozen=True):
     advice_count: int
 
 
-def device_title(report: DeviceReport) -> str:
-    """Return a device's title: `GPU 3`, or `MIG 6:2` for an instance of GPU 6."""
-    device = report.device
-    if device.mig is not None:
-        return f"MIG {device.index}:{device.mig.gpu_instance_id}"
-    return device.title
-
-
 def device_view(
     report: DeviceReport, node: Report, past: DevicePast, context: DeviceContext, *, is_fresh: bool
 ) -> DeviceCardView:
@@ -195,7 +187,7 @@ def device_view(
     sampled = report.last_sample
     return DeviceCardView(
         report=report,
-        title=device_title(report),
+        title=report.device.title,
         state=report.state if is_fresh else State.UNKNOWN,
         last_sample=moment_label(sampled, context.now) if sampled is not None else None,
         is_fresh=is_fresh,

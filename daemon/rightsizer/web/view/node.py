@@ -30,7 +30,6 @@ from rightsizer.web.view.device import (
     DeviceCardView,
     DeviceContext,
     DevicePast,
-    device_title,
     device_view,
 )
 from rightsizer.web.view.overview import OverviewRow, overview_rows
@@ -198,7 +197,7 @@ class _NodePage:
         self._past = past
         self._query = query
         self._fresh = fresh_devices(report, now, freshness)
-        self._names = {each.device.uuid: device_title(each) for each in report.devices}
+        self._names = {each.device.uuid: each.device.title for each in report.devices}
         self._chosen = selected_uuids(report, query)
         self._workload = query.workload if self._chosen else ""
         shown = (e for e in report.devices if not self._chosen or e.device.uuid in self._chosen)

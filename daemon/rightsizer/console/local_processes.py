@@ -1,0 +1,29 @@
+"""Names and users of processes on this host, which no agent tells."""
+
+import pwd
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+
+class LocalProcess(NamedTuple):
+    """What this host tells to this user; empty if it does not."""
+
+    user: str = ""
+    name: str = ""
+
+
+def local_process(pid: int, root: Path = Path("/proc")) -> LocalProcess:
+    """Return user and name of a process; empty without such a process."""
+    folder = root / str(pid)
+    with suppress(OSError):
+        owner = folder.stat().st_uid
+        return LocalProcess(_user_name(owner), (folder / "comm").read_text("utf-8").strip())
+    return LocalProcess()
+
+
+def _user_name(owner: int) -> str:
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return str(owner)

@@ -1,0 +1,116 @@
+"""A node's GPUs as an agent describes them: one row each, with its past and its advice."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from rightsizer.console.advice import dearest_first
+from rightsizer.console.command import printable
+from rightsizer.model.finding import UNADVISED, Rank
+from rightsizer.report.labels import STATE_ORDER
+
+JsonMapping = Mapping[str, Any]
+
+_STRIP_CELLS: Final = 24
+
+
+class NodeFrame(Struct, frozen=True):
+    """An agent's answers at one time."""
+
+    report: JsonMapping
+    strip: JsonMapping
+
+
+class NodeRow(Struct, frozen=True):
+    """A GPU or MIG instance."""
+
+    uuid: str
+    title: str
+    board: str
+    state: str
+    cells: tuple[str, ...]
+    """Dominant state of each interval; empty if unknown."""
+    wasted_ratio: float | None
+    """Wasted share of the known past: idle, stalled or throttled; `None` if unknown."""
+    signals: JsonMapping
+    holders: tuple[str, ...]
+    processes: tuple[JsonMapping, ...]
+    down: str
+    advice: JsonMapping | None
+    """First open recommendation, in the order of `advise`."""
+
+    @property
+    def text(self) -> str:
+        """Text that a filter searches."""
+        return " ".join((self.title, self.board, self.state, *self.holders)).lower()
+
+
+def node_rows(frame: NodeFrame) -> list[NodeRow]:
+    """Return a row for each device with states of its own."""
+    past = {each["uuid"]: each for each in frame.strip["devices"]}
+    opened = [each for each in frame.report["advice"] if each["closed"] is None]
+    return [
+        _row(each, past.get(each["uuid"], {}), opened)
+        for each in frame.report["devices"]
+        if not each["has_mig_instances"]
+    ]
+
+
+def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) -> NodeRow:
+    uuid = device["uuid"]
+    down = device["down"]
+    waste: Mapping[str, float] = past.get("waste_seconds", {})
+    known = past.get("used_seconds", 0.0) + sum(waste.values())
+    wasted = sum(seconds for cause, seconds in waste.items() if cause != "headroom")
+    about = [each for each in opened if uuid in each["devices"]]
+    return NodeRow(
+        uuid=uuid,
+        title=printable(device["title"]),
+        board=printable(_board(device)),
+        state=device["state"],
+        cells=_stretches(past.get("cells", ())),
+        wasted_ratio=wasted / known if known else None,
+        signals=device["signals"],
+        holders=tuple(printable(each["workload"]) for each in device["workloads"]),
+        processes=tuple(device["processes"] or ()),
+        down="" if down is None else printable(str(down.get("detail") or down.get("reason"))),
+        advice=min(about, key=dearest_first, default=None),
+    )
+
+
+def _board(device: JsonMapping) -> str:
+    """Return the model's name, without the vendor and without the profile of an instance."""
+    name = str(device["name"] or device["board"] or "").removeprefix("NVIDIA ")
+    return name.removesuffix(f" MIG {device['mig_profile']}")
+
+
+def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
+    """Reduce the strip to the number of cells that fit a row."""
+    size = max(1, -(-len(cells) // _STRIP_CELLS))
+    found = list[str]()
+    for at in range(0, len(cells), size):
+        seconds = Counter[str]()
+        for cell in cells[at : at + size]:
+            seconds.update(cell["state_seconds"])
+        found.append(max(seconds, key=seconds.__getitem__, default=""))
+    return tuple(found)
+
+
+def _most_to_save_first(row: NodeRow) -> tuple[bool, Rank, bool, float, str]:
+    """Sort key of the page's order."""
+    rank = dearest_first(row.advice) if row.advice else UNADVISED
+    is_cause = row.advice is not None and row.uuid in row.advice["culprits"]
+    return not row.down, rank, not is_cause, -(row.wasted_ratio or 0.0), row.title
+
+
+SORTS: Final = {
+    "savings": _most_to_save_first,
+    "wasted": lambda row: (not row.down, -(row.wasted_ratio or 0.0), row.title),
+    "gpu": lambda row: row.title,
+    "state": lambda row: (STATE_ORDER.index(row.state), row.title),
+    "memory": lambda row: -float(row.signals.get("memory_used_bytes", 0.0)),
+    "power": lambda row: -float(row.signals.get("power_watts", 0.0)),
+}
+"""Sort orders by name; the first one is the default."""

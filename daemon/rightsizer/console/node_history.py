@@ -1,0 +1,53 @@
+"""Readings of a node's GPUs since a screen began, as bars."""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from rightsizer.console.node_frame import NodeFrame, node_rows
+
+_BARS: Final = " ▁▂▃▄▅▆▇█"
+_MOST: Final = 1000
+"""Columns of the widest terminal."""
+
+
+class Figures(NamedTuple):
+    """Shares of a GPU's time, memory and power; `None` if unknown."""
+
+    busy: float | None
+    memory: float | None
+    power: float | None
+
+
+class NodeHistory:
+    """The last readings of each GPU."""
+
+    def __init__(self) -> None:
+        self._figures: defaultdict[str, deque[Figures]] = defaultdict(lambda: deque(maxlen=_MOST))
+        self._generation: object = None
+
+    def add(self, frame: NodeFrame) -> None:
+        """Add the readings of a frame, unless they were added already."""
+        if frame.report["generation"] == self._generation:
+            return
+        self._generation = frame.report["generation"]
+        for row in node_rows(frame):
+            signals = row.signals
+            self._figures[row.uuid].append(
+                Figures(signals.get("gpu_busy"), signals.get("memory_used"), signals.get("power"))
+            )
+
+    def of(self, uuid: str) -> Sequence[Figures]:
+        """Return the readings of a GPU, oldest first."""
+        return tuple(self._figures[uuid])
+
+
+def bars(values: Iterable[float | None], width: int, height: int) -> list[str]:
+    """Return lines of bars for shares, the last ones at the right; unknown ones are empty."""
+    last = [*values][-width:] if width > 0 else []
+    filled = [round(min(1.0, max(0.0, each or 0.0)) * height * 8) for each in last]
+    lines = (
+        "".join(_BARS[min(8, max(0, steps - 8 * level))] for steps in filled)
+        for level in reversed(range(height))
+    )
+    return [line.rjust(width) for line in lines]
