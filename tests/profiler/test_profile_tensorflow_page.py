@@ -127,7 +127,7 @@ def test_kinds_that_are_not_read_say_what_to_name(tmp_path: Path, name: str, rem
         ("\x18\x00\x1a\x0dbrain.Event:2", "an event file of TensorBoard"),
         ('[{"frame": {"name": "ROOT"}, "metrics": {}}]', "a profile of Triton's Proton"),
         ("==7== NVPROF is profiling process 7\n", "a profile of nvprof"),
-        ('"Kind","Agent_Id","Queue_Id"\n', "a table of rocprof"),
+        ('"Index","KernelName","gpu-id"\n', "a table of rocprof"),
         ('"Name","Calls","TotalDurationNs"\n', "a table of rocprof"),
         ('"GPU ID","Op Name","TC Eligible","Using TC"\n', "a table of DLProf"),
         ("timestamp, index, utilization.gpu [%]\n", "telemetry, not a profile"),

@@ -21,6 +21,8 @@ class ProfileFormat(StrEnum):
     NSIGHT_COMPUTE = "nsight-compute"
     XPLANE = "xplane"
     TRACE_VIEWER = "trace-viewer"
+    ROCPROF = "rocprofv3"
+    ROCPD = "rocpd"
     TENSORFLOW_PAGE = "tensorflow-page"
     MLPERF_INFERENCE = "mlperf-inference"
     MLPERF_TRAINING = "mlperf-training"

@@ -33,6 +33,8 @@ from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
 from rightsizer.profiles.printed_text import excerpt
 from rightsizer.profiles.pytorch import NO_EVENTS, PYTORCH
 from rightsizer.profiles.reader import Head, ProfileReader, Unpacked
+from rightsizer.profiles.rocprof.database import ROCPD
+from rightsizer.profiles.rocprof.tables import ROCPROF, traces_of
 from rightsizer.profiles.tensorflow_page import TENSORFLOW_PAGE
 from rightsizer.profiles.trace_viewer import TRACE_VIEWER
 from rightsizer.profiles.xplane.reader import XPLANE
@@ -48,11 +50,13 @@ _REPORTS: Final = frozenset({".nsys-rep", ".qdrep"})
 _EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
 FORMATS: Final[tuple[ProfileReader, ...]] = (
     XPLANE,
+    ROCPD,
     NSIGHT_SYSTEMS,
     TRACE_VIEWER,
     PYTORCH,
     TENSORFLOW_PAGE,
     NSIGHT_COMPUTE,
+    ROCPROF,
     NSIGHT_STATS,
     MLPERF_DETAIL,
     MLPERF_TRAINING,
@@ -141,7 +145,9 @@ def _repeated(found: Mapping[Path, ProfileReader]) -> Iterator[Path]:
     exports = {_place(path) for path in found if path.suffix == ".sqlite"}
     for path, reader in found.items():
         place = _place(path)
-        if reader is TRACE_VIEWER:
+        if reader is ROCPROF and path != next(each for each in traces_of(path) if each in found):
+            yield path
+        elif reader is TRACE_VIEWER:
             if place in planes or (path.name.startswith(_PERFETTO) and place[0] in folders):
                 yield path
         elif path.suffix in _REPORTS and place in exports:

@@ -1,0 +1,1 @@
+"""Output of AMD's rocprofv3: CSV tables and rocpd databases."""
