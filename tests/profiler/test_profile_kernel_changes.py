@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from profiles_built import device, kernel, profile, step
 from rightsizer.model.profile import KernelFamily, KernelUse, ProfiledDevice
 from rightsizer.profiler.changes import differences, kernel_changes
-from rightsizer.profiler.figures import family_change_row, kernels_changed_text
+from rightsizer.profiler.figures import family_change_row, kernels_changed_text, pace_text
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.text import profile_text
@@ -143,3 +143,44 @@ def test_families_sum_to_their_kernels(
         own = [each for each in found.kernels if each.family is family.family]
         assert family.before == pytest.approx(sum(each.before for each in own))
         assert family.after == pytest.approx(sum(each.after for each in own))
+
+
+def test_a_renamed_kernel_is_one_row() -> None:
+    """Of one family, with as many runs a step: the same work by another library or board."""
+    before = workload(
+        kernel("ampere_gemm", count=40, seconds=0.4, family=PRODUCT),
+        kernel("cast", count=8, seconds=0.1, family=COPY),
+    )
+    after = workload(
+        kernel("hopper_gemm", count=20, seconds=0.1, family=PRODUCT),
+        kernel("split_gemm", count=60, seconds=0.1, family=PRODUCT),
+        kernel("cat", count=20, seconds=0.01, family=COPY),
+        steps=2,
+    )
+    found = {each.name: each for each in kernel_changes(before.profiles, after.profiles).kernels}
+    renamed = found["hopper_gemm"]
+    assert (renamed.former_name, renamed.ratio) == ("ampere_gemm", pytest.approx(0.5))
+    assert "ampere_gemm" not in found
+    assert found["split_gemm"].ratio is None
+    assert found["cast"].ratio == 0.0
+    row = family_change_row(
+        {"name": "b", "former_name": "a", "before": 1.0, "after": 1.0, "ratio": 1.0}
+    )
+    assert row[0] == "b (was a)"
+
+
+def _against(*changes: tuple[str, float, float]) -> dict[str, object]:
+    rows = [{"figure": name, "before": before, "after": after} for name, before, after in changes]
+    return {"changes": rows}
+
+
+def test_the_pace_comes_first() -> None:
+    """With the part of a step that changed most."""
+    slower = _against(
+        ("step_seconds", 0.1, 0.12), ("kernel_seconds_per_step", 0.06, 0.061),
+        ("host_wait_ratio", 0.2, 0.32),
+    )  # fmt: skip
+    text = "A step takes 20% more time, 100 ms to 120 ms; waiting for the host: 20 ms to 38.4 ms"
+    assert pace_text(slower) == text
+    assert pace_text(_against(("step_seconds", 0.1, 0.1001))).startswith("A step takes as long")
+    assert not pace_text(_against(("kernel_ratio", 0.1, 0.2)))

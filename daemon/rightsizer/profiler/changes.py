@@ -1,7 +1,7 @@
 """Changes between two profiles of a workload: figures, kernels, and what else differs."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -11,6 +11,8 @@ from rightsizer.model.profile import KernelFamily, Profile, StepUse
 from rightsizer.profiler.member import ProfiledMember, members_of
 
 _MOST_KERNELS: Final = 100
+_Key: TypeAlias = tuple[KernelFamily, str | None]
+"""Kernel, or with `None` its whole family."""
 _Figure: TypeAlias = Callable[[Sequence[ProfiledMember]], float | None]
 
 
@@ -64,6 +66,8 @@ class KernelChange(Struct, frozen=True):
     """`None` for a family."""
     before: float
     after: float
+    former_name: str | None = None
+    """Kernel before that does the same work: of its family, with as many runs; else `None`."""
 
     @property
     def ratio(self) -> float | None:
@@ -87,17 +91,36 @@ def kernel_changes(before: Sequence[Profile], after: Sequence[Profile]) -> Kerne
         for each in (before, after)
     ]
     has_steps = all(device.steps for devices in sides for device in devices)
-    times: list[defaultdict[tuple[KernelFamily, str | None], float]] = []
+    times: list[defaultdict[_Key, float]] = []
+    counts: list[Counter[_Key]] = []
+    wholes: list[int] = []
     for devices in sides:
-        whole = sum(len(each.steps) if has_steps else 1 for each in devices)
-        time: defaultdict[tuple[KernelFamily, str | None], float] = defaultdict(float)
+        wholes.append(sum(len(each.steps) if has_steps else 1 for each in devices))
+        time: defaultdict[_Key, float] = defaultdict(float)
+        count: Counter[_Key] = Counter()
         for kernel in chain.from_iterable(each.kernels for each in devices):
+            count[kernel.family, kernel.name] += kernel.count
             for name in (None, kernel.name):
-                time[kernel.family, name] += kernel.seconds / whole
+                time[kernel.family, name] += kernel.seconds / wholes[-1]
         times.append(time)
+        counts.append(count)
     first, second = times
+    # Counts times the other side's steps, so that equal rates are equal numbers.
+    gone, new = (
+        {key: count * whole for key, count in side.items() if key not in other}
+        for side, other, whole in zip(counts, reversed(counts), reversed(wholes), strict=True)
+    )
+    former = _renamed(gone, new, first, second)
     changes = sorted(
-        (KernelChange(*key, first[key], second[key]) for key in {**first, **second}),
+        (
+            KernelChange(
+                *key,
+                first[former.get(key, key)],
+                second[key],
+                former[key][1] if key in former else None,
+            )
+            for key in {**first, **second}.keys() - {*former.values()}
+        ),
         key=lambda each: (-abs(each.after - each.before), each.name or "", each.family),
     )
     return KernelChanges(
@@ -105,6 +128,26 @@ def kernel_changes(before: Sequence[Profile], after: Sequence[Profile]) -> Kerne
         tuple(each for each in changes if each.name is None),
         tuple(each for each in changes if each.name is not None)[:_MOST_KERNELS],
     )
+
+
+def _renamed(
+    gone: Mapping[_Key, int],
+    new: Mapping[_Key, int],
+    before: Mapping[_Key, float],
+    after: Mapping[_Key, float],
+) -> dict[_Key, _Key]:
+    """Return new kernels with the gone ones of their family and rate, the longest to the longest.
+
+    Libraries name a kernel by tile and board, so that another version or board has other names.
+    """
+    left = sorted(gone, key=lambda each: -before[each])
+    found: dict[_Key, _Key] = {}
+    for key in sorted(new, key=lambda each: -after[each]):
+        alike = (each for each in left if each[0] == key[0] and gone[each] == new[key])
+        if (former := next(alike, None)) is not None:
+            found[key] = former
+            left.remove(former)
+    return found
 
 
 def _per_second(of: Callable[[ProfiledMember], float]) -> _Figure:

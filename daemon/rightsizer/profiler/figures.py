@@ -46,6 +46,7 @@ _SCALES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _SIZES: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _NEARLY_ALL: Final = 0.95
 _LONGEST_KERNEL: Final = 80
+_FORMER_WIDTH: Final = 30
 _HALF_PERCENT: Final = 0.005
 _WORTH_NAMING: Final = 0.1
 """Of the kernels' time."""
@@ -172,7 +173,39 @@ def family_change_row(document: ProfileDocument) -> Sequence[str]:
     """Return a row of a kernel family or kernel: name, before, after, ratio."""
     ends = time_text(document["before"] or 0.0), time_text(document["after"] or 0.0)
     ratio = "new" if document["ratio"] is None else f"{document['ratio']:.2f}"
-    return (document.get("name") or readable_name(document["family"]), *ends, ratio)
+    name = document.get("name") or readable_name(document["family"])
+    if document.get("former_name"):
+        name = f"{name} (was {short_text(document['former_name'], _FORMER_WIDTH)})"
+    return (name, *ends, ratio)
+
+
+def pace_text(against: ProfileDocument) -> str:
+    """Say how much longer a step takes, and which part of it changed most; empty without steps."""
+    changes = {each["figure"]: (each["before"], each["after"]) for each in against["changes"]}
+    before, after = changes.get("step_seconds", (None, None))
+    if not before or not after:
+        return ""
+    ratio = after / before - 1.0
+    parts = {
+        CAUSES["compute"]: changes.get("kernel_seconds_per_step", (None, None)),
+        **{
+            FIGURES[name]: tuple(
+                None if share is None else share * step
+                for share, step in zip(changes[name], (before, after), strict=True)
+            )
+            for name in ("host_wait_ratio", "other_idle_ratio", "exposed_copy_ratio")
+            if name in changes
+        },
+    }
+    known = {name: pair for name, pair in parts.items() if None not in pair}
+    most = max(known, key=lambda name: abs(known[name][1] - known[name][0]), default="")
+    named = f"; {most}: {' to '.join(map(time_text, known[most]))}" if most else ""
+    pace = (
+        "as long"
+        if abs(ratio) < _HALF_PERCENT
+        else (f"{percent_text(abs(ratio))} {'more' if ratio > 0 else 'less'} time")
+    )
+    return f"A step takes {pace}, {time_text(before)} to {time_text(after)}{named}"
 
 
 def kernels_changed_text(against: ProfileDocument) -> str:

@@ -51,6 +51,12 @@ def profile_text(answer: ProfileDocument) -> str:
 
 def _lead(document: ProfileDocument) -> list[str]:
     """Return the verdict in at most three lines: what to change, and what that gains."""
+    if document["against"] and (pace := figures.pace_text(document["against"])):
+        return [*wrapped(pace, 2), *_verdict(document)][: _MOST_LEADS + 1]
+    return _verdict(document)
+
+
+def _verdict(document: ProfileDocument) -> list[str]:
     complaints = _complaints(document["findings"])
     if not complaints:
         is_judged = any(each["finding"] == "optimized" for each in document["findings"])
