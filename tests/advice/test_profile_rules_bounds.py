@@ -6,8 +6,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from profile_traces import KinetoTrace
+from profiles_built import device, profile, time_use
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.finding import Finding
 from rightsizer.model.profile import Profile, SpanKind
@@ -136,3 +138,16 @@ def test_launches_do_not_give_what_the_loader_explains() -> None:
     rest = time.host_wait_seconds - time.loader_wait_seconds
     assert ratio == pytest.approx(rest / time.span_seconds, abs=1e-4)
     assert 0.00015 <= step <= 0.00025
+
+
+def test_a_projection_scales_what_is_sent_not_what_waits() -> None:
+    """Of two ranks, one waits 40% of the time in collectives for the other, which spends 10%."""
+    time = replace(time_use(kernel=0.9, host=0.1), collective_seconds=0.5)
+    ranks = [
+        profile(device(time=replace(time, exposed_collective_seconds=spent)), rank=rank)
+        for rank, spent in enumerate((0.4, 0.1))
+    ]
+    found = profiled_run(ranks, built_in()).time
+    assert found.collective == pytest.approx(0.1)
+    assert found.tensor + found.plain + found.unknown == pytest.approx(0.65)
+    assert found.gap == pytest.approx(0.15)

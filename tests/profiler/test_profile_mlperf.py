@@ -7,6 +7,7 @@ import pytest
 from profile_mlperf import detail, detail_text, logged, summary, training
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import BenchmarkResult, Profile
+from rightsizer.profiler.figures import result_text
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.mlperf.load_generator import (
     MLPERF_DETAIL,
@@ -332,3 +333,35 @@ def test_numbers_of_any_kind() -> None:
         "p97",
         "p9999",
     ]
+
+
+@pytest.mark.parametrize(
+    ("figures", "is_valid", "said"),
+    [
+        (
+            {"samples_per_second": 107.477, "tokens_per_second": 31302.7},
+            True,
+            "31,303 tokens/s, valid",
+        ),
+        ({"latency_p90_seconds": 0.0016027}, False, "0.001603 s at the 90th percentile, invalid"),
+        (
+            {"time_to_train_seconds": 1411.2, "samples_per_second": 2.5},
+            True,
+            "1,411 s to train, valid",
+        ),
+        ({}, None, "no result, not said to be valid"),
+    ],
+)
+def test_a_result_is_one_line(
+    figures: dict[str, float],
+    is_valid: bool | None,  # noqa: FBT001 - a parameter of the test.
+    said: str,
+) -> None:
+    """The most telling figure, and whether it counts."""
+    document = {
+        "benchmark": "bert",
+        "scenario": "Offline",
+        "is_valid": is_valid,
+        "figures": figures,
+    }
+    assert result_text(document) == f"bert Offline: {said}"

@@ -47,6 +47,16 @@ _SIZES: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _NEARLY_ALL: Final = 0.95
 _LONGEST_KERNEL: Final = 80
 _FORMER_WIDTH: Final = 30
+_WHOLE_FROM: Final = 1000
+"""Numbers from which fractions tell nothing."""
+_RESULTS: Final = {
+    "time_to_train_seconds": "s to train",
+    "tokens_per_second": "tokens/s",
+    "samples_per_second": "samples/s",
+    "latency_p90_seconds": "s at the 90th percentile",
+    "latency_p99_seconds": "s at the 99th percentile",
+}
+"""Figures by which a benchmark is compared, the most telling first."""
 _HALF_PERCENT: Final = 0.005
 _WORTH_NAMING: Final = 0.1
 """Of the kernels' time."""
@@ -177,6 +187,22 @@ def family_change_row(document: ProfileDocument) -> Sequence[str]:
     if document.get("former_name"):
         name = f"{name} (was {short_text(document['former_name'], _FORMER_WIDTH)})"
     return (name, *ends, ratio)
+
+
+def result_text(result: ProfileDocument) -> str:
+    """Describe a benchmark's result by its first figure; whether it counts comes with it."""
+    validity = {True: "valid", False: "invalid", None: "not said to be valid"}[result["is_valid"]]
+    rates = (
+        f"{_rounded(result['figures'][name])} {unit}"
+        for name, unit in _RESULTS.items()
+        if name in result["figures"]
+    )
+    what = " ".join(filter(None, (result["benchmark"], result["scenario"]))) or "A benchmark"
+    return f"{what}: {next(rates, 'no result')}, {validity}"
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= _WHOLE_FROM else f"{value:.4g}"
 
 
 def pace_text(against: ProfileDocument) -> str:

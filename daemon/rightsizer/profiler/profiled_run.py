@@ -59,9 +59,11 @@ def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
     """Return the time of steps and gaps if steps are marked, else of everything."""
     times = [time for member in members for time in member.step_times]
     span = sum(each.span_seconds for each in times)
-    collective = sum(each.exposed_collective_seconds for each in times)
+    exposed = sum(each.exposed_collective_seconds for each in times)
+    # A collective lasts until the last rank has joined: what others spend more in them waits.
+    collective = span * min(map(_exposed_ratio, members))
     copy = sum(min(each.exposed_copy_seconds, each.idle_seconds) for each in times)
-    work = sum(each.kernel_seconds for each in times) - collective
+    work = sum(each.kernel_seconds for each in times) - exposed
     # Copies overlap idle time; subtract them from host waits first.
     host = max(0.0, sum(each.host_wait_seconds for each in times) - copy)
     at_work = [each for member in members for each in member.kernels_at_work]
@@ -86,3 +88,8 @@ def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
         launch=min(1.0, in_launches / whole if whole else 0.0),
         kernel_seconds=sum(each.seconds for each in kernels) / count,
     )
+
+
+def _exposed_ratio(member: ProfiledMember) -> float:
+    span = sum(each.span_seconds for each in member.step_times)
+    return sum(each.exposed_collective_seconds for each in member.step_times) / span

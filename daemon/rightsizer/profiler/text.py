@@ -59,6 +59,8 @@ def _lead(document: ProfileDocument) -> list[str]:
 def _verdict(document: ProfileDocument) -> list[str]:
     complaints = _complaints(document["findings"])
     if not complaints:
+        if results := [each["benchmark"] for each in document["profiles"] if each["benchmark"]]:
+            return [f"  {line}" for line in map(figures.result_text, results[:_MOST_LEADS])]
         is_judged = any(each["finding"] == "optimized" for each in document["findings"])
         nothing = figures.lost_text(document) or "Nothing to change"
         return wrapped(nothing if is_judged else "No verdict: the end says why", 2)
