@@ -46,6 +46,13 @@ def test_the_plan_names_who_goes_with_whom() -> None:
     assert found.confidence > 0.8
 
 
+def test_the_gpus_of_those_that_move_are_named_alone() -> None:
+    """What else the pool has is no part of the recommendation."""
+    busy = notebook(6, compute=0.9)
+    found = judged([*map(notebook, range(3)), busy])
+    assert found.devices == tuple(notebook(at).case.devices[0].uuid for at in range(3))
+
+
 def test_those_that_never_work_at_once_take_turns() -> None:
     """Their peaks sum to more than a GPU."""
     day = notebook(0, compute=by_day(0.8, 0.0, 8, 20))

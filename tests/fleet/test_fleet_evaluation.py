@@ -215,7 +215,7 @@ def test_parts_of_no_batch_are_an_empty_estate() -> None:
     """A fleet without devices has no pools, and nothing of it is known."""
     view = view_of(BatchContribution(), DAY, NOW)
     assert (view.pools, view.workloads, view.coverage_ratio) == ((), (), 0.0)
-    assert spans_of(()) == ()
+    assert spans_of((), 1) == ()
 
 
 def test_case_measurement_has_the_workload_and_its_peers(path: Path) -> None:

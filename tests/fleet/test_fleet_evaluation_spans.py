@@ -151,5 +151,6 @@ def test_a_rule_that_raises_over_the_short_span_loses_its_verdicts() -> None:
 
 
 def test_spans_are_those_of_the_conducts() -> None:
-    """Each span is listed once, the longest first."""
-    assert spans_of((RULE, RULE)) == (LONG, SHORT)
+    """Each span is listed once, the longest first, and none beyond what is read."""
+    assert spans_of((RULE, RULE), LONG) == (LONG, SHORT)
+    assert spans_of((RULE,), LONG - 1) == (LONG - 1, SHORT)

@@ -46,10 +46,9 @@ def test_the_fleet_has_many_faults_and_decoys_under_equal_names() -> None:
 def test_planted_faults_are_found_and_no_others(document: dict[str, Any]) -> None:
     """What no metric shows, rules abstain from, and name the metric."""
     found = score(document)
-    assert found.recall >= 0.95, list(map(str, found.missed))
+    assert list(map(str, found.missed)) == []
     assert found.false == ()
     assert list(map(str, found.unexplained)) == []
-    assert {style: found.of(style).recall >= 0.9 for style in Style} == dict.fromkeys(Style, True)
 
 
 def test_shards_say_what_a_single_run_says(

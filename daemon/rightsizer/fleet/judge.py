@@ -365,6 +365,7 @@ class FleetJudge:
         advice: Sequence[Advice],
     ) -> BatchVerdicts:
         """Return the judgements of a node's rules on every workload."""
+        lookback = nanoseconds(self._settings.fleet.lookback_seconds)
         evaluation = BatchEvaluation(
             path=self._cache.database.path,
             rules=self._rules,
@@ -375,8 +376,8 @@ class FleetJudge:
             incidents=open_incidents(advice),
             suppressed=partial(policies.suppressed, now=context.now),
             owners=owners_of(context, request, self._settings.fleet),
-            lookback=nanoseconds(self._settings.fleet.lookback_seconds),
-            spans=spans_of(self._fleet_rules),
+            lookback=lookback,
+            spans=spans_of(self._fleet_rules, lookback),
             keeps_all=self._keeps_all,
         )
         progress = partial(self._progress, "judging")
@@ -400,7 +401,8 @@ class FleetJudge:
         view = view_of(verdicts.parts, lookback, context.now, context.inventory.waiting)
 
         def views(span: Nanoseconds) -> FleetView:
-            if span == lookback:
+            # A rule's span may be longer than what is read.
+            if span >= lookback:
                 return view
             return view_of(verdicts.parts, span, context.now, context.inventory.waiting)
 

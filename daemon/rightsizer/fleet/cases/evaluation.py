@@ -188,9 +188,9 @@ Views = Callable[[Nanoseconds], FleetView]
 """Returns the view of the fleet over the latest span of a length."""
 
 
-def spans_of(rules: Sequence[FleetRule[Any]]) -> tuple[Nanoseconds, ...]:
-    """Return the spans that the fleet's rules look back over."""
-    spans = {span(rule) for rule in rules for span in (_long_span, _short_span)}
+def spans_of(rules: Sequence[FleetRule[Any]], lookback: Nanoseconds) -> tuple[Nanoseconds, ...]:
+    """Return the spans that the fleet's rules look back over: none beyond what is read."""
+    spans = {min(lookback, span(rule)) for rule in rules for span in (_long_span, _short_span)}
     return tuple(sorted(spans, reverse=True))
 
 

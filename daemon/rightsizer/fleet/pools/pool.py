@@ -91,6 +91,13 @@ class PoolSubject(CaseSubject, frozen=True):
         """Scheduler that allocates the pool's GPUs."""
         return kind_of(self.view, self.pool)
 
+    def about(self, workloads: Iterable[FleetWorkload]) -> Self:
+        """Return the pool with verdicts that name the GPUs of some workloads alone."""
+        devices = (device for each in workloads for device in each.case.devices)
+        named = {device.uuid: device for device in devices}
+        case = replace(self.case, devices=tuple(named.values())[:MOST_DEVICES])
+        return replace(self, case=case)
+
     def factors(self, margin: float) -> dict[str, float]:
         """Return the confidence factors: number of days, and the margin of the decision.
 

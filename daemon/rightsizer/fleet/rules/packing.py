@@ -87,7 +87,8 @@ def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
     if not plan.freed or plan.freed < settings.on_ratio * len(small):
         summary = f"{pool.name}: its {len(small)} small workloads fill the GPUs that they have."
         return subject.find_nothing(summary, factors, _evidence(plan))
-    return _problem(subject, plan, factors)
+    members = [each.view for each in small if each.load.key in chosen]
+    return _problem(subject.about(members), plan, factors)
 
 
 def _problem(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float]) -> Finding:

@@ -137,7 +137,7 @@ def _problem(
     then = sum(each.replicas for each in chosen) - freed
     risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen))
     together = [[each.key for each in group] for group in groups]
-    return subject.find_problem(
+    return subject.about(each.view for each in chosen).find_problem(
         reasons=(Reason.SHARING_CANDIDATE_MPS,),
         action=Action.SHARE_MPS,
         summary=(
