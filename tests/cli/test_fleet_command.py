@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from advice_history import keep_advice
 from cases import NOW
-from estate_views import MARKET
 from fleet_answers import END, fleet_answer, sources
 from fleet_command import asked_in_process, configured
 from fleet_loopback import LoopbackStore, loopback_store
@@ -23,7 +22,6 @@ from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.fetch import FetchPlan
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.text import fleet_text, plan_text
-from rightsizer.fleet.usage import usage_of
 
 GoldenFile = Callable[[str | Path, str], None]
 WIDTH: Final = 100
@@ -68,8 +66,7 @@ def test_no_line_is_longer_than_a_terminal() -> None:
     answer = fleet_answer()
     long = "a-name-that-nobody-would-want-to-type-" * 2
     pools = tuple(replace(each, name=long) for each in answer.view.pools)
-    teams = tuple(replace(each, name=long) for each in answer.usage.teams)
-    usage = replace(answer.usage, teams=teams)
+    usage = tuple(replace(each, team=long) for each in answer.usage)
     notes = (long + " " + long,)
     text = text_of(view=replace(answer.view, pools=pools), usage=usage, notes=notes)
     assert max(map(len, text.splitlines())) <= WIDTH
@@ -88,7 +85,7 @@ def test_empty_source_is_not_listed_as_found() -> None:
 def test_an_empty_estate_has_no_tables() -> None:
     """There is no division by zero either."""
     nothing = {"judgements": (), "waiting": (), "served": ()}
-    text = text_of(view=FleetView(0, END, (), ()), usage=usage_of({}, MARKET), **nothing)
+    text = text_of(view=FleetView(0, END, (), ()), usage=(), **nothing)
     assert text.startswith("0 GPUs in 0 pools, 0 workloads, over 14 d")
     assert "GPU-hours" not in text
 

@@ -19,7 +19,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     DeviceReadings,
     part_watts,
 )
-from rightsizer.fleet.usage import UseSum, uses_of
+from rightsizer.fleet.usage import UseSum, holder_hours
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR
@@ -35,7 +35,7 @@ def used(device: Device, read: DeviceReadings) -> UseSum:
     days = SubjectDays([SummedDay(frame, DemandSettings())])
     whole = UseSum()
     span = YESTERDAY.start, YESTERDAY.end
-    for use in uses_of(FleetDevice(device, "n", "p"), days, (), span, {}).values():
+    for use in holder_hours(FleetDevice(device, "n", "p"), days, (), span).values():
         whole.add(use)
     return whole
 

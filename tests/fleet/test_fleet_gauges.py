@@ -83,8 +83,8 @@ def test_series_are_bounded_and_the_largest_stay() -> None:
     """Team names come from labels that users may set to anything."""
     answer = fleet_answer()
     pools = tuple(pool(f"p{at}", steady(1.0), nodes=1, each=1 + at) for at in range(5))
-    teams = tuple(replace(answer.usage.teams[0], name=f"t{at}") for at in range(5))
-    usage = replace(answer.usage, teams=teams)
+    held = next(row for row in answer.usage if row.team)
+    usage = tuple(replace(held, team=f"t{at}") for at in range(5))
     found = scraped(fleet_gauges(replace(answer, view=view(pools), usage=usage), 2))
     assert {of for name, of in found if name == "rightsizer_fleet_pool_gpus"} == {"p3", "p4"}
     assert {of for name, of in found if name == "rightsizer_fleet_team_wasted_gpus"} == {"t0", "t1"}

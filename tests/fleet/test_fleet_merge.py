@@ -13,17 +13,19 @@ from rightsizer.cli.main import main
 from rightsizer.fleet.answers import merged
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.settings import FleetSettings, Shard
+from rightsizer.fleet.tables import usage_tables
 from rightsizer.model.errors import UsageError
 
 
 def answer(cluster: str) -> dict[str, Any]:
     """An answer about one cluster."""
     document = json.loads(json.dumps(encode_answer(fleet_answer())))
-    for rows in ("sources", "pools", "waiting", "waiting_work", "node_advice", "teams"):
+    for rows in ("sources", "pools", "holdings", "waiting", "waiting_work", "node_advice"):
         for row in document[rows]:
             row["cluster"] = cluster
-    for row in (*document["usage"]["pools"], *document["usage"]["clusters"]):
+    for row in document["usage"]["parts"]:
         row["cluster"] = cluster
+    document |= usage_tables(document["usage"]["parts"])
     for row in document["clusters"]:
         row["name"] = cluster
     return dict(document)
@@ -92,13 +94,7 @@ def test_a_part_without_clusters_changes_nothing() -> None:
     east = answer("east")
     empty = {name: [] if isinstance(value, list) else value for name, value in east.items()}
     empty |= {"devices": 0, "gpus": 0, "workloads": 0, "coverage_ratio": 0.0, "verdicts": {}}
-    none = dict.fromkeys(east["usage"]["total"], 0) | {
-        "name": "", "cluster": "", "price_source": "", "price_date": "", "kilowatt_hours": None,
-    }  # fmt: skip
-    none |= {
-        name: {"value": 0.0, "low": 0.0, "high": 0.0} for name in ("dollars", "wasted_dollars")
-    }
-    empty["usage"] = {"total": none, "pools": [], "clusters": [], "kinds": []}
+    empty |= usage_tables([])
     empty["use"] = dict.fromkeys(east["use"], 0)
     whole = merged([empty, east], ["0.json", "1.json"])
     assert whole["usage"]["total"]["kilowatt_hours"] == east["usage"]["total"]["kilowatt_hours"]

@@ -7,11 +7,14 @@ from msgspec.structs import replace
 
 from cases import finding, judgement
 from estate_views import pool, steady, view
-from fleet_answers import fleet_answer
+from fleet_answers import SPARE, fleet_answer
 from rightsizer.fleet.answers import ranked, selected
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import _worth_advice
+from rightsizer.fleet.page import fleet_document
+from rightsizer.fleet.summary import summary_of
 from rightsizer.fleet.text import fleet_text
+from rightsizer.fleet.usage import FREE_NAME
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason
 
@@ -40,16 +43,42 @@ def test_advice_is_ranked_by_money_and_then_by_severity() -> None:
     assert [each["id"] for each in ranked(given)] == ["dear", "small", "grave", "mild", "closed"]
 
 
-def test_a_team_sees_its_own() -> None:
-    """Pools have no team."""
+def test_a_team_sees_its_own_alone() -> None:
+    """Every list and every sum is the team's: hours, GPUs, pools, clusters and waiting work."""
     whole = document()
     found = selected(whole, team="web")
-    assert all(each["team"] == "web" for each in found["advice"])
-    assert len(found["advice"]) < len(whole["advice"])
-    assert {each["team"] for each in found["teams"]} == {"web"}
-    assert found["usage"]["total"]["held_gpu_hours"] == found["teams"][0]["held_gpu_hours"]
+    rows = ("holdings", "findings", "advice", "node_advice", "waiting", "waiting_work", "teams")
+    assert {each["team"] for name in rows for each in found[name]} == {"web"}
+    assert {each["team"] for each in found["usage"]["parts"]} == {"web"}
+    (team,) = found["teams"]
+    for name in ("total", "pools", "clusters", "kinds"):
+        table = found["usage"][name] if name != "total" else [found["usage"]["total"]]
+        assert sum(row["held_gpu_hours"] for row in table) == team["held_gpu_hours"] == 672.0
+    assert (found["gpus"], found["devices"], found["workloads"]) == (2.0, 2, 1)
+    (pool,) = found["pools"]
+    assert (pool["name"], pool["gpus"], pool["nodes"], pool["held_mean"]) == ("serve", 2.0, 1, 2.0)
+    assert (pool["held_peak"], pool["free_now"], pool["waiting_gpus"]) == (None, 0, 3.0)
+    (cluster,) = found["clusters"]
+    assert (cluster["gpus"], cluster["workloads"], cluster["waiting_gpus"]) == (2.0, 1, 3.0)
+    assert summary_of(found).waiting_gpus == 3.0
+    text = fleet_text(found)
+    assert "2 GPUs in 1 pool, 1 workload" in text
+    for stranger in ("pool/batch", "giant", SPARE.id):
+        assert stranger in fleet_text(whole)
+        assert stranger not in text
+        assert stranger not in fleet_document(found)
     with pytest.raises(UsageError, match="--team: there is no 'wbe' here; there are"):
         selected(whole, team="wbe")
+
+
+def test_the_parts_of_a_fleet_are_the_fleet() -> None:
+    """What is selected by team sums to the whole, free time aside."""
+    whole = document()
+    teams = [row["team"] for row in whole["teams"]]
+    parts = [selected(whole, team=team) for team in teams if team != FREE_NAME]
+    assert sum(part["usage"]["total"]["held_gpu_hours"] for part in parts) == pytest.approx(1008.0)
+    assert sum(len(part["waiting"]) for part in parts) == len(whole["waiting"])
+    assert sum(part["gpus"] for part in parts) == 3.0
 
 
 def test_a_cluster_is_answered_for_alone() -> None:

@@ -1,6 +1,6 @@
 """Hours by team: every known hour of every GPU is in each table exactly once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pytest
@@ -19,17 +19,20 @@ from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
+from rightsizer.fleet.tables import usage_tables
 from rightsizer.fleet.usage import (
     FREE,
     UNKNOWN,
     UseKey,
-    UseRow,
     UseSum,
     WorkloadOwner,
+    holder_hours,
     usage_of,
     uses_of,
 )
+from rightsizer.io.codec import plain_fields
 from rightsizer.model.state import State
+from rightsizer.model.units import Nanoseconds
 from victoria_server import victoria_server
 
 DEVICE: Final = FleetDevice(reading_gpu(0, board=H100), "n0", "train", "paris")
@@ -65,29 +68,41 @@ def row(workload: str, first: int, last: int, share: float, frame: DayFrame) -> 
     return HoldingRow("GPU-0", "rightsizer", frame.grid, workload, first, last, share)
 
 
-def held(uses: Mapping[UseKey, UseSum]) -> dict[tuple[str, str], float]:
+def uses(
+    days: SubjectDays, rows: Iterable[HoldingRow], span: tuple[Nanoseconds, Nanoseconds] = ALL
+) -> dict[UseKey, UseSum]:
+    """Hours of the device by what they are summed by."""
+    return uses_of(DEVICE, holder_hours(DEVICE, days, rows, span), OWNERS)
+
+
+def tables(of: Mapping[UseKey, UseSum]) -> dict[str, Any]:
+    """Tables of an answer."""
+    return usage_tables([plain_fields(each) for each in usage_of(of, MARKET)])
+
+
+def held(of: Mapping[UseKey, UseSum]) -> dict[tuple[str, str], float]:
     """Hours by team and kind."""
-    return {(key.team, key.kind): round(use.held, 6) for key, use in uses.items()}
+    return {(key.team, key.kind): round(use.held, 6) for key, use in of.items()}
 
 
 def test_a_job_that_ended_has_its_hours() -> None:
     """It has eight hours of a day; later use has no owner."""
     frame = day_frame(FIRST_DAY)
-    uses = uses_of(DEVICE, days_of(frame), [row("slurm:1", 0, 7, 1.0, frame)], ALL, OWNERS)
-    assert held(uses) == {("physics", "slurm"): 8.0, ("", UNKNOWN): 16.0}
+    found = uses(days_of(frame), [row("slurm:1", 0, 7, 1.0, frame)])
+    assert held(found) == {("physics", "slurm"): 8.0, ("", UNKNOWN): 16.0}
 
 
 def test_time_without_a_holder_is_free_where_the_gpu_was_empty() -> None:
     """It is waste, but no team's."""
     frame = day_frame(FIRST_DAY, state=State.IDLE_EMPTY, busy=0.0)
-    assert held(uses_of(DEVICE, days_of(frame), (), ALL, OWNERS)) == {("", FREE): 24.0}
+    assert held(uses(days_of(frame), ())) == {("", FREE): 24.0}
 
 
 def test_those_who_share_a_gpu_have_its_hours_by_their_parts() -> None:
     """A quarter and a half for half of the day; the rest is unknown."""
     frame = day_frame(FIRST_DAY)
     rows = [row("slurm:1", 0, 11, 0.25, frame), row("kubernetes:web/chat", 6, 17, 0.5, frame)]
-    assert held(uses_of(DEVICE, days_of(frame), rows, ALL, OWNERS)) == {
+    assert held(uses(days_of(frame), rows)) == {
         ("physics", "slurm"): 3.0,
         ("chat", "kubernetes"): 6.0,
         ("", UNKNOWN): 15.0,
@@ -98,8 +113,8 @@ def test_only_the_span_that_is_looked_back_over_counts() -> None:
     """The first half of the day is before it."""
     frame = day_frame(FIRST_DAY)
     span = (frame.grid.start + 12 * COARSE_STEP, frame.grid.end)
-    uses = uses_of(DEVICE, days_of(frame), [row("slurm:1", 0, 15, 1.0, frame)], span, OWNERS)
-    assert held(uses) == {("physics", "slurm"): 4.0, ("", UNKNOWN): 8.0}
+    found = uses(days_of(frame), [row("slurm:1", 0, 15, 1.0, frame)], span)
+    assert held(found) == {("physics", "slurm"): 4.0, ("", UNKNOWN): 8.0}
 
 
 def test_where_nothing_was_exported_the_holder_before_and_after_has_the_time() -> None:
@@ -108,21 +123,21 @@ def test_where_nothing_was_exported_the_holder_before_and_after_has_the_time() -
         SummedDay(day_frame(FIRST_DAY + at), DemandSettings()) for at in (0, 1, 2, 4, 7)
     )
     rows = [row("slurm:1", 0, 23, 1.0, day.frame) for day in days.days]
-    (use,) = uses_of(DEVICE, days, rows, ALL, OWNERS).values()
+    (use,) = uses(days, rows).values()
     assert (use.held, use.unknown) == (5 * 24.0, 24.0)
     others = [rows[0], row("kubernetes:web/chat", 0, 23, 1.0, days.days[3].frame)]
-    uses = uses_of(DEVICE, days, others, ALL, OWNERS)
-    assert sum(use.unknown for use in uses.values()) == 0.0
+    found = uses(days, others)
+    assert sum(use.unknown for use in found.values()) == 0.0
 
 
 def test_the_most_wasteful_team_comes_first() -> None:
     """Not the largest."""
-    uses = {
+    found = {
         UseKey("", "large", "p", "slurm", H100): UseSum(held=900.0, used=890.0, wasted=10.0),
         UseKey("", "lazy", "p", "slurm", H100): UseSum(held=100.0, used=10.0, wasted=90.0),
         UseKey("", "", "p", FREE, H100): UseSum(held=500.0, wasted=500.0, free=500.0),
     }
-    names = [row.name for row in usage_of(uses, MARKET).teams]
+    names = [row["team"] for row in tables(found)["teams"]]
     assert names == ["lazy", "large", "(free)"]
 
 
@@ -145,28 +160,28 @@ def test_every_table_sums_to_all_hours_of_all_gpus(
     """This holds for any holders and any known time."""
     rows = [row(key, min(a, b), max(a, b), share, frame) for key, a, b, share in parts]
     days = days_of(frame)
-    usage = usage_of(uses_of(DEVICE, days, rows, ALL, OWNERS), MARKET)
+    found = tables(uses(days, rows))
+    usage = found["usage"]
     (day,) = days.days
-    total = usage.total.held_gpu_hours + usage.total.unknown_gpu_hours
-    for line in (usage.total, *usage.teams):
-        spent = sum(getattr(line, part) for part in PARTS)
-        assert spent == pytest.approx(line.held_gpu_hours, abs=1e-3)
-        losses = line.idle_gpu_hours + line.stalled_gpu_hours + line.lost_gpu_hours
-        assert losses + line.free_gpu_hours == pytest.approx(line.wasted_gpu_hours, abs=1e-3)
-    assert usage.total.held_gpu_hours == pytest.approx(sum(day.known) / 3600, abs=1e-3)
+    whole = usage["total"]
+    total = whole["held_gpu_hours"] + whole["unknown_gpu_hours"]
+    for line in (whole, *found["teams"]):
+        spent = sum(line[part] for part in PARTS)
+        assert spent == pytest.approx(line["held_gpu_hours"], abs=1e-3)
+        losses = line["idle_gpu_hours"] + line["stalled_gpu_hours"] + line["lost_gpu_hours"]
+        assert losses + line["free_gpu_hours"] == pytest.approx(line["wasted_gpu_hours"], abs=1e-3)
+    assert whole["held_gpu_hours"] == pytest.approx(sum(day.known) / 3600, abs=1e-3)
     # Between two sightings of a holder, time without any series is its own, too.
     assert sum(day.present_seconds) / 3600 - 1e-3 <= total <= 24.0 + 1e-3
-    for table in (usage.teams, usage.pools, usage.clusters, usage.kinds):
+    for table in (found["teams"], *(usage[name] for name in ("pools", "clusters", "kinds"))):
         for figure in FIGURES:
-            assert sum(getattr(each, figure) for each in table) == pytest.approx(
-                getattr(usage.total, figure), abs=1e-6
-            )
-        assert sum(cost(each) for each in table) == pytest.approx(cost(usage.total))
+            assert sum(each[figure] for each in table) == pytest.approx(whole[figure], abs=1e-6)
+        assert sum(map(cost, table)) == pytest.approx(cost(whole))
 
 
-def cost(row: UseRow) -> float:
+def cost(row: Mapping[str, Any]) -> float:
     """Dollars of the held hours."""
-    return 0.0 if row.dollars is None else row.dollars.value
+    return 0.0 if row["dollars"] is None else float(row["dollars"]["value"])
 
 
 def test_unknown_cost_and_energy_are_none() -> None:
@@ -174,15 +189,31 @@ def test_unknown_cost_and_energy_are_none() -> None:
     key = UseKey("", "search", "p", "kubernetes", H100)
     known = UseSum(held=2.0, used=1.0, wasted=0.5, joules=3.6e6)
     dark = UseSum(held=1.0, is_measured=False)
-    (whole,) = usage_of({key: known}, MARKET).teams
-    (row,) = usage_of({key: known, key._replace(board="NO-SUCH-BOARD"): dark}, MARKET).teams
-    assert whole.kilowatt_hours == pytest.approx(1.0)
-    assert whole.dollars is not None
-    assert (whole.dollars.low, whole.dollars.high) == (pytest.approx(7.2), pytest.approx(8.8))
-    assert (whole.price_source, whole.price_date) == ("our contract", "2026-08")
-    assert (row.dollars, row.wasted_dollars, row.kilowatt_hours) == (None, None, None)
-    assert row.held_gpu_hours == pytest.approx(3.0)
-    assert usage_of({}, MARKET).teams == ()
+    (whole,) = tables({key: known})["teams"]
+    (row,) = tables({key: known, key._replace(board="NO-SUCH-BOARD"): dark})["teams"]
+    assert whole["kilowatt_hours"] == pytest.approx(1.0)
+    assert (whole["dollars"]["low"], whole["dollars"]["high"]) == (
+        pytest.approx(7.2),
+        pytest.approx(8.8),
+    )
+    assert (whole["price_source"], whole["price_date"]) == ("our contract", "2026-08")
+    assert (row["dollars"], row["wasted_dollars"], row["kilowatt_hours"]) == (None, None, None)
+    assert row["held_gpu_hours"] == pytest.approx(3.0)
+    assert tables({})["teams"] == []
+    assert tables({})["usage"]["total"]["dollars"] == {"value": 0, "low": 0, "high": 0}
+
+
+def test_a_workload_in_two_pools_is_counted_once() -> None:
+    """Its hours are in both."""
+    key = UseKey("", "search", "p", "kubernetes", H100)
+    found = tables(
+        {
+            key: UseSum(held=2.0, workloads={"chat"}),
+            key._replace(pool="q"): UseSum(held=1.0, workloads={"chat", "rank"}),
+        }
+    )
+    assert [row["workloads"] for row in found["teams"]] == [2]
+    assert sum(row["workloads"] for row in found["usage"]["pools"]) == 2
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from fleet_money import money_faults
 from planted_fleet.look import advice_of, looked, looked_in_shards
 from planted_fleet.plant import Style
 from planted_fleet.plants import PLANTS
@@ -14,6 +15,7 @@ from planted_fleet.remote_write import filled_store
 from planted_fleet.scoring import score
 from planted_fleet.series import planted_gpus
 from prometheus_server import Prometheus
+from rightsizer.fleet.summary import summary_of
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 
@@ -49,6 +51,19 @@ def test_planted_faults_are_found_and_no_others(document: dict[str, Any]) -> Non
     assert list(map(str, found.missed)) == []
     assert found.false == ()
     assert list(map(str, found.unexplained)) == []
+
+
+def test_no_more_is_to_be_regained_than_is_lost(document: dict[str, Any]) -> None:
+    """By no recommendation, no group, and not by all together; all hours are accounted for."""
+    assert list(money_faults(document)) == []
+    summary = summary_of(document)
+    assert summary.spent is not None
+    assert summary.reclaimable is not None
+    used = next(part.ratio for part in summary.parts if part.key == "used")
+    assert 0.0 < summary.reclaimable.value < summary.spent.value * (1.0 - used)
+    assert sum(part.ratio for part in summary.parts) == pytest.approx(1.0)
+    capacity = sum(row["gpus"] for row in document["holdings"])
+    assert capacity == pytest.approx(document["gpus"])
 
 
 def test_shards_say_what_a_single_run_says(

@@ -12,13 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from cases import finding
-from estate_views import MARKET
 from fleet_answers import END, fleet_answer
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.page import fleet_document, page_policy
 from rightsizer.fleet.text import fleet_text
-from rightsizer.fleet.usage import usage_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Instruction, Savings
 from rightsizer.report.template import script_hash
@@ -133,7 +131,7 @@ def test_nothing_known_is_not_shown_as_nothing() -> None:
             view=FleetView(0, END, (), ()),
             advice=(),
             node_advice=(),
-            usage=usage_of({}, MARKET),
+            usage=(),
             waiting=(),
             served=(),
             judgements=(),
@@ -169,13 +167,17 @@ def test_the_largest_estate_is_a_page_that_a_browser_shows() -> None:
             view=replace(answer.view, pools=pools),
             advice=pieces,
             node_advice=answer.node_advice * 2000,
-            usage=replace(answer.usage, teams=answer.usage.teams * 500),
+            usage=tuple(
+                replace(each, team=f"{each.team}-{at}")
+                for each in answer.usage
+                for at in range(500)
+            ),
         )
     )
     assert len(page.encode()) < LARGEST_BYTES
     assert "And 4,992 more like these" in page
     assert "And 1,900 more pools" in page
-    assert "And 1,450 more teams" in page
+    assert "And 951 more teams" in page
     assert "# and so on: rightsizer fleet --json has all of it" in page
     assert page.index("id0000004999") < page.index("id0000004998")
 

@@ -1,5 +1,6 @@
 """A fleet run's result, made by hand: two pools, advice of every kind, two teams."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -10,10 +11,10 @@ from readings import DAY, EPOCH, HOUR
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.encoder import FleetAnswer
-from rightsizer.fleet.model import NodeAdvice, WaitingWork
+from rightsizer.fleet.model import FleetView, NodeAdvice, WaitingWork
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.source import SourceReport, StoreUse
-from rightsizer.fleet.usage import FREE, UseKey, UseSum, usage_of
+from rightsizer.fleet.usage import FREE, HeldGpu, UseKey, UseSum, usage_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import (
     Action,
@@ -82,8 +83,23 @@ def fleet_answer(**facts: Any) -> FleetAnswer:
         "notes": ("2 verdicts are missing, for a fault of this program in packing.",),
     }
     usual |= facts
-    present = {(each.cluster, each.case.key) for each in usual["view"].workloads}
-    return FleetAnswer(**{"workloads": frozenset(present)} | usual)
+    usual.setdefault("holdings", tuple(_holdings(usual["view"])))
+    return FleetAnswer(market=MARKET, **usual)
+
+
+def _holdings(of: FleetView) -> Iterator[HeldGpu]:
+    """Who holds the devices of a view; half of the hours of what is held is used."""
+    holders = {device.uuid: each for each in of.workloads for device in each.case.devices}
+    devices = (each.device for some in of.pools for each in some.devices)
+    for device in devices:
+        hours = {"held": 336.0, "unknown": 0.0, "stalled": 0.0, "lost": 0.0}
+        if (holder := holders.get(device.uuid)) is None:
+            yield HeldGpu(device.uuid, "", "", 1.0, used=0.0, idle=0.0, free=336.0, **hours)
+        else:
+            key = holder.case.key
+            yield HeldGpu(
+                device.uuid, key, holder.team, 1.0, used=168.0, idle=84.0, free=0.0, **hours
+            )
 
 
 def sources() -> tuple[SourceReport, ...]:
@@ -200,8 +216,8 @@ _NODE_ADVICE: Final = (
 
 
 _WAITING: Final = (
-    WaitingWork("pod/web/queue", "serve", 3.0, 4 * 3600.0),
-    WaitingWork("pod/ml/giant", "", 16.0, 600.0, 16.0, "ml"),
+    WaitingWork("pod/web/queue", "serve", 3.0, 4 * 3600.0, team="web"),
+    WaitingWork("pod/ml/giant", "", 16.0, 600.0, 16.0, "ml", team="ml"),
 )
 
 

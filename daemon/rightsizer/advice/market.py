@@ -73,6 +73,10 @@ class Market(Struct, frozen=True):
         offers = hourly_costs(board, self.prices)
         return next((offer for offer in offers if offer.billing is self.settings.billing), None)
 
+    def cost_near(self, provider: str, key: str | None) -> HourlyCost | None:
+        """Hourly cost of a board, by key, in one cloud, or `None` if unknown."""
+        return self.near(provider).cost(self.board(key))
+
     def others(self, board: Board) -> tuple[Board, ...]:
         """Alternatives to a board from the same vendor.
 

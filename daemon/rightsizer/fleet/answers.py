@@ -2,12 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rightsizer.fleet.usage import WORDS_SEPARATOR, joined, use_rank
+from rightsizer.fleet.tables import cluster_rows, pools_of_team, usage_tables
 from rightsizer.io.codec import plain_fields
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.errors import UsageError
@@ -51,68 +51,66 @@ def selected(
     Raises:
         UsageError: there is no such cluster or team.
     """
-    found = dict(document)
     for flag, wanted, rows, key in (
         ("cluster", cluster, "clusters", "name"),
         ("team", team, "teams", "team"),
     ):
-        known = {row[key] for row in document[rows]}
-        if wanted is not None and wanted not in known:
-            names = ", ".join(sorted(filter(None, known))) or "none has a name"
-            raise UsageError(f"--{flag}: there is no '{wanted}' here; there are {names}")
-    if cluster is not None:
-        found = _of_cluster(found, cluster)
-    if team is not None:
-        _keep(found, ("teams", "findings", "advice"), lambda each: each["team"] == team)
-        found["usage"] = {**found["usage"], "total": _summed(found["teams"])}
+        names = {row[key] for row in document[rows]}
+        if wanted is not None and wanted not in names:
+            words = ", ".join(sorted(filter(None, names))) or "none has a name"
+            raise UsageError(f"--{flag}: there is no '{wanted}' here; there are {words}")
+    wanted_keys = {"cluster": cluster, "team": team}
+    keys = {name: value for name, value in wanted_keys.items() if value is not None}
+    found = _limited(document, keys) if keys else dict(document)
     if since_seconds is not None:
         first = document["time"] - since_seconds
-        _keep(found, ("advice",), lambda each: each["opened"] >= first)
+        found["advice"] = [each for each in found["advice"] if each["opened"] >= first]
     if top is not None:
         found["advice"] = opened(found["advice"])[:top]
     return found
 
 
-def _of_cluster(document: _JsonObject, cluster: str) -> _JsonObject:
-    found = dict(document)
-    usage = document["usage"]
-    rows = ("sources", "pools", "findings", "advice", "node_advice", "waiting", "waiting_work")
-    _keep(found, (*rows, "teams"), lambda each: each["cluster"] == cluster)
-    (row,) = (each for each in document["clusters"] if each["name"] == cluster)
-    whole = next((each for each in usage["clusters"] if each["name"] == cluster), usage["total"])
+def _limited(document: _JsonObject, keys: Mapping[str, str]) -> _JsonObject:
+    """Return an answer about the rows with some keys alone: each list and each sum is theirs."""
+
+    def wanted(rows: Iterable[_JsonObject]) -> list[_JsonObject]:
+        # Of a team are only rows that name one; what names none, as sources do, is judged below.
+        return [row for row in rows if all(row.get(key, keys[key]) == keys[key] for key in keys)]
+
+    found = document | {name: wanted(document[name]) for name in (*_PLACED, "waiting_work")}
+    found |= usage_tables(wanted(document["usage"]["parts"]))
+    if "team" in keys:
+        found["pools"] = pools_of_team(found, found["pools"])
+        clusters = {row["cluster"] for row in (*found["pools"], *found["teams"])}
+        found["sources"] = [row for row in found["sources"] if row["cluster"] in clusters]
+    names = (row["cluster"] for row in found["sources"])
+    holdings = found["holdings"]
+    found["clusters"] = cluster_rows(names, found["pools"], holdings, found["waiting"])
+    total = found["usage"]["total"]
+    hours = total["held_gpu_hours"] + total["unknown_gpu_hours"]
     return found | {
-        "clusters": [row],
-        "gpus": row["gpus"],
-        "workloads": row["workloads"],
-        "usage": {
-            "total": whole,
-            "pools": [each for each in usage["pools"] if each["cluster"] == cluster],
-            "clusters": [whole],
-            "kinds": [],
-        },
+        "coverage_ratio": total["held_gpu_hours"] / hours if hours else 0.0,
+        "devices": len({row["uuid"] for row in holdings}),
+        "gpus": sum(row["gpus"] for row in holdings),
+        "workloads": sum(row["workloads"] for row in found["clusters"]),
+        # Verdicts without a finding are counted by rule alone.
+        "verdicts": {},
+        "evidence": evidence_of(found | {"verdicts": {}}),
     }
 
 
-def _keep(
-    document: _JsonObject, names: tuple[str, ...], is_wanted: Callable[[Mapping[str, Any]], bool]
-) -> None:
-    for name in names:
-        document[name] = [each for each in document[name] if is_wanted(each)]
-
-
-_ROWS: Final = ("sources", "clusters", "pools", "findings", "advice", "node_advice", "waiting")
-_KEYS: Final = {*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time"}
-_HOURS: Final[tuple[str, ...]] = (
-    "held_gpu_hours",
-    "unknown_gpu_hours",
-    "used_gpu_hours",
-    "wasted_gpu_hours",
-    "headroom_gpu_hours",
-    "idle_gpu_hours",
-    "stalled_gpu_hours",
-    "lost_gpu_hours",
-    "free_gpu_hours",
+_PLACED: Final = (
+    "sources",
+    "pools",
+    "holdings",
+    "findings",
+    "advice",
+    "node_advice",
+    "waiting",
 )
+"""Lists whose rows have a cluster."""
+_ROWS: Final = (*_PLACED, "clusters")
+_KEYS: Final = {*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time"}
 
 
 def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
@@ -199,12 +197,7 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
             chain.from_iterable(each["waiting_work"] for each in answers),
             key=lambda row: -(row["waiting_seconds"] or 0.0),
         ),
-        "teams": _use_rows([document["teams"] for document in answers], "team", "wasted_gpu_hours"),
-        "usage": {"total": _summed([document["usage"]["total"] for document in answers])}
-        | {
-            name: _use_rows([document["usage"][name] for document in answers], "name")
-            for name in ("pools", "clusters", "kinds")
-        },
+        **usage_tables([part for each in answers for part in each["usage"]["parts"]]),
         "use": {key: sum(each["use"][key] for each in answers) for key in answers[0]["use"]},
         "notes": list(dict.fromkeys(chain.from_iterable(each["notes"] for each in answers))),
     }
@@ -258,37 +251,3 @@ def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _JsonObject:
     for row in found.values():
         row["missing"] = dict(sorted(row["missing"].items(), key=lambda each: (-each[1], each[0])))
     return dict(sorted(found.items()))
-
-
-def _use_rows(
-    tables: Iterable[Iterable[_JsonObject]], name: str, size: str = "held_gpu_hours"
-) -> list[_JsonObject]:
-    """Return rows of hours by cluster and name, ordered as in a single answer."""
-    groups: dict[tuple[str, str], list[_JsonObject]] = {}
-    for row in chain.from_iterable(tables):
-        groups.setdefault((row["cluster"], row[name]), []).append(row)
-    return sorted(
-        map(_summed, groups.values()),
-        key=lambda row: use_rank(row["cluster"], row[name], row[size]),
-    )
-
-
-def _summed(rows: Sequence[_JsonObject]) -> _JsonObject:
-    """Sum rows; a value unknown in one of them is unknown in the sum."""
-    # Rows without hours are ignored: they know neither energy nor price.
-    telling = [row for row in rows if any(row.get(hours) for hours in _HOURS)] or [*rows]
-    found = {
-        name: sum(row[name] for row in rows) for name in ("workloads", *_HOURS) if name in rows[0]
-    }
-    energies = [row["kilowatt_hours"] for row in telling]
-    found["kilowatt_hours"] = None if None in energies else sum(energies)
-    for name in ("dollars", "wasted_dollars"):
-        costs = [row[name] for row in telling]
-        found[name] = (
-            None if None in costs else {end: sum(c[end] for c in costs) for end in costs[0]}
-        )
-    for name in ("price_source", "price_date"):
-        found[name] = joined(
-            chain.from_iterable(row[name].split(WORDS_SEPARATOR) for row in telling)
-        )
-    return {**rows[0], **found}

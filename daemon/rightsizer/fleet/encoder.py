@@ -2,14 +2,17 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
+from rightsizer.advice.verdict import names_of
 from rightsizer.fleet.answers import evidence_of, ranked
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.context import FleetContext
@@ -18,13 +21,18 @@ from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries, NodeAdvic
 from rightsizer.fleet.pools.hourly import mean_of
 from rightsizer.fleet.pools.placement import WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
-from rightsizer.fleet.usage import FREE_NAME, FleetUsage, usage_of
+from rightsizer.fleet.tables import cluster_rows, usage_tables
+from rightsizer.fleet.usage import FREE, HeldGpu, UseRow
 from rightsizer.io.codec import plain_fields
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, seconds
 from rightsizer.report.json_encoder import encode_advice, encode_finding, plain
+from rightsizer.report.labels import HOURS_A_DAY
+
+_PLACES: Final = 4
+"""Of GPU-hours of one GPU."""
 
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
@@ -49,15 +57,17 @@ class FleetAnswer(Struct, frozen=True):
     """Number of judgements by kind."""
     node_advice: tuple[NodeAdvice, ...] = ()
     """Advice of the nodes' own agents; the fleet neither repeats nor annotates it."""
-    workloads: frozenset[tuple[str, str]] = frozenset()
-    """Cluster and key of all present ones; the view has the largest of each device."""
+    holdings: tuple[HeldGpu, ...] = ()
+    """Present GPUs, or parts of them, by holder."""
     waiting: tuple[WaitingWork, ...] = ()
     served: tuple[WaitingOutcome, ...] = ()
     """What each of these could get, longest waiting first."""
     advice: tuple[Advice, ...] = ()
     """Advice of the ledger, open first."""
-    usage: FleetUsage = field(default_factory=lambda: usage_of({}, Market()))
+    usage: tuple[UseRow, ...] = ()
     """Hours by owner."""
+    market: Market = Market()
+    """Prices of what is held."""
     use: StoreUse = StoreUse()
     """Cost for the store."""
     notes: tuple[str, ...] = ()
@@ -72,20 +82,27 @@ class FleetAnswer(Struct, frozen=True):
 def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     """Encode the answer; judgements that were not kept appear as counts."""
     keys = {each.finding.id: each.key for each in answer.judgements}
+    holdings = _holdings(answer)
     place = _places(answer)
+    team_of = _teams(answer)
     waiting = waiting_by_pool(answer.waiting)
-    usage = plain(answer.usage)
-    teams = usage.pop("teams")
+    pools = [_pool(each, waiting.get(each.name)) for each in answer.view.pools]
+    pending = [plain_fields(each) for each in answer.waiting]
+    names = (each.cluster.name for each in answer.sources)
+    clusters = cluster_rows(names, pools, holdings, pending)
     document = {
         "time": seconds(answer.time),
         "lookback_seconds": answer.lookback_seconds,
         "coverage_ratio": answer.view.coverage_ratio,
         "devices": sum(len(pool.devices) for pool in answer.view.pools),
         "gpus": sum(pool.gpus for pool in answer.view.pools),
-        "workloads": len(answer.workloads),
-        "clusters": _clusters(answer),
+        "workloads": len(
+            {(row["cluster"], row["workload"]) for row in holdings if row["workload"]}
+        ),
+        "clusters": clusters,
         "sources": [encode_source(each) for each in answer.sources],
-        "pools": [_pool(each, waiting.get(each.name)) for each in answer.view.pools],
+        "pools": pools,
+        "holdings": holdings,
         "findings": [
             place(each.key, each.finding) | encode_finding(each.finding)
             for each in answer.judgements
@@ -97,15 +114,54 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
                 for each in answer.advice
             ]
         ),
-        "node_advice": [plain_fields(each) for each in answer.node_advice],
-        "waiting": [plain_fields(each) for each in answer.waiting],
+        "node_advice": [
+            {**plain_fields(each), "team": team_of(each.devices)} for each in answer.node_advice
+        ],
+        "waiting": pending,
         "waiting_work": [_served(each) for each in answer.served],
-        "teams": [{"team": each.pop("name"), **each} for each in teams],
-        "usage": usage,
+        **usage_tables([plain_fields(each) for each in answer.usage]),
         "use": plain_fields(answer.use),
         "notes": list(answer.notes),
     }
     return {**document, "evidence": evidence_of(document)}
+
+
+def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:
+    """Encode who has which GPU now, and what became of its hours."""
+    devices = {each.device.uuid: each for pool in answer.view.pools for each in pool.devices}
+    cost_of = cache(answer.market.cost_near)
+    rows = []
+    for held in sorted(answer.holdings, key=lambda held: (held.uuid, held.workload)):
+        device = devices[held.uuid]
+        cost = cost_of(device.cloud.provider, device.device.board)
+        price = None if cost is None else cost.dollars_per_hour.value
+        headroom = held.held - held.used - held.idle - held.stalled - held.lost - held.free
+        hours = {
+            "held": held.held,
+            "unknown": held.unknown,
+            "used": held.used,
+            "headroom": max(0.0, headroom),
+            "idle": held.idle,
+            "stalled": held.stalled,
+            "lost": held.lost,
+            "free": held.free,
+        }
+        rows.append(
+            {
+                "cluster": device.cluster,
+                "team": held.team,
+                "pool": device.pool,
+                "node": device.node,
+                "uuid": held.uuid,
+                "name": names_of([replace(device.device, host="")]),
+                "board": device.device.board,
+                "workload": held.workload,
+                "gpus": held.gpus,
+                **{f"{name}_gpu_hours": round(value, _PLACES) for name, value in hours.items()},
+                "dollars_per_day": None if price is None else price * held.gpus * HOURS_A_DAY,
+            }
+        )
+    return rows
 
 
 def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, Any]]:
@@ -114,6 +170,7 @@ def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, An
     present = chain.from_iterable(pool.devices for pool in answer.view.pools)
     devices = chain(present, (each.device for each in answer.view.lost))
     clusters = {each.device.uuid: each.cluster for each in devices}
+    team_of = _teams(answer)
 
     def place(key: str | None, finding: Finding) -> dict[str, Any]:
         workload = workloads.get(key or "")
@@ -121,10 +178,23 @@ def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, An
         return {
             "key": key,
             "cluster": workload.cluster if workload else next(known, ""),
-            "team": workload.team if workload else "",
+            "team": workload.team if workload else team_of(finding.devices),
         }
 
     return place
+
+
+def _teams(answer: FleetAnswer) -> Callable[[Iterable[str]], str]:
+    """Return a function for the team that has all of some GPUs; empty if there is no such one."""
+    teams = defaultdict[str, set[str]](set)
+    for held in answer.holdings:
+        teams[held.uuid].add(held.team)
+
+    def team_of(uuids: Iterable[str]) -> str:
+        found = {team for uuid in uuids for team in teams.get(uuid, ("",))}
+        return found.pop() if len(found) == 1 else ""
+
+    return team_of
 
 
 def encode_plan(
@@ -194,6 +264,7 @@ def _served(served: WaitingOutcome) -> dict[str, Any]:
         "cluster": served.waiting.cluster,
         "pool": served.waiting.pool,
         "namespace": served.waiting.namespace,
+        "team": served.waiting.team,
         "gpus": served.waiting.gpus,
         "waiting_seconds": served.waiting.since_seconds,
         "memory_bytes": served.memory_bytes,
@@ -221,29 +292,6 @@ def _served(served: WaitingOutcome) -> dict[str, Any]:
             for offer in served.offers
         ],
     }
-
-
-def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
-    """Encode clusters with sums over their pools, ignoring unknown means."""
-    found = []
-    for name in dict.fromkeys(each.cluster.name for each in answer.sources):
-        pools = [_pool(each, None) for each in answer.view.pools if each.cluster == name]
-        means = {
-            figure: [pool[figure] for pool in pools if pool[figure] is not None]
-            for figure in ("held_mean", "active_mean")
-        }
-        found.append(
-            {
-                "name": name,
-                "pools": len(pools),
-                **{figure: sum(pool[figure] for pool in pools) for figure in ("nodes", "gpus")},
-                "workloads": sum(cluster == name for cluster, _ in answer.workloads),
-                **{figure: sum(known) if known else None for figure, known in means.items()},
-                "free_now": sum(pool["free_now"] for pool in pools),
-                "waiting_gpus": sum(each.gpus for each in answer.waiting if each.cluster == name),
-            }
-        )
-    return found
 
 
 def _mean_now(pool: FleetPool, part: HourlySeries) -> float | None:
@@ -308,14 +356,24 @@ def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
     for pool, figures in _pool_figures(answer, limit).items():
         for name, value in figures.items():
             add(f"fleet_pool_{name}", value, pool=pool)
+    for team, gpus in _wasted_gpus(answer, limit).items():
+        add("fleet_team_wasted_gpus", gpus, team=team)
+    return found
+
+
+def _wasted_gpus(answer: FleetAnswer, limit: int) -> dict[str, float]:
+    """Return the GPUs that the largest teams waste, on average."""
     hours = answer.lookback_seconds / HOUR_SECONDS
     is_several = any(each.cluster.prefix for each in answer.sources)
-    teams = [each for each in answer.usage.teams if each.name != FREE_NAME]
-    teams.sort(key=lambda team: (-team.held_gpu_hours, team.cluster, team.name))
-    for team in teams[:limit]:
-        name = f"{team.cluster}/{team.name}" if is_several else team.name
-        add("fleet_team_wasted_gpus", team.wasted_gpu_hours / hours, team=name)
-    return found
+    wasted = defaultdict[str, float](float)
+    held = defaultdict[str, float](float)
+    for row in answer.usage:
+        if row.kind != FREE:
+            name = f"{row.cluster}/{row.team}" if is_several else row.team
+            wasted[name] += row.wasted_gpu_hours / hours
+            held[name] += row.held_gpu_hours
+    largest = sorted(held, key=lambda name: (-held[name], name))[:limit]
+    return {name: wasted[name] for name in largest}
 
 
 def _verdicts_by_reason(answer: FleetAnswer) -> Counter[tuple[str, str]]:

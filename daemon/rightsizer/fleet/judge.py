@@ -42,7 +42,8 @@ from rightsizer.fleet.context import (
 )
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.fetch import FetchPlan, FetchTask, fetch, gaps_of, plan_of
-from rightsizer.fleet.model import FleetInventory, FleetView
+from rightsizer.fleet.losses import Losses
+from rightsizer.fleet.model import Cluster, FleetInventory, FleetView, WaitingWork
 from rightsizer.fleet.policies import FleetPolicies, with_stated
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.process_pool import ProcessPool, paused_collection, tell, worker_count
@@ -74,15 +75,32 @@ def owners_of(
 ) -> dict[str, WorkloadOwner]:
     """Return the owner of each workload that held a GPU, ended ones included."""
     teams = teams_of_ended(context, settings, request.workloads) | dict(context.inventory.teams)
-    prefixes = {each.cluster for each in context.reports}
-    found = {}
-    for key, workload in request.workloads.items():
-        team = teams.get(key, "")
-        for cluster in prefixes if workload.namespace and not team else ():
-            if not cluster.prefix or key.startswith(f"{cluster.prefix}/"):
-                team = team or teams.get(cluster.named(namespace_key(workload.namespace)), "")
-        found[key] = WorkloadOwner(team or workload.namespace, workload.kind.value)
-    return found
+    clusters = {each.cluster for each in context.reports}
+    return {
+        key: WorkloadOwner(_team(key, each.namespace, teams, clusters), each.kind.value)
+        for key, each in request.workloads.items()
+    }
+
+
+def _team(
+    key: str, namespace: str, teams: Mapping[str, str], clusters: AbstractSet[Cluster]
+) -> str:
+    """Return the team of a workload, or of its namespace, or else the namespace's name."""
+    found = teams.get(key, "")
+    for cluster in clusters if namespace and not found else ():
+        if not cluster.prefix or key.startswith(f"{cluster.prefix}/"):
+            found = found or teams.get(cluster.named(namespace_key(namespace)), "")
+    return found or namespace
+
+
+def _waiting(context: FleetContext) -> tuple[WaitingWork, ...]:
+    """Return the waiting work with its teams."""
+    clusters = {each.cluster for each in context.reports}
+    teams = context.inventory.teams
+    return tuple(
+        replace(each, team=_team(each.key, each.namespace, teams, clusters))
+        for each in context.inventory.waiting
+    )
 
 
 def _worth_advice(judgement: Judgement) -> Judgement:
@@ -239,6 +257,8 @@ class FleetJudge:
             # Views take the memory that the worker processes had.
             view = self._add_fleet_rules(verdicts, context, open_now)
             judgements = policies.suppressed(verdicts.judgements, context.now)
+            losses = Losses(verdicts.parts.holdings, request.devices, self._market)
+            judgements = tuple(map(losses.limited, judgements))
             for fault in verdicts.faults:
                 self._log.error("rule_failed", **fault._asdict())
             self.devices = frozenset(context.inventory.devices)
@@ -250,12 +270,8 @@ class FleetJudge:
                 judgements=judgements,
                 tallies=verdicts.tallies,
                 node_advice=context.inventory.advice,
-                workloads=frozenset(
-                    (request.devices[row.uuid].cluster, key)
-                    for key, rows in request.occupancy.ever.items()
-                    for row in rows
-                    if row.uuid in request.devices and row.end + row.grid.step >= context.now
-                ),
+                holdings=tuple(verdicts.parts.holdings),
+                market=self._market,
                 waiting=view.waiting,
                 served=place_waiting(view, judgements),
                 usage=usage_of(verdicts.parts.uses, self._market),
@@ -398,13 +414,14 @@ class FleetJudge:
     ) -> FleetView:
         """Add the judgements of the fleet's rules; return the view over the lookback."""
         lookback = nanoseconds(self._settings.fleet.lookback_seconds)
-        view = view_of(verdicts.parts, lookback, context.now, context.inventory.waiting)
+        waiting = _waiting(context)
+        view = view_of(verdicts.parts, lookback, context.now, waiting)
 
         def views(span: Nanoseconds) -> FleetView:
             # A rule's span may be longer than what is read.
             if span >= lookback:
                 return view
-            return view_of(verdicts.parts, span, context.now, context.inventory.waiting)
+            return view_of(verdicts.parts, span, context.now, waiting)
 
         def failed(rule: str, key: str, error: Exception) -> None:
             verdicts.faults.append(RuleFault(rule, key, repr(error)))

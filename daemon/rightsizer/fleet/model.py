@@ -138,6 +138,8 @@ class WaitingWork(Struct, frozen=True):
     """GPUs on one node for its largest part; `None` if unknown."""
     namespace: str = ""
     cluster: str = ""
+    team: str = ""
+    """Empty if unknown."""
 
 
 class FleetInventory(Struct, frozen=True):

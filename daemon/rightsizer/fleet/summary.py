@@ -1,6 +1,7 @@
 """What a fleet costs, how much of that is wasted, and what its recommendations give back."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -8,6 +9,7 @@ from msgspec import Struct
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
 from rightsizer.fleet.advice_groups import AdviceGroup, groups_of
 from rightsizer.fleet.answers import opened
+from rightsizer.fleet.pools.pool import is_of_whole_pool, pool_key
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Savings
 from rightsizer.model.units import DAY_SECONDS, dollars_text, percent_text
@@ -82,7 +84,7 @@ def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
     total = answer["usage"]["total"]
     days = answer["lookback_seconds"] / DAY_SECONDS
     advice = tuple(opened(answer["advice"]))
-    savings = [savings_of(each) for each in compatible(advice, ExclusiveKey.of_form)]
+    savings = [savings_of(each) for each in compatible(advice, _exclusive_keys(answer))]
     hours = {part: total[f"{part}_gpu_hours"] for part in _HOUR_PARTS}
     whole = sum(hours.values())
     return FleetSummary(
@@ -100,6 +102,22 @@ def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
         groups=tuple(groups_of(advice)),
         waiting_gpus=sum(each["gpus"] for each in answer["waiting"]),
     )
+
+
+def _exclusive_keys(
+    answer: Mapping[str, Any],
+) -> Callable[[Mapping[str, Any]], ExclusiveKey]:
+    """Return a function for what a recommendation is about; what names some GPUs of a pool, all."""
+    pools = defaultdict[str, list[str]](list)
+    for held in answer["holdings"]:
+        pools[pool_key(held["pool"])].append(held["uuid"])
+
+    def key_of(piece: Mapping[str, Any]) -> ExclusiveKey:
+        key = ExclusiveKey.of_form(piece)
+        is_pool = is_of_whole_pool(piece["key"] or "", piece["devices"])
+        return key._replace(devices=pools[piece["key"]]) if is_pool else key
+
+    return key_of
 
 
 def _a_day(span: Mapping[str, float] | None, days: float) -> EstimateInterval | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
@@ -24,7 +23,6 @@ from rightsizer.model.units import (
     Nanoseconds,
     seconds,
 )
-from rightsizer.sizing.cost import HourlyCost
 from rightsizer.sizing.estimate import EstimateInterval
 
 FREE: Final = "free"
@@ -103,33 +101,47 @@ def add_uses(found: Uses, more: Mapping[UseKey, UseSum]) -> None:
         found.setdefault(key, UseSum()).add(each)
 
 
-_UNNAMED: Final = ""
-_FREE_TIME: Final = " "
-_NOBODY: Final = {_UNNAMED: WorkloadOwner("", UNKNOWN), _FREE_TIME: WorkloadOwner("", FREE)}
+UNNAMED: Final = ""
+"""In place of a workload that no scheduler or agent names."""
+FREE_TIME: Final = " "
+"""In place of a workload where there is none."""
+_NOBODY: Final = {UNNAMED: WorkloadOwner("", UNKNOWN), FREE_TIME: WorkloadOwner("", FREE)}
 """Owners in place of a workload's."""
 
 
-def uses_of(
+def holder_hours(
     device: FleetDevice,
     days: SubjectDays,
     rows: Iterable[HoldingRow],
     span: tuple[Nanoseconds, Nanoseconds],
-    owners: Mapping[str, WorkloadOwner],
-) -> Uses:
-    """Return the hours of a device over a span, by holder.
+) -> dict[str, UseSum]:
+    """Return the hours of a device over a span, by workload, `UNNAMED` or `FREE_TIME`.
 
     Workloads that share an interval divide it. Time in which nothing was exported is unknown time
     of the workload that held the device before and after it.
     """
     rows = tuple(rows)
     by_day = by_first_day(rows)
-    found: Uses = {}
+    found: dict[str, UseSum] = {}
     hours = _hours_per_second(device)
+    # The uuids of instances come and go with the division of their GPU.
+    is_whole = device.device.mig is None and not device.device.has_mig_instances
+    for holder, silent in _silent(days, rows, span) if is_whole else ():
+        found.setdefault(holder, UseSum()).add(UseSum(unknown=silent * hours))
+    for day in days.days:
+        for first, last, shares in _stretches(day, by_day.get(day.frame.grid.day, ()), span):
+            for holder, use in _divided(device, day, first, last, shares).items():
+                found.setdefault(holder, UseSum()).add(use)
+    return found
 
-    def add(holder: str, use: UseSum) -> None:
-        owner = _NOBODY.get(holder) or owners.get(holder, _NOBODY[_UNNAMED])
-        if holder not in _NOBODY:
-            use.workloads = {holder}
+
+def uses_of(
+    device: FleetDevice, hours: Mapping[str, UseSum], owners: Mapping[str, WorkloadOwner]
+) -> Uses:
+    """Return the hours of a device by what they are summed by."""
+    found: Uses = {}
+    for holder, use in hours.items():
+        owner = _NOBODY.get(holder) or owners.get(holder, _NOBODY[UNNAMED])
         key = UseKey(
             device.cluster,
             owner.team,
@@ -138,16 +150,8 @@ def uses_of(
             device.device.board,
             device.cloud.provider,
         )
-        found.setdefault(key, UseSum()).add(use)
-
-    # The uuids of instances come and go with the division of their GPU.
-    is_whole = device.device.mig is None and not device.device.has_mig_instances
-    for holder, silent in _silent(days, rows, span) if is_whole else ():
-        add(holder, UseSum(unknown=silent * hours))
-    for day in days.days:
-        for first, last, shares in _stretches(day, by_day.get(day.frame.grid.day, ()), span):
-            for holder, use in _divided(device, day, first, last, shares).items():
-                add(holder, use)
+        workloads = set() if holder in _NOBODY else {holder}
+        found.setdefault(key, UseSum()).add(replace(use, workloads=workloads))
     return found
 
 
@@ -223,7 +227,7 @@ def _divided(
     if not (held and device.is_shareable):
         free = min(free, day.sum_over(IDLE_EMPTY_STATE, first, last))
     times = {key: share * known for key, share in held.items()}
-    times |= {_UNNAMED: rest * known - free, _FREE_TIME: free}
+    times |= {UNNAMED: rest * known - free, FREE_TIME: free}
     idle = max(0.0, day.sum_over(_IDLE, first, last) - free)
     stalled = day.sum_over(_STALLED, first, last)
     lost = sum(day.sum_over(cause, first, last) for cause in _OTHERS)
@@ -232,10 +236,10 @@ def _divided(
     fitting = busy / max(busy, used + idle + stalled + lost) if busy > 0 else 0.0
     found = {}
     for key, time in times.items():
-        is_free = key == _FREE_TIME
+        is_free = key == FREE_TIME
         part = fitting * hours * time / busy if busy > 0 and not is_free else 0.0
         free_time = time * hours if is_free else 0.0
-        dark = held.get(key, rest if key == _UNNAMED else 0.0)
+        dark = held.get(key, rest if key == UNNAMED else 0.0)
         found[key] = UseSum(
             held=time * hours,
             unknown=silent * dark * hours,
@@ -251,12 +255,76 @@ def _divided(
     return {key: use for key, use in found.items() if use.held > 0 or use.unknown > 0}
 
 
-class UseRow(Struct, frozen=True):
-    """Row of a table."""
+class HeldGpu(Struct, frozen=True):
+    """A GPU, or a part of one, with its present holder, and what became of that holder's hours."""
 
-    name: str
+    uuid: str
+    workload: str
+    """Empty without a known one."""
+    team: str
+    gpus: float
+    """Part of a GPU that the holder has."""
+    held: float
+    """GPU-hours with known state within the lookback, by this holder on this GPU."""
+    unknown: float
+    used: float
+    idle: float
+    stalled: float
+    lost: float
+    free: float
+
+    @property
+    def lost_ratio(self) -> float:
+        """Part of the known hours that was not used; all of it as long as nothing is known."""
+        return 1.0 - self.used / self.held if self.held else 1.0
+
+
+def held_gpus(
+    device: FleetDevice,
+    hours: Mapping[str, UseSum],
+    shares: Mapping[str, float],
+    owners: Mapping[str, WorkloadOwner],
+) -> Iterator[HeldGpu]:
+    """Yield what the present holders of a device have of it, and what nobody has."""
+    given = sum(shares.values())
+    whole = max(1.0, given) if device.is_shareable or not shares else given
+    free = UseSum()
+    for nobody in _NOBODY:
+        free.add(hours.get(nobody, UseSum()))
+    parts = [
+        (holder, share / whole, hours.get(holder, UseSum())) for holder, share in shares.items()
+    ]
+    if given < whole:
+        parts.append((UNNAMED, 1.0 - given / whole, free))
+    for holder, share, use in parts:
+        yield HeldGpu(
+            uuid=device.device.uuid,
+            workload=holder,
+            team=owners[holder].team if holder in owners else "",
+            gpus=share * device.device.capacity_ratio,
+            held=use.held,
+            unknown=use.unknown,
+            used=use.used,
+            idle=use.idle,
+            stalled=use.stalled,
+            lost=use.lost,
+            free=use.free,
+        )
+
+
+class UseRow(Struct, frozen=True):
+    """Hours of a team's work of one kind, on boards of one kind in one pool, with their price."""
+
     cluster: str
+    team: str
+    """Empty means unknown."""
+    pool: str
+    kind: str
+    """Of workloads, `unknown` or `free`."""
+    board: str | None
+    provider: str
     workloads: int
+    """Each is counted in one row."""
     held_gpu_hours: float
     """Hours with known state."""
     unknown_gpu_hours: float
@@ -273,100 +341,42 @@ class UseRow(Struct, frozen=True):
     kilowatt_hours: float | None
     """At the GPUs; `None` if that of some GPU was not measured."""
     dollars: EstimateInterval | None
-    """Of the hours held; `None` if a board has no price."""
+    """Of the hours held; `None` if the board has no price."""
     wasted_dollars: EstimateInterval | None
     price_source: str
     price_date: str
 
 
-class FleetUsage(Struct, frozen=True):
-    """The same hours in four groupings, each of which sums to the total."""
-
-    total: UseRow
-    teams: tuple[UseRow, ...] = ()
-    """By team and cluster, most wasteful first; an empty name means unknown."""
-    pools: tuple[UseRow, ...] = ()
-    clusters: tuple[UseRow, ...] = ()
-    kinds: tuple[UseRow, ...] = ()
-    """Of workloads, `unknown` and `free`."""
-
-
-def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> FleetUsage:
-    """Return the tables of a fleet's hours."""
-
-    def rows(
-        name: Callable[[UseKey], tuple[str, str]], size: Callable[[UseRow], float] = _held
-    ) -> tuple[UseRow, ...]:
-        groups = defaultdict[tuple[str, str], Uses](dict)
-        for key in sorted(uses, key=str):
-            groups[name(key)][key] = uses[key]
-        found = [_row(*names, group, market) for names, group in groups.items()]
-        found.sort(key=lambda row: use_rank(row.cluster, row.name, size(row)))
-        return tuple(found)
-
-    return FleetUsage(
-        total=_row("", "", uses, market),
-        teams=rows(
-            lambda key: (key.cluster, FREE_NAME if key.kind == FREE else key.team),
-            lambda row: row.wasted_gpu_hours,
-        ),
-        pools=rows(lambda key: (key.cluster, key.pool)),
-        clusters=rows(lambda key: (key.cluster, key.cluster)),
-        kinds=rows(lambda key: ("", key.kind)),
-    )
+def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> tuple[UseRow, ...]:
+    """Return the rows of which every table of a fleet's hours is a sum."""
+    counted = set[str]()
+    rows = []
+    for key in sorted(uses, key=str):
+        use = uses[key]
+        rows.append(_row(key, use, len(use.workloads - counted), market))
+        counted |= use.workloads
+    return tuple(rows)
 
 
-def _held(row: UseRow) -> float:
-    return row.held_gpu_hours
-
-
-def use_rank(cluster: str, name: str, gpu_hours: float) -> tuple[str, bool, float, str]:
-    """Sort key of rows: by cluster, most hours first, unheld time last."""
-    return cluster, name in {FREE, FREE_NAME}, -gpu_hours, name
-
-
-def _row(cluster: str, name: str, uses: Mapping[UseKey, UseSum], market: Market) -> UseRow:
-    whole = UseSum()
-    for each in uses.values():
-        whole.add(each)
-    costs = [market.near(key.provider).cost(market.board(key.board)) for key in uses]
-    is_measured = whole.is_measured and whole.held
+def _row(key: UseKey, use: UseSum, workloads: int, market: Market) -> UseRow:
+    cost = market.cost_near(key.provider, key.board)
+    is_measured = use.is_measured and use.held
+    active = use.held - use.used - use.idle - use.stalled - use.lost - use.free
     return UseRow(
-        name=name,
-        cluster=cluster,
-        workloads=len(whole.workloads),
-        held_gpu_hours=whole.held,
-        unknown_gpu_hours=whole.unknown,
-        used_gpu_hours=whole.used,
-        wasted_gpu_hours=whole.wasted,
-        headroom_gpu_hours=max(
-            0.0,
-            whole.held - whole.used - whole.idle - whole.stalled - whole.lost - whole.free,
-        ),
-        idle_gpu_hours=whole.idle,
-        stalled_gpu_hours=whole.stalled,
-        lost_gpu_hours=whole.lost,
-        free_gpu_hours=whole.free,
-        kilowatt_hours=whole.joules / JOULES_PER_KILOWATT_HOUR if is_measured else None,
-        dollars=_dollars(costs, [use.held for use in uses.values()]),
-        wasted_dollars=_dollars(costs, [use.wasted for use in uses.values()]),
-        price_source=joined(each.source for each in costs if each),
-        price_date=joined(each.date for each in costs if each),
+        **key._asdict(),
+        workloads=workloads,
+        held_gpu_hours=use.held,
+        unknown_gpu_hours=use.unknown,
+        used_gpu_hours=use.used,
+        wasted_gpu_hours=use.wasted,
+        headroom_gpu_hours=max(0.0, active),
+        idle_gpu_hours=use.idle,
+        stalled_gpu_hours=use.stalled,
+        lost_gpu_hours=use.lost,
+        free_gpu_hours=use.free,
+        kilowatt_hours=use.joules / JOULES_PER_KILOWATT_HOUR if is_measured else None,
+        dollars=None if cost is None else cost.dollars_per_hour.scaled(use.held),
+        wasted_dollars=None if cost is None else cost.dollars_per_hour.scaled(use.wasted),
+        price_source="" if cost is None else cost.source,
+        price_date="" if cost is None else cost.date,
     )
-
-
-def _dollars(costs: Sequence[HourlyCost | None], hours: Sequence[float]) -> EstimateInterval | None:
-    found = EstimateInterval.exactly(0.0)
-    for cost, time in zip(costs, hours, strict=True):
-        if cost is None:
-            return None
-        found = found.plus(cost.dollars_per_hour.scaled(time))
-    return found
-
-
-WORDS_SEPARATOR: Final = "; "
-
-
-def joined(words: Iterable[str]) -> str:
-    """Join words in order, each once."""
-    return WORDS_SEPARATOR.join(sorted({*words} - {""}))

@@ -179,6 +179,16 @@ class FleetCases:
         """Return the holders of a device, oldest first."""
         return self._rows.get(uuid, ())
 
+    def last_shares(self, uuid: str) -> dict[str, float]:
+        """Return the last holders of a device, with the share of each."""
+        rows = self.rows(uuid)
+        last = max((row.end for row in rows), default=0)
+        shares = defaultdict[str, float](float)
+        for row in rows:
+            if row.end == last:
+                shares[row.workload] += row.share_ratio
+        return dict(shares)
+
     def is_present(self, uuid: str) -> bool:
         """Whether a device is present, undivided: it has recent samples, to the hour."""
         days = self.days(uuid)

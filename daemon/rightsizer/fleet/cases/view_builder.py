@@ -34,7 +34,16 @@ from rightsizer.fleet.model import (
 )
 from rightsizer.fleet.pools.pool import placed_waiting
 from rightsizer.fleet.process_pool import deserialize, serialize
-from rightsizer.fleet.usage import Uses, WorkloadOwner, add_uses, uses_of
+from rightsizer.fleet.usage import (
+    HeldGpu,
+    Uses,
+    UseSum,
+    WorkloadOwner,
+    add_uses,
+    held_gpus,
+    holder_hours,
+    uses_of,
+)
 from rightsizer.model.finding import Case
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds, seconds
@@ -62,6 +71,8 @@ class BatchContribution:
     """GPUs that are gone, or have lost their profiling."""
     uses: Uses = field(default_factory=dict)
     """Over the lookback."""
+    holdings: list[HeldGpu] = field(default_factory=list)
+    """Present devices, or parts of them, by holder."""
 
     def merge(self, other: BatchContribution) -> None:
         """Add the parts of other workloads."""
@@ -76,6 +87,7 @@ class BatchContribution:
         self.empty |= other.empty
         self.lost += other.lost
         add_uses(self.uses, other.uses)
+        self.holdings += other.holdings
 
 
 def contribution_of(
@@ -86,17 +98,23 @@ def contribution_of(
 ) -> BatchContribution:
     """Return the contribution of a batch for each span of a view."""
     found = BatchContribution(known_seconds=dict.fromkeys(spans, 0.0))
+    span = cases.now - lookback, cases.now
+    hours: dict[str, dict[str, UseSum]] = {}
     for uuid, device in cases.devices.items():
         days = cases.days(uuid)
         found.sums.add_device(device, days, cases.rows(uuid))
-        looked = cases.now - lookback, cases.now
-        add_uses(found.uses, uses_of(device, days, cases.rows(uuid), looked, owners))
+        hours[uuid] = holder_hours(device, days, cases.rows(uuid), span)
+        add_uses(found.uses, uses_of(device, hours[uuid], owners))
         found.lost += _lost(cases, device)
-        for span in spans if cases.is_present(uuid) else ():
-            found.known_seconds[span] += days.known_in(cases.now - span, cases.now)
+        for length in spans if cases.is_present(uuid) else ():
+            found.known_seconds[length] += days.known_in(cases.now - length, cases.now)
     for case in cases.cases(0):
         uuids = [device.uuid for device in case.devices]
-        found.present += map(cases.devices.__getitem__, uuids)
+        for uuid in uuids:
+            device = cases.devices[uuid]
+            shares = {} if case.workload is None else cases.last_shares(uuid)
+            found.present.append(device)
+            found.holdings += held_gpus(device, hours[uuid], shares, owners)
         if case.workload is None:
             # Of what has no label of a holder, something may still be running.
             found.free.update(uuid for uuid in uuids if cases.days(uuid).is_empty)
@@ -104,8 +122,8 @@ def contribution_of(
         else:
             found.room.update(_room(cases, uuids))
     views: dict[str, FleetWorkload] = {}
-    for span, of_span in sorted(spans.items(), reverse=True):
-        start = cases.now - span
+    for length, of_span in sorted(spans.items(), reverse=True):
+        start = cases.now - length
         workloads: list[FleetWorkload] = []
         for case in of_span:
             if case.workload is None:
@@ -121,7 +139,7 @@ def contribution_of(
                 memory_bytes=latest(view.memory_bytes, start),
             )
             workloads.append(shorter)
-        found.workloads[span] = [serialize(workloads)]
+        found.workloads[length] = [serialize(workloads)]
     return found
 
 
@@ -140,9 +158,7 @@ def _empty(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, Nanos
 def _room(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, float]]:
     """Yield which part of the GPUs that several may share no holder has now."""
     for uuid in uuids:
-        rows = cases.rows(uuid)
-        last = max((row.end for row in rows), default=0)
-        room = 1.0 - sum(row.share_ratio for row in rows if row.end == last)
+        room = 1.0 - sum(cases.last_shares(uuid).values())
         if cases.devices[uuid].is_shareable and room > 0.0:
             yield uuid, room
 

@@ -151,6 +151,11 @@ def pool_key(name: str) -> str:
     return f"pool/{name}"
 
 
+def is_of_whole_pool(key: str, devices: Sequence[str]) -> bool:
+    """Whether a verdict is about all GPUs of a pool, of which it names the first alone."""
+    return key.startswith(pool_key("")) and len(devices) >= MOST_DEVICES
+
+
 def workloads_in(view: FleetView, pool: FleetPool) -> tuple[FleetWorkload, ...]:
     """Return the workloads of a pool, by key."""
     found = (each for each in view.workloads if each.pool == pool.name)

@@ -1,0 +1,88 @@
+"""Limits of savings: no recommendation saves more than its GPUs lose."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cache, reduce
+
+from msgspec.structs import replace
+
+from rightsizer.advice.market import Market
+from rightsizer.advice.rules.rule import Judgement
+from rightsizer.fleet.model import FleetDevice
+from rightsizer.fleet.pools.pool import is_of_whole_pool, pool_key
+from rightsizer.fleet.usage import HeldGpu
+from rightsizer.model.finding import Finding, FindingKind, Savings
+from rightsizer.model.units import HOURS_PER_MONTH
+from rightsizer.sizing.estimate import EstimateInterval
+
+
+class Losses:
+    """What present GPUs lose, by their holders' own hours within the lookback."""
+
+    def __init__(
+        self, holdings: Iterable[HeldGpu], devices: Mapping[str, FleetDevice], market: Market
+    ) -> None:
+        self._devices = devices
+        self._cost = cache(market.cost_near)
+        self._held: defaultdict[str, list[HeldGpu]] = defaultdict(list)
+        """By uuid, and by key of the pool."""
+        for held in holdings:
+            self._held[held.uuid].append(held)
+            self._held[pool_key(devices[held.uuid].pool)].append(held)
+
+    def limited(self, judgement: Judgement) -> Judgement:
+        """Return a judgement that promises at most what its GPUs lose."""
+        finding = judgement.finding
+        held = self._of(judgement.key, finding) if finding.is_actionable else []
+        if not held:
+            return judgement
+        # What is idle loses all of its time, however long it was at work before.
+        is_idle = finding.kind is FindingKind.IDLE
+        parts = [each.gpus * (1.0 if is_idle else each.lost_ratio) for each in held]
+        prices = [self._price(each, part) for each, part in zip(held, parts, strict=True)]
+        known = [price for price in prices if price is not None]
+        dollars = reduce(EstimateInterval.plus, known) if len(known) == len(prices) else None
+        limited = replace(
+            finding,
+            savings=_at_most(finding.savings, sum(parts), dollars),
+            options=tuple(
+                replace(each, savings=each.savings and _at_most(each.savings, sum(parts), dollars))
+                for each in finding.options
+            ),
+        )
+        return replace(judgement, finding=limited)
+
+    def _of(self, key: str, finding: Finding) -> list[HeldGpu]:
+        """Return the holdings of the GPUs of a finding; none if one of them is gone."""
+        uuids = (key,) if is_of_whole_pool(key, finding.devices) else finding.devices
+        if not all(uuid in self._held for uuid in uuids):
+            return []
+        held = [each for uuid in uuids for each in self._held[uuid]]
+        return [each for each in held if each.workload == finding.workload] or held
+
+    def _price(self, held: HeldGpu, gpus: float) -> EstimateInterval | None:
+        device = self._devices[held.uuid]
+        cost = self._cost(device.cloud.provider, device.device.board)
+        return None if cost is None else cost.dollars_per_hour.scaled(gpus)
+
+
+def _at_most(savings: Savings, gpus: float, dollars: EstimateInterval | None) -> Savings:
+    month = gpus * HOURS_PER_MONTH
+    limits = {
+        "gpus_low": gpus,
+        "gpus_high": gpus,
+        "gpu_hours_per_month_low": month,
+        "gpu_hours_per_month_high": month,
+    }
+    if dollars is not None and savings.dollars_per_hour_low is not None:
+        savings = replace(savings, dollars_per_hour_typical=savings.dollars_per_hour)
+        limits |= {
+            "dollars_per_hour_low": dollars.low,
+            "dollars_per_hour_high": dollars.high,
+            "dollars_per_hour_typical": dollars.value,
+        }
+    known = {name: getattr(savings, name) for name in limits}
+    return replace(
+        savings,
+        **{name: min(each, limits[name]) for name, each in known.items() if each is not None},
+    )
