@@ -93,7 +93,7 @@ def test_commands_are_a_script_for_review() -> None:
     """A shell parses it; what is the same is there once, and text is left out."""
     pods = [piece(f"p{at}") for at in range(3)]
     same = [{**pods[0], "id": "id-more"}, piece("alone", team="web")]
-    text = commands_text([*pods, *same])
+    text = commands_text(groups_of([*pods, *same]))
     done = subprocess.run(["/bin/sh", "-n"], input=text, text=True, check=False)
     assert done.returncode == 0
     assert "# 4 idle pods of team research: $72 a day\n# id-p0: p0: idle, and held.\n" in text

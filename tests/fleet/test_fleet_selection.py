@@ -1,5 +1,7 @@
 """Selection from an answer: its order, and the effect of flags."""
 
+import csv
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -8,13 +10,15 @@ from msgspec.structs import replace
 from cases import finding, judgement
 from estate_views import pool, steady, view
 from fleet_answers import SPARE, fleet_answer
-from rightsizer.fleet.answers import ranked, selected
+from rightsizer.fleet.answers import ranked, selected, shortened
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import _worth_advice
 from rightsizer.fleet.page import fleet_document
 from rightsizer.fleet.summary import summary_of
+from rightsizer.fleet.tables import csv_tables
 from rightsizer.fleet.text import fleet_text
 from rightsizer.fleet.usage import FREE_NAME
+from rightsizer.model.advice import AdviceState
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason
 
@@ -114,9 +118,41 @@ def test_only_what_was_opened_lately_is_new() -> None:
     assert not selected(later, since_seconds=3600.0)["advice"]
 
 
-def test_the_first_few_are_shown() -> None:
-    """JSON and text are limited alike."""
-    assert len(selected(document(), top=1)["advice"]) == 1
+def test_the_first_few_are_shown_with_the_sums_of_all() -> None:
+    """Neither the headline nor the number of recommendations is that of the first."""
+    whole = document()
+    first = shortened(whole, 1)
+    assert (len(first["advice"]), len(first["groups"])) == (1, 1)
+    assert first["summary"] == whole["summary"] == selected(whole)["summary"]
+    assert first["summary"]["recommendations"] == 3
+    assert fleet_text(whole, 1).split("\n\n")[0] == fleet_text(whole).split("\n\n")[0]
+
+
+def test_tables_are_written_for_spreadsheets() -> None:
+    """Recommendations, teams and GPUs; a name is never a formula."""
+    tables = csv_tables(document())
+    rows = {name: list(csv.DictReader(StringIO(text))) for name, text in tables.items()}
+    first = rows["recommendations"][0]
+    assert (first["id"], float(first["dollars_per_day"])) == (SPARE.id, 1728.0)
+    assert {row["team"] for row in rows["teams"]} == {"web", "ml", "(free)"}
+    assert len(rows["gpus"]) == 28
+    held = next(row for row in fleet_answer().usage if row.team)
+    hostile = replace(held, team="=cmd()")
+    assert "'=cmd()" in csv_tables(document(usage=(hostile,)))["teams"]
+
+
+def test_verified_savings_add_up() -> None:
+    """Each is what its trial saved, at the price of the GPUs that were to be saved."""
+    done = replace(
+        fleet_answer().advice[0],
+        finding=replace(SPARE, id="verified-one"),
+        state=AdviceState.SUCCEEDED,
+        realized_gpu_hours=100.0,
+    )
+    found = document(advice=(done, replace(done, finding=replace(SPARE, id="verified-two"))))
+    assert found["summary"]["saved_gpu_hours"] == 200.0
+    assert found["summary"]["saved_dollars"] == pytest.approx(200.0 * 3.0)
+    assert "200 GPU-hours ($600) saved so far, verified." in " ".join(fleet_text(found).split())
 
 
 def test_finding_without_an_action_is_no_advice() -> None:

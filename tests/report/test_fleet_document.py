@@ -1,11 +1,14 @@
 """The fleet's page: deterministic, complete, bounded, and safe to open."""
 
+import base64
 import json
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -24,6 +27,7 @@ from rightsizer.report.template import script_hash
 GoldenFile = Callable[[str | Path, str], None]
 HOSTILE: Final = "<script>alert('x')</script>"
 LARGEST_BYTES: Final = 400_000
+PARTS: Final = ("used", "headroom", "idle", "stalled", "lost", "unknown", "free")
 
 
 class Tags(HTMLParser):
@@ -141,6 +145,37 @@ def test_nothing_known_is_not_shown_as_nothing() -> None:
     assert "nothing to do: 0 GPUs at least, by 0 recommendations" in page
     assert tile(page, "To regain a day") == "-"
     assert "<h2>Teams</h2>" not in page
+
+
+def test_a_hundred_thousand_gpus_are_a_page_of_two_megabytes() -> None:
+    """Every GPU is in it, whoever has it and whatever became of its hours."""
+    random = Random(1)
+    document = document_of()
+    (first, *_) = document["holdings"]
+    rows = []
+    for at in range(100_000):
+        node = at // 8
+        parts = [random.random() for _ in PARTS]
+        hours = {
+            f"{part}_gpu_hours": 336.0 * share / sum(parts)
+            for part, share in zip(PARTS, parts, strict=True)
+        }
+        name = f"{random.choice(('chat', 'rank', 'train'))}-{random.randrange(10**6):06d}"
+        place = {
+            "node": f"gpu-{node:05d}.example.net",
+            "pool": f"pool-{node % 60}",
+            "cluster": f"cluster-{node % 7}",
+            "team": f"team-{node % 200}",
+            "name": f"GPU {at % 8}",
+            "workload": f"kubernetes:team-{node % 200}/{name}",
+        }
+        rows.append(first | place | hours | {"uuid": f"GPU-{at}"})
+    page = fleet_document(document | {"holdings": rows})
+    assert len(page.encode()) < 2_000_000
+    (packed,) = re.findall(r'id="holdings">([^<]+)<', page)
+    columns = json.loads(zlib.decompress(base64.b64decode(packed)))
+    assert len(columns["gpus"]) == 100_000
+    assert len(columns["words"]["node"]["names"]) == 12_500
 
 
 def test_the_largest_estate_is_a_page_that_a_browser_shows() -> None:

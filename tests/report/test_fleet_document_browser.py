@@ -27,9 +27,33 @@ def test_the_page_renders_without_a_complaint(document: str, tmp_path: Path) -> 
     assert ":CONSOLE" not in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("fragment", "heading", "row"),
+    [
+        ("", "All that is held, and what is free", "web/chat"),
+        ("#workload/web/chat", "Workload web/chat", "serve-0/GPU 0"),
+        ("#node/serve-0", "Node serve-0", "serve-0/GPU 2"),
+        ("#gpu/batch-0/GPU%201", "GPU batch-0/GPU 1", "batch-0/GPU 1"),
+    ],
+)
+def test_a_fragment_shows_one_workload_node_or_gpu(
+    document: str, tmp_path: Path, fragment: str, heading: str, row: str
+) -> None:
+    """Its GPUs, what they cost and waste, and the recommendations about them."""
+    page = tmp_path / "fleet.html"
+    page.write_text(document, encoding="utf-8")
+    run = browse(tmp_path, "--virtual-time-budget=2000", "--dump-dom", f"{page.as_uri()}{fragment}")
+    assert ":CONSOLE" not in run.stderr
+    assert f"<h3>{heading}</h3>" in run.stdout
+    assert f">{row}</a></th>" in run.stdout
+    if heading.startswith("Workload"):
+        assert "2 rows, 2 GPUs, $24 a day, $6 of it wasted, 50% used" in run.stdout
+        assert '<a href="#5ujnqgynxwjp">Diurnal autoscale: autoscale' in run.stdout
+
+
 def test_the_page_fits_its_window(document: str, tmp_path: Path) -> None:
     """Wide tables scroll by themselves."""
-    widths = [360, 1400]
+    widths = [360, 768, 1400, 2560]
     assert measured(tmp_path, document, widths) == widths
 
 

@@ -1,17 +1,20 @@
 """Open recommendations that say the same of many workloads of a team, and their commands."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
 from rightsizer.console.advice import dollars_per_day
+from rightsizer.io.terminal import counted
+from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.finding import Action, FindingKind, Rank, Severity, worth_rank
 from rightsizer.model.units import dollars_text
 from rightsizer.report.labels import first_names, readable_name, reason_label, uncapitalized
 
 _Piece = Mapping[str, Any]
+_AnyPiece = TypeVar("_AnyPiece", bound=_Piece)
 _FEWEST: Final = 3
 """Two are as short one by one."""
 _MOST_NAMED: Final = 4
@@ -20,6 +23,11 @@ _HEAD: Final = """\
 #!/bin/sh
 # Commands of recommendations, for review: keep what you agree with.
 """
+
+
+def opened(advice: Iterable[_AnyPiece]) -> list[_AnyPiece]:
+    """Return the open pieces, in order."""
+    return [piece for piece in advice if piece["state"] in OPEN_STATES]
 
 
 class AdviceGroup(Struct, frozen=True):
@@ -77,18 +85,36 @@ class AdviceGroup(Struct, frozen=True):
         Without a price, the GPUs.
         """
         first = self.pieces[0]
-        what = f"{_noun(self.pieces)} of {_team(first)}"
-        is_idle = first["finding"] == FindingKind.IDLE
-        reason = "" if is_idle else f", {uncapitalized(reason_label(first['reasons'][0]))}"
         gpus = {uuid for piece in self.pieces for uuid in piece["devices"]}
         dollars = self.dollars_per_day
-        worth = f"{dollars_text(dollars)} a day" if dollars else f"{len(gpus)} GPUs"
-        return f"{len(self.pieces)} {'idle ' if is_idle else ''}{what}{reason}: {worth}"
+        worth = f"{dollars_text(dollars)} a day" if dollars else counted(len(gpus), "GPU")
+        if len(self.pieces) == 1:
+            return f"{self.heading}, {self.subject}: {worth}"
+        is_idle = first["finding"] == FindingKind.IDLE
+        reason = "" if is_idle else f", {uncapitalized(reason_label(first['reasons'][0]))}"
+        what = f"{'idle ' if is_idle else ''}{_noun(self.pieces)} of {_team(first)}"
+        return f"{len(self.pieces)} {what}{reason}: {worth}"
 
     @property
     def commands(self) -> tuple[str, ...]:
         """Commands of all, each once."""
         return tuple(dict.fromkeys(text for piece in self.pieces for text in _commands(piece)))
+
+    def encoded(self) -> dict[str, Any]:
+        """Encode the group; what its recommendations say is in theirs."""
+        first = self.pieces[0]
+        return {
+            "heading": self.heading,
+            "subject": self.subject,
+            "title": self.title,
+            "cluster": first["cluster"],
+            "team": first["team"],
+            "advice": [piece["id"] for piece in self.pieces],
+            "gpus": self.gpus,
+            "dollars_per_day": self.dollars_per_day or None,
+            "confidence": self.confidence,
+            "commands": list(self.commands),
+        }
 
 
 def groups_of(advice: Sequence[_Piece]) -> list[AdviceGroup]:
@@ -108,9 +134,9 @@ def groups_of(advice: Sequence[_Piece]) -> list[AdviceGroup]:
     return groups
 
 
-def commands_text(advice: Sequence[_Piece]) -> str:
-    """Return a shell script with the commands of open advice, by group."""
-    return _HEAD + "".join(map(_section, groups_of(advice)))
+def commands_text(groups: Iterable[AdviceGroup]) -> str:
+    """Return a shell script with the commands of groups."""
+    return _HEAD + "".join(map(_section, groups))
 
 
 def _section(group: AdviceGroup) -> str:

@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+from rightsizer.fleet.advice_groups import opened
+from rightsizer.fleet.summary import summarized
 from rightsizer.fleet.tables import cluster_rows, pools_of_team, usage_tables
 from rightsizer.io.codec import plain_fields
 from rightsizer.model.advice import OPEN_STATES
@@ -16,14 +18,6 @@ from rightsizer.model.finding import Savings, Severity
 from rightsizer.report.evidence import noted
 
 _JsonObject = dict[str, Any]
-
-
-_Piece = TypeVar("_Piece", bound=Mapping[str, Any])
-
-
-def opened(advice: Iterable[_Piece]) -> list[_Piece]:
-    """Return the open pieces, in order."""
-    return [each for each in advice if each["state"] in OPEN_STATES]
 
 
 def ranked(advice: Sequence[_JsonObject]) -> list[_JsonObject]:
@@ -44,9 +38,8 @@ def selected(
     cluster: str | None = None,
     team: str | None = None,
     since_seconds: float | None = None,
-    top: int | None = None,
 ) -> _JsonObject:
-    """Return an answer limited to a cluster, a team, recent advice and a number of rows.
+    """Return an answer limited to a cluster, a team and recent advice.
 
     Raises:
         UsageError: there is no such cluster or team.
@@ -65,9 +58,15 @@ def selected(
     if since_seconds is not None:
         first = document["time"] - since_seconds
         found["advice"] = [each for each in found["advice"] if each["opened"] >= first]
-    if top is not None:
-        found["advice"] = opened(found["advice"])[:top]
-    return found
+    return found | summarized(found)
+
+
+def shortened(document: _JsonObject, top: int) -> _JsonObject:
+    """Return an answer with the first open recommendations and groups; sums stay those of all."""
+    return document | {
+        "advice": opened(document["advice"])[:top],
+        "groups": document["groups"][:top],
+    }
 
 
 def _limited(document: _JsonObject, keys: Mapping[str, str]) -> _JsonObject:
@@ -201,7 +200,7 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
         "use": {key: sum(each["use"][key] for each in answers) for key in answers[0]["use"]},
         "notes": list(dict.fromkeys(chain.from_iterable(each["notes"] for each in answers))),
     }
-    return {**document, "evidence": evidence_of(document)}
+    return {**document, **summarized(document), "evidence": evidence_of(document)}
 
 
 def evidence_of(document: _JsonObject) -> list[_JsonObject]:

@@ -60,6 +60,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         _HELP["answer"],
         html=Path,
         commands=Path,
+        csv=Path,
         web_listen_address={"action": "append"},
     )
     add_config_flag(parser, CONFIGURATION.with_name(FLEET_FILE))
@@ -137,25 +138,28 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
     from rightsizer.fleet.advice_groups import commands_text
-    from rightsizer.fleet.answers import opened, selected
+    from rightsizer.fleet.answers import selected, shortened
     from rightsizer.fleet.page import fleet_document
+    from rightsizer.fleet.summary import summary_of
+    from rightsizer.fleet.tables import csv_tables
     from rightsizer.fleet.text import fleet_text
 
     document = selected(
-        whole,
-        cluster=arguments.cluster,
-        team=arguments.team,
-        since_seconds=arguments.since,
-        top=arguments.top,
+        whole, cluster=arguments.cluster, team=arguments.team, since_seconds=arguments.since
     )
-    text = fleet_text(document) if arguments.top is None else fleet_text(document, arguments.top)
+    top = arguments.top
+    text = fleet_text(document) if top is None else fleet_text(document, top)
     if arguments.html is not None:
         with whole_file(arguments.html, "page") as file:
             file.write(fleet_document(document).encode())
     if arguments.commands is not None:
         with whole_file(arguments.commands, "commands") as file:
-            file.write(commands_text(opened(document["advice"])).encode())
-    answer(arguments, document, text)
+            file.write(commands_text(summary_of(document).groups[:top]).encode())
+    if arguments.csv is not None:
+        for name, table in csv_tables(document).items():
+            with whole_file(arguments.csv / f"{name}.csv", "table") as file:
+                file.write(table.encode())
+    answer(arguments, document if top is None else shortened(document, top), text)
 
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:
@@ -182,6 +186,7 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
     return with_values(settings, values)
 
 
+_WRITTEN: Final = ("html", "commands", "csv")
 _SELECTED: Final = ("top", "cluster", "team", "since")
 _REFUSED: Final[dict[str, tuple[str, ...]]] = {
     "merge": ("shard",),
@@ -194,7 +199,7 @@ _REFUSED: Final[dict[str, tuple[str, ...]]] = {
         "explain",
         "save",
     ),
-    "a shard of the nodes": ("serve", "explain", "save", "html", "commands", "all", *_SELECTED),
+    "a shard of the nodes": ("serve", "explain", "save", *_WRITTEN, "all", *_SELECTED),
     "rules": (
         "shard",
         "lookback",
@@ -203,15 +208,14 @@ _REFUSED: Final[dict[str, tuple[str, ...]]] = {
         "dry-run",
         "explain",
         "save",
-        "html",
-        "commands",
+        *_WRITTEN,
         "all",
         "json",
         *_SELECTED,
     ),
-    "--serve": ("save", "html", "commands", "at", "all", "json", *_SELECTED),
-    "--dry-run": ("save", "html", "commands", "all", *_SELECTED),
-    "--explain": ("save", "html", "commands", "all", *_SELECTED),
+    "--serve": ("save", *_WRITTEN, "at", "all", "json", *_SELECTED),
+    "--dry-run": ("save", *_WRITTEN, "all", *_SELECTED),
+    "--explain": ("save", *_WRITTEN, "all", *_SELECTED),
 }
 """Flags without effect, by action."""
 

@@ -21,6 +21,7 @@ from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries, NodeAdvic
 from rightsizer.fleet.pools.hourly import mean_of
 from rightsizer.fleet.pools.placement import WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
+from rightsizer.fleet.summary import summarized
 from rightsizer.fleet.tables import cluster_rows, usage_tables
 from rightsizer.fleet.usage import FREE, HeldGpu, UseRow
 from rightsizer.io.codec import plain_fields
@@ -123,7 +124,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "use": plain_fields(answer.use),
         "notes": list(answer.notes),
     }
-    return {**document, "evidence": evidence_of(document)}
+    return {**document, **summarized(document), "evidence": evidence_of(document)}
 
 
 def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:

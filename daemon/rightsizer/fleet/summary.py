@@ -7,9 +7,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
-from rightsizer.fleet.advice_groups import AdviceGroup, groups_of
-from rightsizer.fleet.answers import opened
+from rightsizer.fleet.advice_groups import AdviceGroup, groups_of, opened
 from rightsizer.fleet.pools.pool import is_of_whole_pool, pool_key
+from rightsizer.io.codec import plain_fields
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Savings
 from rightsizer.model.units import DAY_SECONDS, dollars_text, percent_text
@@ -18,7 +18,7 @@ from rightsizer.report.figures import dollars, number
 from rightsizer.report.labels import HOURS_A_DAY
 from rightsizer.sizing.estimate import EstimateInterval
 
-_HOUR_PARTS: Final = {
+HOUR_PARTS: Final = {
     "used": "used",
     "headroom": "left over by work",
     "idle": "held idle",
@@ -55,6 +55,10 @@ class FleetSummary(Struct, frozen=True):
     """Open recommendations, by savings, then by severity."""
     groups: tuple[AdviceGroup, ...]
     waiting_gpus: float
+    saved_gpu_hours: float
+    """Of recommendations that were followed, as verified."""
+    saved_dollars: float | None
+    """`None` without a price."""
 
     @property
     def headline(self) -> str:
@@ -76,7 +80,33 @@ class FleetSummary(Struct, frozen=True):
             pieces.append(f"{number(self.gpus)} GPU{'' if self.gpus == 1 else 's'}")
         if (money := self.reclaimable) is not None:
             pieces.append(f"{dollars(money.low, money.high, money.value)} a day together")
+        if self.saved_gpu_hours:
+            worth = "" if self.saved_dollars is None else f" ({dollars_text(self.saved_dollars)})"
+            pieces.append(f"{number(self.saved_gpu_hours)} GPU-hours{worth} saved so far, verified")
         return ", ".join(pieces)
+
+
+def summarized(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `summary` and `groups` of an answer in JSON."""
+    summary = summary_of(answer)
+    return {
+        "summary": {
+            "spent_dollars_per_day": _plain(summary.spent),
+            "wasted_dollars_per_day": _plain(summary.wasted),
+            "reclaimable_dollars_per_day": _plain(summary.reclaimable),
+            "reclaimable_gpus": summary.gpus,
+            "recommendations": len(summary.advice),
+            "waiting_gpus": summary.waiting_gpus,
+            "saved_gpu_hours": summary.saved_gpu_hours,
+            "saved_dollars": summary.saved_dollars,
+            "hours": {part.key: part.hours for part in summary.parts},
+        },
+        "groups": [group.encoded() for group in summary.groups],
+    }
+
+
+def _plain(money: EstimateInterval | None) -> dict[str, float] | None:
+    return None if money is None else plain_fields(money)
 
 
 def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
@@ -85,7 +115,8 @@ def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
     days = answer["lookback_seconds"] / DAY_SECONDS
     advice = tuple(opened(answer["advice"]))
     savings = [savings_of(each) for each in compatible(advice, _exclusive_keys(answer))]
-    hours = {part: total[f"{part}_gpu_hours"] for part in _HOUR_PARTS}
+    hours = {part: total[f"{part}_gpu_hours"] for part in HOUR_PARTS}
+    verified = [piece for piece in answer["advice"] if piece["realized_gpu_hours"]]
     whole = sum(hours.values())
     return FleetSummary(
         spent=_a_day(total["dollars"], days),
@@ -95,12 +126,14 @@ def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
         hours=whole,
         parts=tuple(
             HourPart(part, name, hours[part], hours[part] / whole)
-            for part, name in _HOUR_PARTS.items()
+            for part, name in HOUR_PARTS.items()
             if hours[part]
         ),
         advice=advice,
         groups=tuple(groups_of(advice)),
         waiting_gpus=sum(each["gpus"] for each in answer["waiting"]),
+        saved_gpu_hours=sum(piece["realized_gpu_hours"] for piece in verified),
+        saved_dollars=sum_known(map(_saved_dollars, verified)),
     )
 
 
@@ -118,6 +151,14 @@ def _exclusive_keys(
         return key._replace(devices=pools[piece["key"]]) if is_pool else key
 
     return key_of
+
+
+def _saved_dollars(piece: Mapping[str, Any]) -> float | None:
+    """Return what verified GPU-hours cost, at the price of the GPUs that were to be saved."""
+    savings = savings_of(piece)
+    if savings.dollars_per_hour_low is None or not savings.gpus:
+        return None
+    return float(piece["realized_gpu_hours"]) * savings.dollars_per_hour / savings.gpus
 
 
 def _a_day(span: Mapping[str, float] | None, days: float) -> EstimateInterval | None:

@@ -1,10 +1,17 @@
 """Tables of an answer in JSON: hours and money by team, pool, cluster and kind."""
 
+import csv
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import StringIO
 from itertools import chain
 from typing import Any, Final
 
+from rightsizer.advice.compatible import savings_of
+from rightsizer.fleet.advice_groups import opened
 from rightsizer.fleet.usage import FREE, FREE_NAME
+from rightsizer.model.units import HOUR_SECONDS
+from rightsizer.report.labels import HOURS_A_DAY
 
 JsonRow = dict[str, Any]
 HOURS: Final[tuple[str, ...]] = (
@@ -72,7 +79,7 @@ def summed(parts: Sequence[Mapping[str, Any]]) -> JsonRow:
         costs = [part[name] for part in held]
         is_known = None not in costs
         found[name] = {end: sum(cost[end] for cost in costs) for end in _ENDS} if is_known else None
-    for name in ("price_source", "price_date"):
+    for name in ("price_source", "price_date", "price_basis"):
         words = set(chain.from_iterable(part[name].split(_SEPARATOR) for part in held))
         found[name] = _SEPARATOR.join(sorted(words - {""}))
     return found
@@ -109,30 +116,82 @@ def cluster_rows(
 
 def pools_of_team(document: Mapping[str, Any], pools: Iterable[JsonRow]) -> list[JsonRow]:
     """Return what a document that is limited to one team has of some pools."""
-    hours = document["lookback_seconds"] / 3600.0
+    hours = document["lookback_seconds"] / HOUR_SECONDS
+    holdings = _by_pool(document["holdings"])
+    parts = _by_pool(document["usage"]["parts"])
+    waiting = _by_pool(document["waiting"])
     found = []
     for pool in pools:
-
-        def mine(rows: Iterable[JsonRow], name: str = pool["name"]) -> list[JsonRow]:
-            return [row for row in rows if row["pool"] == name]
-
-        holdings = mine(document["holdings"])
-        parts = mine(document["usage"]["parts"])
-        waiting = [row["gpus"] for row in mine(document["waiting"])]
-        if not (holdings or parts or waiting):
+        name = pool["name"]
+        if name not in holdings.keys() | parts.keys() | waiting.keys():
             continue
-        held = sum(part["held_gpu_hours"] for part in parts)
-        idle = sum(part["idle_gpu_hours"] for part in parts)
-        found.append(
-            pool
-            | {
-                "gpus": sum(row["gpus"] for row in holdings),
-                "nodes": len({row["node"] for row in holdings}),
-                "held_mean": held / hours,
-                "held_peak": None,
-                "active_mean": (held - idle) / hours,
-                "free_now": 0,
-                "waiting_gpus": sum(waiting) if waiting else None,
-            }
-        )
+        held = sum(part["held_gpu_hours"] for part in parts[name])
+        idle = sum(part["idle_gpu_hours"] for part in parts[name])
+        mine = {
+            "gpus": sum(row["gpus"] for row in holdings[name]),
+            "nodes": len({row["node"] for row in holdings[name]}),
+            "held_mean": held / hours,
+            "held_peak": None,
+            "active_mean": (held - idle) / hours,
+            "free_now": 0,
+            "waiting_gpus": sum(row["gpus"] for row in waiting[name]) or None,
+        }
+        found.append(pool | mine)
     return found
+
+
+def _by_pool(rows: Iterable[JsonRow]) -> defaultdict[str, list[JsonRow]]:
+    found = defaultdict[str, list[JsonRow]](list)
+    for row in rows:
+        found[row["pool"]].append(row)
+    return found
+
+
+_RECOMMENDATION: Final = (
+    "id",
+    "cluster",
+    "team",
+    "key",
+    "finding",
+    "action",
+    "severity",
+    "confidence",
+    "risk",
+    "state",
+    "summary",
+)
+
+
+def csv_tables(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return open recommendations, teams and GPUs as CSV, by name of the table."""
+    advice = [
+        {
+            **{name: piece[name] for name in _RECOMMENDATION},
+            "reasons": " ".join(piece["reasons"]),
+            "gpus": savings_of(piece).gpus,
+            "dollars_per_day": savings_of(piece).dollars_per_hour * HOURS_A_DAY,
+            "devices": " ".join(piece["devices"]),
+        }
+        for piece in opened(document["advice"])
+    ]
+    teams = [
+        {**row, **{name: (row[name] or {}).get("value") for name in _MONEY}}
+        for row in document["teams"]
+    ]
+    tables = {"recommendations": advice, "teams": teams, "gpus": document["holdings"]}
+    return {name: _csv(rows) for name, rows in tables.items()}
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    text = StringIO()
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]))
+        writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Return a value that a spreadsheet does not take for a formula: names are of others."""
+    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if is_formula else value

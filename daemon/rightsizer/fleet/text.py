@@ -5,8 +5,7 @@ from itertools import chain, groupby
 from typing import Any, Final
 
 from rightsizer.console.advice import advice_lines
-from rightsizer.fleet.advice_groups import AdviceGroup
-from rightsizer.fleet.answers import opened
+from rightsizer.fleet.advice_groups import AdviceGroup, opened
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.fleet.summary import summary_of
 from rightsizer.io.terminal import aligned, counted, wrapped

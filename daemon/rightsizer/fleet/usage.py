@@ -345,6 +345,8 @@ class UseRow(Struct, frozen=True):
     wasted_dollars: EstimateInterval | None
     price_source: str
     price_date: str
+    price_basis: str
+    """List prices, your prices, or assumed costs; empty without a price."""
 
 
 def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> tuple[UseRow, ...]:
@@ -379,4 +381,5 @@ def _row(key: UseKey, use: UseSum, workloads: int, market: Market) -> UseRow:
         wasted_dollars=None if cost is None else cost.dollars_per_hour.scaled(use.wasted),
         price_source="" if cost is None else cost.source,
         price_date="" if cost is None else cost.date,
+        price_basis="" if cost is None else cost.basis,
     )

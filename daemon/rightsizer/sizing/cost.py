@@ -37,6 +37,15 @@ class HourlyCost(Struct, frozen=True):
     date: str
     is_assumed: bool = False
     """Derived from usual discounts or usual costs, not from an offered price."""
+    is_stated: bool = False
+    """The operator's own price."""
+
+    @property
+    def basis(self) -> str:
+        """What kind of price it is."""
+        if self.is_stated:
+            return "your prices"
+        return "assumed costs" if self.is_assumed else "list prices"
 
 
 class OwnedCost(Struct, frozen=True):
@@ -70,16 +79,18 @@ def hourly_costs(board: Board, prices: Prices) -> Iterator[HourlyCost]:
         low = found.low_dollars_per_hour
         high = found.high_dollars_per_hour
         dollars = EstimateInterval(found.median_dollars_per_hour, low, high)
-        yield HourlyCost(Billing.ON_DEMAND, dollars, source, date)
+        yield HourlyCost(Billing.ON_DEMAND, dollars, source, date, is_stated=price.is_stated)
     for years, billing in _TERMS:
         if (offer := prices.reserved(price.key, years)) is not None:
             low = offer.low_dollars_per_hour
             high = offer.high_dollars_per_hour
             dollars = EstimateInterval(offer.dollars_per_hour, low, high)
             named = prices.reserved_terms.source if offer.is_assumed else source
-            yield HourlyCost(billing, dollars, named, date, offer.is_assumed)
+            is_stated = price.is_stated and not offer.is_assumed
+            yield HourlyCost(billing, dollars, named, date, offer.is_assumed, is_stated)
     if (spot := price.spot_dollars_per_hour) is not None:
-        yield HourlyCost(Billing.SPOT, EstimateInterval.exactly(spot), source, date)
+        dollars = EstimateInterval.exactly(spot)
+        yield HourlyCost(Billing.SPOT, dollars, source, date, is_stated=price.is_stated)
     if (own := owned_cost(board, prices)) is not None:
         used = own.dollars_per_used_hour
         yield HourlyCost(Billing.ON_PREMISES, used, own.source, own.date, is_assumed=True)

@@ -1,5 +1,21 @@
 "use strict";
 // Tables that can be sorted by their headings, searched and filtered, with sums of the rows shown; without scripts they are as they were made.
+const csvButton = (rows) => {
+  const button = document.createElement("button");
+  // Names are of others: what a spreadsheet would take for a formula is text.
+  const cell = (value) => `"${String(value).trim().replace(/^[=+\-@]/, (sign) => (isNaN(value) ? `'${sign}` : sign)).replaceAll('"', '""')}"`;
+  button.type = "button";
+  button.className = "csv";
+  button.textContent = "CSV of these rows";
+  button.addEventListener("click", () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([rows().map((row) => row.map(cell).join(",")).join("\r\n")], { type: "text/csv" }));
+    link.download = "rightsizer.csv";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+  return button;
+};
 document.addEventListener("DOMContentLoaded", () => {
   for (const table of document.querySelectorAll("table.sortable")) {
     const body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
@@ -52,6 +68,7 @@ document.addEventListener("DOMContentLoaded", () => {
     field.placeholder = table.dataset.search;
     field.addEventListener("input", show);
     label("Search", field);
+    table.parentElement.before(csvButton(() => [heads, ...rows.filter((row) => !row.hidden).map((row) => [...row.cells])].map((cells) => cells.map((cell) => cell.dataset.sort ?? cell.textContent))));
     show();
   }
 });
