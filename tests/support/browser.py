@@ -37,12 +37,17 @@ _MEASURING: Final = """
 <output></output>
 <script>
   const found = [];
-  for (const frame of document.querySelectorAll("iframe"))
-    frame.onload = () => {
+  for (const frame of document.querySelectorAll("iframe")) {
+    const measure = () => {
       const view = frame.contentDocument;
       found[frame.dataset.number] = EXPRESSION;
       document.querySelector("output").textContent = JSON.stringify(found);
     };
+    frame.onload = measure;
+    // A frame that has loaded already tells so no more.
+    const { URL, readyState } = frame.contentDocument;
+    if (URL !== "about:blank" && readyState === "complete") measure();
+  }
 </script>
 """
 
