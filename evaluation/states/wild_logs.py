@@ -39,10 +39,23 @@ _TIMES: Final[Mapping[str, Callable[[datetime], str]]] = {
     "logging": lambda time: f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond:06}",
     "epoch": lambda time: f"{time.timestamp():.3f}",
     "epoch in ms": lambda time: f"{time.timestamp() * 1000:.0f}",
+    "epoch in us": lambda time: f"{time.timestamp() * 1e6:.0f}",
+    "epoch in ns": lambda time: f"{int(time.timestamp() * 1000)}000000",
     "European": lambda time: f"{time:%d.%m.%Y %H:%M:%S}",
     "American": lambda time: f"{time:%m/%d/%Y %I:%M:%S %p}",
 }
-_CLOCKS: Final = ("timestamp", "time", "Timestamp", "datetime", "ts", "date_time", "wall", "when")
+_CLOCKS: Final = (
+    "timestamp",
+    "time",
+    "Timestamp",
+    "datetime",
+    "ts",
+    "date_time",
+    "wall",
+    "when",
+    "Zeitstempel",
+    "fecha",
+)
 _DEVICES: Final = (
     ("gpu", "{}"),
     ("index", "{}"),
@@ -58,6 +71,9 @@ _LOADS: Final = (
     ("util_pct", "{:.0f}"),
     ("gpu utilization", "{:.0f}%"),
     ("gpu_load", "{:.0f}"),
+    ("GPU-Auslastung (%)", "{:.0f}"),
+    ("Utilisation GPU (%)", "{:.1f}"),
+    ("利用率(%)", "{:.0f}"),
 )
 _MEMORIES: Final = (
     ("memory.used [MiB]", "{:.0f} MiB", 1.0),
@@ -65,6 +81,8 @@ _MEMORIES: Final = (
     ("gpu_mem_gb", "{:.3f}", 1 / 1024),
     ("memory_used_bytes", "{:.0f}", float(_MIB)),
     ("GPU Memory Used (MB)", "{:.0f}", 1.0),
+    ("Mémoire utilisée (Mo)", "{:.0f}", 1.0),
+    ("GPU-Speicher belegt (MiB)", "{:.0f}", 1.0),
     ("", "", 0.0),
 )
 _POWERS: Final = (
@@ -72,9 +90,25 @@ _POWERS: Final = (
     ("power_w", "{:.1f}", 1.0),
     ("gpu_power_mw", "{:.0f}", 1000.0),
     ("Power (W)", "{:.2f}", 1.0),
+    ("GPU-Leistung (W)", "{:.1f}", 1.0),
     ("", "", 0.0),
 )
-_BEFALLS: Final = ("", "", "blank lines", "torn end", "restart", "comment", "CRLF", "BOM", "prefix")
+_BEFALLS: Final = (
+    "",
+    "",
+    "blank lines",
+    "torn end",
+    "restart",
+    "comment",
+    "CRLF",
+    "BOM",
+    "prefix",
+    "UTF-16",
+    "grep -n",
+    "docker",
+    "shuffled",
+    "other lines",
+)
 _LAYOUTS: Final = (
     "row per GPU",
     "row per GPU",
@@ -85,8 +119,17 @@ _LAYOUTS: Final = (
     "key=value",
     "text table",
     "no heading",
+    "pandas index",
+    "two nodes",
+    "MIG instances",
+    "JSON by node",
 )
-_COMMAND: Final = re.compile(r"--fields '?(?P<fields>[^']+?)(?: --device (?P<device>\d+))?'")
+_HEADED: Final = ("row per GPU", "GPUs in a row", "pandas index", "two nodes", "MIG instances")
+_KEPT: Final = "2026-03-01T09:00:00.000000001Z"
+_COMMAND: Final = re.compile(
+    r"--fields (?:(?P<mark>['\"])(?P<quoted>[^'\"]+)(?P=mark)|(?P<fields>[^' ;]+))"
+    r"(?: --device (?P<device>\d+))?"
+)
 """Of a refusal, that reads the log."""
 _HOW: Final = """\
 {count} logs of drawn shapes, each with the manifest that made it: GPUs, span, share of idle time
@@ -106,6 +149,8 @@ class Manifest(Struct, frozen=True):
     idle_ratios: Sequence[float]
     joules: float | None
     text: str
+    is_wide: bool = False
+    """Whether its text is UTF-16, as PowerShell writes it."""
 
 
 class _Draw:
@@ -174,6 +219,7 @@ class _Draw:
             idle_ratios=sorted(idle),
             joules=watts * self.step if self.power else None,
             text=_befallen(self, text),
+            is_wide=self.befalls == "UTF-16",
         )
 
 
@@ -234,6 +280,31 @@ def _framed_lines(draw: _Draw) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
+def _indexed_lines(draw: _Draw) -> Iterator[str]:
+    """As pandas writes a frame with its index."""
+    heading, *rows = _table_lines(draw)
+    yield f"{draw.mark}{heading}"
+    yield from (f"{number}{draw.mark}{row}" for number, row in enumerate(rows))
+
+
+def _two_of_each(draw: _Draw, heading: str, *, is_outer: bool) -> Iterator[str]:
+    """Two nodes with the same GPUs, or GPUs with the same instances: of two GPUs a pair."""
+    yield draw.mark.join((draw.clock, heading, "gpu", *draw.cells(0, 0)))
+    for poll in draw.polls:
+        for gpu in range(draw.gpus):
+            outer, inner = divmod(gpu, 2)
+            named = (f"node-{outer}", str(inner)) if is_outer else (str(inner), str(outer))
+            yield draw.mark.join((draw.at(poll), *named, *draw.cells(poll, gpu).values()))
+
+
+def _json_by_node(draw: _Draw) -> Iterator[str]:
+    for poll in draw.polls:
+        for gpu in range(draw.gpus):
+            node, index = divmod(gpu, 2)
+            cells = {"index": index, **draw.cells(poll, gpu)}
+            yield json.dumps({draw.clock: draw.at(poll), "node": f"w{node}", "gpu": cells})
+
+
 _TEXTS: Final[Mapping[str, Callable[[_Draw], list[str]]]] = {
     "row per GPU": lambda draw: [*_table_lines(draw)],
     "no heading": lambda draw: [*_table_lines(draw, has_heading=False)],
@@ -242,22 +313,16 @@ _TEXTS: Final[Mapping[str, Callable[[_Draw], list[str]]]] = {
     "JSON list": lambda draw: [*_json_lines(draw, is_list=True)],
     "key=value": lambda draw: [*_pair_lines(draw)],
     "text table": lambda draw: [*_framed_lines(draw)],
+    "pandas index": lambda draw: [*_indexed_lines(draw)],
+    "two nodes": lambda draw: [*_two_of_each(draw, "hostname", is_outer=True)],
+    "MIG instances": lambda draw: [*_two_of_each(draw, "mig", is_outer=False)],
+    "JSON by node": lambda draw: [*_json_by_node(draw)],
 }
 
 
 def _befallen(draw: _Draw, lines: list[str]) -> str:
     """Return the text, with what befell the file."""
-    is_json = draw.layout.startswith("JSON")
-    match draw.befalls:
-        case "blank lines":
-            lines = [part for line in lines for part in (line, "")]
-        case "comment" if not is_json:
-            lines = ["# host=node-7, started by cron", *lines]
-        case "restart" if draw.layout != "no heading":
-            half = len(lines) // 2
-            lines = [*lines[:half], *([] if is_json else lines[:1]), *lines[half:]]
-        case "prefix" if not is_json:
-            lines = [f"gpu-logger-1  | {line}" for line in lines]
+    lines = _rewritten(draw, lines)
     text = "\n".join(lines) + "\n"
     match draw.befalls:
         case "torn end":
@@ -267,6 +332,37 @@ def _befallen(draw: _Draw, lines: list[str]) -> str:
         case "BOM":
             text = f"\ufeff{text}"
     return text
+
+
+def _rewritten(draw: _Draw, lines: list[str]) -> list[str]:
+    is_json = draw.layout.startswith("JSON")
+    match draw.befalls:
+        case "blank lines":
+            return [part for line in lines for part in (line, "")]
+        case "comment" if not is_json:
+            return ["# host=node-7, started by cron", *lines]
+        case "restart" if draw.layout != "no heading":
+            half = len(lines) // 2
+            return [*lines[:half], *([] if is_json else lines[:1]), *lines[half:]]
+        case "prefix" if not is_json:
+            return [f"gpu-logger-1  | {line}" for line in lines]
+        case "docker":
+            kept = ({"log": f"{line}\n", "stream": "stdout", "time": _KEPT} for line in lines)
+            return [json.dumps(line, separators=(",", ":")) for line in kept]
+    return _mixed(draw, lines) if draw.layout in _HEADED else lines
+
+
+def _mixed(draw: _Draw, lines: list[str]) -> list[str]:
+    match draw.befalls:
+        case "shuffled":
+            rows = lines[1:]
+            draw.random.shuffle(rows)
+            return [lines[0], *rows]
+        case "other lines":
+            return [line for row in lines for line in (row, "step 10 loss 2.31")]
+        case "grep -n" if draw.clock == "timestamp":
+            return [f"{number}:{line}" for number, line in enumerate(lines, 1)]
+    return lines
 
 
 def _replayed(path: Path, fields: str | None = None, device: str | None = None) -> Replay:
@@ -304,20 +400,18 @@ def difference(manifest: Manifest, result: Replay) -> str:
 
 def judged(manifest: Manifest, path: Path) -> tuple[str, str]:
     """Return outcome and reason of a log."""
-    path.write_bytes(manifest.text.encode())
+    path.write_bytes(manifest.text.encode("utf-16" if manifest.is_wide else "utf-8"))
     command = None
     outcome = "right"
     try:
         result = _replayed(path)
     except (RecordingError, UsageError) as error:
-        command = re.search(
-            r"--fields '?(?P<fields>[^' ;]+)(?: --device (?P<device>\d+))?", str(error)
-        )
+        command = _COMMAND.search(str(error))
         outcome = "with the command"
         if command is None:
             return "refused", str(error)
         try:
-            result = _replayed(path, command["fields"], command["device"])
+            result = _replayed(path, command["quoted"] or command["fields"], command["device"])
         except (RecordingError, UsageError) as again:
             return "wrong", f"its command {command[0]}: {again}"
     if fault := difference(manifest, result):

@@ -97,10 +97,14 @@ class DeviceScores:
                 self._end_poll(poll)
         unnamed = (at for at in self._names if at not in self.candidates and self._are_names(at))
         for at in (*self.candidates, *unnamed):
-            if self._rows and self._apart[at] >= _LEAST_SEPARATION * self._rows:
+            if self._rows and self.is_apart(at):
                 return at
         several = (at for at, seen in self._seen.items() if len(seen) > 1)
         return next(several, next(iter(self.candidates), None))
+
+    def is_apart(self, place: int) -> bool:
+        """Whether a column keeps the rows of polls apart, as far as there are any."""
+        return self._apart[place] >= _LEAST_SEPARATION * self._rows
 
     def separation(self, place: int) -> float:
         """Return the share of rows that a column keeps apart from the others of their poll."""

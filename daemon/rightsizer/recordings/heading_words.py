@@ -1,6 +1,7 @@
 """Meaning of headings and metrics' names by tables and words; places of time and names."""
 
 import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
@@ -23,7 +24,7 @@ from rightsizer.recordings.row import on_node
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret, wanted
 from rightsizer.telemetry.device_description import DeviceDescription
 
-_WORD: Final = re.compile(r"%|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_WORD: Final = re.compile(r"%|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")
 _UNIT_CASE: Final = re.compile("iB|[mk][WB]|Hz")
 """Units that are one word in spite of their capitals."""
 _LOADED: Final[Mapping[str, Any]] = load_beside(__file__, "headings.yaml")
@@ -37,8 +38,8 @@ _FILLERS, _GPU_FILLERS, _VAGUE, _OF_GPUS, _OF_HOSTS = (
 _TIMES, _ELAPSED, _STAMPED, _QUALIFIERS = (
     frozenset(_LOADED[section]) for section in ("times", "elapsed", "stamped", "qualifiers")
 )
-DEVICES, UUIDS, NAMES, NODES = (
-    frozenset(_LOADED[section]) for section in ("devices", "uuids", "names", "nodes")
+DEVICES, UUIDS, NAMES, NODES, INSTANCES = (
+    frozenset(_LOADED[section]) for section in ("devices", "uuids", "names", "nodes", "instances")
 )
 METRICS, VALUES, LABELS = (
     frozenset(_LOADED[section]) for section in ("metrics", "values", "labels")
@@ -115,6 +116,9 @@ def gpu_index(cell: str) -> int | None:
 
 def words_of(heading: str) -> list[str]:
     """Return the words of a heading in lower case; letters, digits and '%' are apart."""
+    if not heading.isascii():
+        parts = unicodedata.normalize("NFKD", heading)
+        heading = "".join(part for part in parts if not unicodedata.combining(part))
     plain = _UNIT_CASE.sub(lambda unit: unit[0].lower(), heading)
     return [word.lower() for word in _WORD.findall(plain)]
 

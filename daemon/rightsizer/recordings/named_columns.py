@@ -15,6 +15,7 @@ from rightsizer.recordings.headed_table import (
 )
 from rightsizer.recordings.heading_words import (
     DEVICES,
+    INSTANCES,
     NAMES,
     NODES,
     PIDS,
@@ -96,13 +97,17 @@ def named_columns(table: HeadedTable, times: TimeColumns, notes: RecordingNotes)
         units.add(cells)
         if is_open:
             scores.add(cells)
+    instance = None
     if is_open:
         device = _device_place(headings, scores, notes)
+        # One of each row is a flag, or tells nothing more.
+        if device is not None and not scores.is_apart(device):
+            instance = place_of(headings, INSTANCES)
     if uuid is None and device is None:
         read = _of_named_devices(read, headings, notes)
     found = _with_units(read, table, units, notes)
     _remark_words(found, table, notes)
-    return LayoutColumns(found, uuid, device, node, board)
+    return LayoutColumns(found, uuid, device, node, board, instance=instance)
 
 
 def _device_place(

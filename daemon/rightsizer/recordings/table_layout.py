@@ -34,6 +34,8 @@ class LayoutColumns(Struct, frozen=True):
     node: int | None = None
     board: int | None = None
     workload: int | None = None
+    instance: int | None = None
+    """Of the MIG instance of a device."""
     count: int | None = None
     """Of the number of devices."""
     facts: tuple[int, ...] = ()
@@ -55,7 +57,13 @@ class TableLayout:
         self._file = table.text.name
         self._time = times
         self._columns = columns
-        self._identity = (columns.uuid, columns.device, columns.node, columns.board)
+        self._identity = (
+            columns.uuid,
+            columns.device,
+            columns.node,
+            columns.board,
+            columns.instance,
+        )
         self._cells_of = cells_at(
             [at for at in (*self._identity, *columns.facts) if at is not None]
         )
@@ -118,13 +126,15 @@ class TableLayout:
 
     def _key(self, device: str, cells: Sequence[str]) -> str:
         """Return the key of a row's device, and note its facts."""
-        uuid, named, node, board = (
+        uuid, named, node, board, instance = (
             "" if at is None or missing_cell(cells[at]) else cells[at].strip()
             for at in self._identity
         )
         index = gpu_index(named)
         by_index = named if index is None else f"{BY_INDEX}{index}"
         key = on_node(device or uuid or by_index, node)
+        if key and instance:
+            key = f"{key.replace(BY_INDEX, 'GPU ')} MIG {instance}"
         if key and self._columns.learn is not None:
             self._notes.learn(key, self._columns.learn(key, cells))
         elif key:

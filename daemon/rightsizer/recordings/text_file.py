@@ -34,6 +34,12 @@ _TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 _PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp[,;\t]", re.ASCII)
 """A heading after the prefix of a log collector, as of `kubectl logs --timestamps`, `docker compose
 logs` or journalctl."""
+_GREPPED_HEADING: Final = re.compile(
+    r"(?P<file>[\w./-]*[a-zA-Z][\w./-]*:)?(?P<line>\d+:)?timestamp[,;\t]", re.ASCII
+)
+"""A heading after what `grep -H` or `grep -n` puts before a line."""
+_KEPT_BY_DOCKER: Final = re.compile(r'\{"log": ?".*", ?"stream": ?"std(?:out|err)"')
+"""A line of a container's log as Docker keeps it."""
 _COMPOSED: Final = re.compile(r"([a-zA-Z][\w.-]*) +\| (?=\S)")
 _COMPOSED_WORDS: Final = 2
 """Of each line of `docker compose logs`: the container, and what is behind it."""
@@ -66,6 +72,23 @@ def no_progress(stage: str, done: int, total: int) -> None:
 def show_read(progress: Progress, texts: Sequence["TextFile"]) -> None:
     """Show how much of the files the first pass has read."""
     progress("survey", round(100 * sum(text.read_ratio for text in texts) / len(texts)), 100)
+
+
+def _grepped(lines: Iterable[str]) -> re.Pattern[str] | None:
+    """Return what grep put before each line, or `None`."""
+    for found in filter(None, map(_GREPPED_HEADING.match, lines)):
+        name = re.escape(found["file"] or "")
+        number = r"\d+:" if found["line"] else ""
+        return re.compile(f"^{name}{number}") if name or number else None
+    return None
+
+
+def _logged(line: str) -> str:
+    """Return what a container wrote, from a line as Docker keeps it."""
+    try:
+        return str(json.loads(line)["log"])
+    except (ValueError, KeyError, TypeError):
+        return line
 
 
 def delimiter_of(line: str) -> str:
@@ -132,10 +155,11 @@ class TextFile:
             self._packed = start.startswith(_GZIP)
             self._encoding = "utf-8-sig"
             self._encoding = self._text_encoding(start)
-            lines: list[str] = []
-            with contextlib.suppress(*_TORN), self._text() as stream:
-                while len(lines) < _HEAD_LINES and (line := stream.readline(_PIECE)):
-                    lines += filter(None, (line.strip(),))
+            lines = self._first_lines()
+            self._is_kept_by_docker = all(map(_KEPT_BY_DOCKER.match, lines))
+            if self._is_kept_by_docker:
+                lines = [line for each in lines for line in filter(None, (_logged(each).strip(),))]
+            self._grepped = _grepped(lines)
             prefixed = filter(None, map(_PREFIXED_HEADING.match, lines))
             self._prefix_words = max(
                 (len(found["prefix"].split()) for found in prefixed), default=0
@@ -163,8 +187,12 @@ class TextFile:
             yield number, f"{self._heading}\n"
         with self._text() as stream:
             try:
-                numbered = enumerate(stream, 1)
-                for number, line in self._unprefixed(numbered) if self._prefix_words else numbered:
+                numbered: Iterable[tuple[int, str]] = enumerate(stream, 1)
+                if self._is_kept_by_docker:
+                    numbered = ((number, _logged(line)) for number, line in numbered)
+                if self._prefix_words or self._grepped:
+                    numbered = self._unprefixed(numbered)
+                for number, line in numbered:
                     yield number, self._with_point(line)
             except _TORN as error:
                 notes.count("compressed file breaks off here; read up to it", number, str(error))
@@ -175,6 +203,8 @@ class TextFile:
         """Yield the text in pieces of one size, for formats without lines."""
         with self._text() as stream:
             try:
+                if self._is_kept_by_docker:
+                    yield from map(_logged, stream)
                 while piece := stream.read(_PIECE):
                     yield piece
             except _TORN as error:
@@ -205,12 +235,22 @@ class TextFile:
         if self._spool is not None:
             self._spool.close()
 
+    def _first_lines(self) -> list[str]:
+        """Return the first lines that are not blank, stripped."""
+        lines: list[str] = []
+        with contextlib.suppress(*_TORN), self._text() as stream:
+            while len(lines) < _HEAD_LINES and (line := stream.readline(_PIECE)):
+                # The heading of pandas' index is empty, before a tab.
+                is_indexed = not lines and line.startswith("\t") and line.count("\t") > 1
+                lines += filter(None, (line.strip(" \r\n") if is_indexed else line.strip(),))
+        return lines
+
     def _unprefixed(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         source = ""
         for number, line in lines:
             # `kubectl logs --prefix` begins with the pod, pdsh and docker compose with the node or
             # container, which may be on another node.
-            if found := _SOURCE.match(line):
+            if not self._grepped and (found := _SOURCE.match(line)):
                 if source and found[1] != source:
                     mine = quote(f'index($0, "{found[0]}") == 1')
                     raise RecordingError(
@@ -222,7 +262,9 @@ class TextFile:
             yield number, self._without_prefix(line)
 
     def _without_prefix(self, line: str) -> str:
-        """Return a line without the prefix of a log collector."""
+        """Return a line without the prefix of a log collector, or of grep."""
+        if self._grepped:
+            return self._grepped.sub("", line, 1)
         if not self._prefix_words:
             return line
         words = line.split(maxsplit=self._prefix_words)

@@ -13,6 +13,7 @@ from rightsizer.recordings.headed_table import heading_line
 from rightsizer.recordings.heading_words import (
     DEVICES,
     UNITS,
+    gpu_index,
     place_of,
     read_headings,
     time_places,
@@ -99,7 +100,9 @@ def unknown_format(
         and (fields := stated_fields(text.head))
         and is_read(fields, device := _only_device(text.head, fields))
     ):
-        flags = f"--fields {fields}" + ("" if device is None else f" --device {device}")
+        # Within the single quotes of the message.
+        argument = fields if quote(fields) == fields else f'"{fields}"'
+        flags = f"--fields {argument}" + ("" if device is None else f" --device {device}")
         remedy = (
             "where what it names util_pct is utilization in percent, use "
             f"'rightsizer replay {quote(text.name)} {flags}'; other columns are util_ratio, "
@@ -247,11 +250,25 @@ def _may_be_percent(cells: Sequence[str]) -> bool:
 def _telling_column(
     rows: Sequence[Sequence[str]], time_at: int | None, names: Container[int]
 ) -> int | None:
-    """Return the first other column that differs between the rows of the first time."""
+    """Return the first other column that names the rows of a poll.
+
+    Its cells differ in the rows of the first time, or take turns.
+    """
+    others = [at for at in range(len(rows[0]) if rows else 0) if at != time_at and at not in names]
     poll = [] if time_at is None else [row for row in rows if row[time_at] == rows[0][time_at]]
-    columns = enumerate(zip(*poll, strict=True))
-    telling = (at for at, cells in columns if len({*cells}) == len(cells) > 1)
-    return next((at for at in telling if at != time_at and at not in names), None)
+    for at in others:
+        cells = [row[at] for row in poll]
+        if len({*cells}) == len(cells) > 1 or _take_turns([row[at] for row in rows]):
+            return at
+    return None
+
+
+def _take_turns(cells: Sequence[str]) -> bool:
+    """Whether a few names of GPUs follow each other in one order, over and over."""
+    count = len({*cells})
+    is_often = 1 < count <= len(cells) / 2
+    turns = all(cell == cells[at % count] for at, cell in enumerate(cells))
+    return is_often and turns and all(gpu_index(cell) is not None for cell in cells)
 
 
 def _gpu_number(title: str) -> str:
