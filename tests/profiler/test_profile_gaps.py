@@ -10,7 +10,7 @@ from profile_calls import kernel, launch, nanoseconds, only, recorded, step, tim
 from profile_traces import KinetoTrace
 from profiles_built import profile as built
 from rightsizer.model.finding import FindingKind
-from rightsizer.model.profile import HostSpanUse, SpanKind
+from rightsizer.model.profile import GapUse, HostSpanUse, SpanKind
 from rightsizer.profiler.rules import host_bound, launch_bound
 from rightsizer.profiles.limits import ReadLimits, TimeSettings
 from rightsizer.profiles.recorder import Recorder
@@ -31,6 +31,15 @@ def test_short_gaps_are_dispatch_and_long_ones_are_not(gap: int, dispatched: int
 
     assert nanoseconds(time.host_wait_seconds) == gap
     assert nanoseconds(time.dispatch_wait_seconds) == dispatched
+
+
+def test_gaps_are_counted_with_their_median() -> None:
+    """Three of them; a call in one takes its part."""
+    calls = [wait(120, 130)]
+    for number, at in enumerate((0, 110, 190, 400)):
+        calls += [launch(number, at + 40, at + 45), kernel(at + 50, at + 60, correlation=number)]
+    found = only(recorded(*calls)).dispatch_gaps
+    assert found == GapUse(3, 90e-9)
 
 
 def test_calls_count_by_their_part_of_the_gaps() -> None:

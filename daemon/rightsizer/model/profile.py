@@ -235,6 +235,13 @@ class AttentionUse(Struct, frozen=True):
         return self.score_seconds + self.product_seconds
 
 
+class GapUse(Struct, frozen=True):
+    """Short waits of a device for the host, each for the launch of its next kernel."""
+
+    count: int
+    median_seconds: float
+
+
 class StepUse(Struct, frozen=True):
     """One step of a device."""
 
@@ -353,6 +360,8 @@ class DeviceProfile(Struct, frozen=True):
     """From the start of its first step, if that precedes the first kernel; else `None`."""
     work_time: TimeUse | None = None
     """All of its time in which no graph is recorded; `None` if none is."""
+    dispatch_gaps: GapUse | None = None
+    """Those of `dispatch_wait_seconds`; `None` without any."""
     host_calls: tuple[HostSpanUse, ...] = ()
     """Calls that its waits for the host are due to: the number of waits and their time."""
     longest_host_wait_seconds: float = 0.0

@@ -1,13 +1,16 @@
 """Waits of a device for the host, divided by what fills them."""
 
+from array import array
 from collections.abc import Mapping, Sequence
 from heapq import merge
+from statistics import median_low
 
-from rightsizer.model.profile import HostSpanUse, SpanKind
+from rightsizer.model.profile import GapUse, HostSpanUse, SpanKind
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiles.tables import HostSpans
 from rightsizer.profiles.timeline import (
     CallsWithin,
+    Column,
     CoveredLength,
     Interval,
     Within,
@@ -32,6 +35,7 @@ class HostWaits:
         self._calls = CallsWithin(spans.named(SpanKind.SYNCHRONIZATION))
         self._copied = copied
         self._pause = pause
+        self._short: Column = array("q")
         self._uses: dict[str, list[int]] = {}
         self.longest: Nanoseconds = 0
         self.pauses: list[Interval] = []
@@ -44,12 +48,21 @@ class HostWaits:
         taken = [*union(merge(in_loader, self._copied.of(begin, end)))]
         held = self._held(begin, end, taken)
         rest = outside(begin, end, union(merge(taken, held)))
+        short = [*filter(self._is_short, rest)]
+        if short:
+            self._short.append(sum(last - first for first, last in short))
         beside_loader = outside(begin, end, in_loader)
         self.pauses += (each for each in beside_loader if not self._is_short(each))
         self._rulers["loader_wait"].add_all(in_loader)
         self._rulers["taken_wait"].add_all(taken)
         self._rulers["synchronization_wait"].add_all(held)
-        self._rulers["dispatch_wait"].add_all(filter(self._is_short, rest))
+        self._rulers["dispatch_wait"].add_all(short)
+
+    def gaps(self) -> GapUse | None:
+        """Return the short waits for launches; `None` without any."""
+        if not self._short:
+            return None
+        return GapUse(len(self._short), seconds(median_low(self._short)))
 
     def calls(self) -> tuple[HostSpanUse, ...]:
         """Return the calls that waits are due to, with their number and time; longest first."""

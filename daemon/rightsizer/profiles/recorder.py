@@ -404,6 +404,7 @@ class Recorder:
                 line.between(line.start, line.span[1]) if line.start < line.span[0] else None
             ),
             work_time=line.outside(phases),
+            dispatch_gaps=line.host_waits.gaps(),
             host_calls=line.host_waits.calls(),
             longest_host_wait_seconds=seconds(line.host_waits.longest),
             timeline=self._timeline(device, line, edges),

@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Instruction, Reason
 from rightsizer.model.profile import Profile
-from rightsizer.profiler.figures import short_text
+from rightsizer.profiler.figures import short_text, time_text
 from rightsizer.profiler.member import members_of
 from rightsizer.profiler.rules import host_steps, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
@@ -38,16 +38,23 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
     ]
     short = sorted(short, key=lambda each: -each.count)[:_MOST_NAMED]
     ran = "" if mean is None else f"; a kernel runs {mean * 1e6:.1f} µs on average"
+    gaps = worst.device.dispatch_gaps
+    in_gaps = (
+        f", {gaps.count:,} times for {time_text(gaps.median_seconds)} (median)" if gaps else ""
+    )
     brought = launches.matched / launches.count if launches and launches.count else 1.0
     graphs = f", each of {brought:,.0f} kernels (graphs)" if brought >= _GRAPH_KERNELS else ""
     outlier = rule.outlier_text(worst, settings.steady.outlier_minimum_ratio)
     return ProfileVerdict(
-        f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time{ran}, "
+        f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time{in_gaps}"
+        f"{ran}, "
         f"at {rate:,.0f} launches a second{graphs}{outlier}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         {
             "device": worst.key,
             "host_wait_ratio": round(worst.host_wait_ratio, 4),
+            "gaps": None if gaps is None else gaps.count,
+            "median_gap_seconds": None if gaps is None else round(gaps.median_seconds, 9),
             "mean_kernel_seconds": None if mean is None else round(mean, 9),
             "launches_per_second": round(rate, 1),
             "kernels_per_launch": round(brought, 2),
