@@ -75,7 +75,10 @@ def test_fleet_document_loads_nothing_and_runs_its_own_script_alone() -> None:
     assert script_hash(script) in page_policy()
     assert page_policy().partition("; base-uri")[0] in unescape(page)
     assert not [each for _, each in seen if {"src", "onload", "onclick"} & each.keys()]
-    assert {each["href"] for _, each in seen if "href" in each} == {"#rests"}
+    assert {each["href"] for _, each in seen if "href" in each} == {
+        "#rests",
+        "#workload/kubernetes%3Aweb/chat",
+    }
     assert "default-src 'none'" in page
     assert "url(" not in page
     assert "@import" not in page
