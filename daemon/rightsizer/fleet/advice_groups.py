@@ -1,7 +1,7 @@
 """Open recommendations that say the same of many workloads of a team, and their commands."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from msgspec import Struct
 
@@ -34,6 +34,13 @@ class AdviceGroup(Struct, frozen=True):
     """Recommendations of one kind on workloads of one team; alone, one of any kind."""
 
     pieces: tuple[_Piece, ...]
+    added: tuple[_Piece, ...]
+    """Those whose savings can be added up."""
+
+    @classmethod
+    def of(cls, pieces: Sequence[_Piece]) -> Self:
+        """Return the group of some recommendations."""
+        return cls(tuple(pieces), tuple(compatible(pieces, ExclusiveKey.of_form)))
 
     @property
     def rank(self) -> Rank:
@@ -46,8 +53,8 @@ class AdviceGroup(Struct, frozen=True):
 
     @property
     def gpus(self) -> float:
-        """GPUs that those give back that can be added up."""
-        return sum(savings_of(piece).gpus for piece in self._added)
+        """GPUs that they give back."""
+        return sum(savings_of(piece).gpus for piece in self.added)
 
     @property
     def confidence(self) -> float:
@@ -71,12 +78,8 @@ class AdviceGroup(Struct, frozen=True):
 
     @property
     def dollars_per_day(self) -> float:
-        """Savings of those that can be added up."""
-        return sum(map(dollars_per_day, self._added))
-
-    @property
-    def _added(self) -> list[_Piece]:
-        return compatible(self.pieces, ExclusiveKey.of_form)
+        """What they save."""
+        return sum(map(dollars_per_day, self.added))
 
     @property
     def title(self) -> str:
@@ -128,7 +131,7 @@ def groups_of(advice: Sequence[_Piece]) -> list[AdviceGroup]:
     groups = []
     for pieces in found.values():
         together = [pieces] if len(pieces) >= _FEWEST else [[piece] for piece in pieces]
-        groups += [AdviceGroup(tuple(some)) for some in together]
+        groups += [AdviceGroup.of(some) for some in together]
     places = {piece["id"]: place for place, piece in enumerate(advice)}
     groups.sort(key=lambda group: (group.rank, places[group.pieces[0]["id"]]))
     return groups
