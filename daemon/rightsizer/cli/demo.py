@@ -136,7 +136,7 @@ def run_demo(
     is_open = not demo.web_config_file
     # Database of reports, for the time of the run.
     with tempfile.TemporaryDirectory(prefix="rightsizer-demo-") as folder:
-        settings = _settings(demo, Path(folder))
+        settings = agent_settings(demo, Path(folder))
         serve(settings, clock, prepare=prepare, announce=announce, is_open=is_open)
 
 
@@ -186,7 +186,8 @@ def backfill(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
     agent.accounting.backfill(iter(source.read, None), until)
 
 
-def _settings(demo: DemoSettings, folder: Path) -> Settings:
+def agent_settings(demo: DemoSettings, folder: Path) -> Settings:
+    """Return the agent's settings, with its history in a folder."""
     values = {
         "sampling.interval": demo.tick_seconds,
         "sources.simulated.scenario": demo.scenario,
