@@ -42,6 +42,7 @@ EVERYTHING: Final = {
     "nodeSelector": {"pool": "gpu"},
     "podAnnotations": {"team": "platform"},
     "podLabels": {"team": "platform"},
+    "serviceMonitor": {"enabled": False},
     "podMonitor": {"enabled": True},
     "priorityClassName": "system-node-critical",
     "volumes": [{"name": "prices", "configMap": {"name": "prices"}}],
@@ -227,7 +228,9 @@ def test_relabelings_of_a_site_follow_those_of_the_chart(monitor: str) -> None:
     cluster = {"targetLabel": "cluster", "replacement": "east"}
     dropped = {"sourceLabels": ["__name__"], "regex": "python_.+", "action": "drop"}
     endpoint = {"relabelings": [cluster], "metricRelabelings": [dropped]}
-    objects = rendered({monitor: {"enabled": True, "endpoint": endpoint}})
+    (other,) = {"serviceMonitor", "podMonitor"} - {monitor}
+    values = {monitor: {"enabled": True, "endpoint": endpoint}, other: {"enabled": False}}
+    objects = rendered(values)
     spec = named(objects, monitor[0].upper() + monitor[1:])["spec"]
     (found,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
     assert [each["targetLabel"] for each in found["relabelings"]] == ["instance", "cluster"]
@@ -302,6 +305,8 @@ def test_a_pod_monitor_takes_the_place_of_the_other() -> None:
     kinds = [each["kind"] for each in rendered(values)]
     assert "PodMonitor" in kinds
     assert "ServiceMonitor" not in kinds
+    both = {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}
+    assert "every GPU counts twice; enable one of them" in refusal(both)
 
 
 def test_dashboards_come_as_the_sidecar_wants_them() -> None:
