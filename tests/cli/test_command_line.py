@@ -61,13 +61,10 @@ def test_unknown_command_is_a_usage_error(arguments: list[str], capsys: Captured
         (["demo", "--sped", "2"], "rightsizer: demo has no flag --sped; did you mean --speed?"),
         (["demo", "--sped=2"], "rightsizer: demo has no flag --sped; did you mean --speed=2?"),
         (["project", "x", "--to", "h100"], "project has no flag --to; 'rightsizer project --help'"),
-        (["plan", "--qps", "3"], "rightsizer: plan has no flag --qps; write --rps"),
-        (["plan", "--context", "3"], "rightsizer: plan has no flag --context; write --in"),
         (
             ["plan", "--vram", "8"],
             "rightsizer: plan has no flag --vram; write --gpus, such as 24GB",
         ),
-        (["plan", "--cost", "8"], "plan has no flag --cost; write --budget, in dollars an hour"),
         (["plan", "7B", "8B"], "rightsizer: plan has no argument 8B; 'rightsizer plan --help'"),
     ],
 )

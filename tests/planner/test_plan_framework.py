@@ -125,8 +125,6 @@ def test_note_says_how_speech_is_served(capsys: Captured) -> None:
     [
         ("--model yolo --fps 30", "--fps; write --rps, of all cameras together"),
         ("--model yolo --streams 200", "--streams: YOLO11m works in images; give --rps, of all"),
-        ("--model bge-m3 --texts 3000", "--texts; write --rps"),
-        ("--model yolo --images_per_second 60", "--images_per_second; write --rps"),
         ("--model 7B --engine whisper.cpp", "--engine: whisper.cpp serves speech alone; take vllm"),
         ("--model 7B --layout tp4,xx2", "--layout: 'tp4,xx2' is not known; write it like tp4 pp2"),
         ("--model 7B --layout tp8ep12", "--layout: ep12 is no multiple of tp8; take one"),

@@ -201,7 +201,7 @@ def test_a_price_of_a_single_small_cloud_comes_last() -> None:
     plan = PLANNER.plan(requirement)
     clouds = {each.gpu: each.sole_cloud for each in plan.candidates}
     ranks = {each.gpu: each.rank or 0 for each in plan.candidates}
-    priced = [each for each in plan.candidates if each.fits and each.expected_dollars_per_million]
+    priced = [each for each in plan.candidates if each.fits and each.sure_dollars_per_million]
 
     assert {gpu: cloud for gpu, cloud in clouds.items() if cloud} == {
         "A16": "Vultr",

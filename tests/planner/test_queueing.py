@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from evaluation.sizing.serving_queue import simulated
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.planner.candidate import PlanCandidate, PredictedRate
+from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.planner import Planner
-from rightsizer.planner.rates import expected_cost_ratio, load_probability
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.models import Diffusion, Transformer
@@ -63,6 +62,7 @@ def test_burstier_requests_wait_longer_and_the_last_of_them_longest() -> None:
     assert calm < bursty < arriving(server(4.0, 95.0), 15.0).ttft_ms.value
     assert arriving(server(None), 15.0).ttft_ms.value == bursty
     assert [spread_burstiness(4.0, each) for each in (1, 3)] == [4.0, 2.0]
+    assert spread_burstiness(0.0, 3) == 0.0
 
 
 def test_fewer_requests_a_second_are_in_time_where_more_of_them_have_to_be() -> None:
@@ -112,48 +112,26 @@ def test_candidates_at_the_edge_of_a_target_cost_what_they_are_doubted() -> None
     assert all(each.rate.ttft_ms.value <= 900.0 + 1e-6 for each in fitting if each.rate.ttft_ms)
 
 
-def rate(factor: float, made: float = 100.0) -> PredictedRate:
-    """Tokens a second, with an interval of a factor either way."""
-    return PredictedRate(EstimateInterval.around(made, factor))
+def test_certainty_decides_the_number_of_replicas() -> None:
+    """The surer an answer must be, the more GPUs hold the rate; it is stated how sure it is."""
+    counts = []
+    for sure in (0.5, 0.9, 0.99):
+        load = RequestLoad(2000.0, 300.0, units_per_second=30000.0, sure_ratio=sure)
+        found = best(load)
+        assert found.is_sure
+        assert found.certainty >= sure - 1e-9
+        counts.append(found.count)
+
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1]
 
 
-def test_surer_rate_has_the_lower_expected_cost() -> None:
-    """A certain value's expected cost is that of its middle."""
-    load = RequestLoad()
-    known, near, far = (expected_cost_ratio(load, rate(each), 1) for each in (1.0, 1.3, 2.5))
+def test_an_answer_is_as_sure_as_its_least_sure_part() -> None:
+    """Latencies and rate are slow together; memory is a part of its own."""
+    found = best(RequestLoad(2000.0, 300.0, units_per_second=3000.0, ttft_ms=1000.0))
+    parts = (found.memory_probability, found.rate.targets_probability, found.rate.load_probability)
 
-    assert known == pytest.approx(1.0)
-    assert 1.0 < near < 1.05 < far
-
-
-def test_replica_that_may_be_too_slow_costs_part_of_a_second_one() -> None:
-    """It is about half where the load is the middle of the rate, and none far below it."""
-    asked, below = (RequestLoad(units_per_second=each) for each in (100.0, 50.0))
-
-    assert expected_cost_ratio(asked, rate(1.2), 1) == pytest.approx(1.5)
-    assert load_probability(asked, rate(1.2)) == pytest.approx(0.5)
-    assert expected_cost_ratio(below, rate(1.2), 1) == 1.0
-    assert expected_cost_ratio(asked, rate(1.2), 10) == pytest.approx(1.06)
-
-
-def test_part_of_an_instance_that_is_not_needed_saves_nothing() -> None:
-    """The second replica of a rented instance is paid, needed or not; the third is a second one."""
-    asked = RequestLoad(units_per_second=60.0)
-
-    def instances(replicas: int) -> float:
-        return -(-replicas // 2)
-
-    assert expected_cost_ratio(asked, rate(1.3), 2) < 1.0
-    assert expected_cost_ratio(asked, rate(1.3), 2, paid=instances) == 1.0
-    beyond = RequestLoad(units_per_second=100.0)
-    assert expected_cost_ratio(beyond, rate(1.2), 2, paid=instances) == pytest.approx(1.5)
-
-
-def test_latency_that_is_kept_half_of_the_time_costs_twice() -> None:
-    """Cost is spent in vain in the other half."""
-    unsure = PredictedRate(EstimateInterval.exactly(100.0), targets_probability=0.5)
-
-    assert expected_cost_ratio(RequestLoad(), unsure, 1) == pytest.approx(2.0)
+    assert found.certainty == min(part for part in parts if part is not None)
 
 
 def simulated_wait(servers: int, busy: float, burstiness: float, ratio: float) -> float:

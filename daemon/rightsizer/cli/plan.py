@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,7 @@ from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.files import is_there
 from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
-from rightsizer.planner.load_row import meant_flags
+from rightsizer.planner.load_row import accepted_flags, meant_flags
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.settings import PlannerSettings
@@ -33,16 +33,53 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 """File name extensions of requirements."""
 _FLAGS: Final = {each.name: each.destination for each in flag_rows(_HELP["question"])}
 """Destination of each flag that is a key of a requirement."""
+_COUNTS: Final = frozenset({"spares", "tp"})
+_PERCENTILES: Final = ("p50", "p90", "p95", "p99")
+"""Of the time to the whole answer, where it is a flag of its own."""
+_DEGREES: Final[Mapping[str, Sequence[str]]] = {
+    "pp": ("--pp", "--pipeline-parallel-size"),
+    "dp": ("--dp", "--data-parallel-size"),
+    "ep": ("--ep", "--expert-parallel-size"),
+}
+"""Degrees of a layout, and the flags of engines for them."""
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     file_help = "a model, as --model names it, or YAML or JSON of requirements"
     parser.add_argument("file", nargs="?", type=Path, metavar="MODEL", help=file_help)
     add_flags(parser.add_argument, _HELP["question"], spares=int, tp=int)
+    _accept_other_names(parser)
     measured = {"type": Path, "nargs": "+"}
     add_flags(parser.add_argument, _HELP["sources"], measured=measured, catalogue=Path, prices=Path)
     add_config_flag(parser)
     add_flags(parser.add_argument, _HELP["forms"], html=Path)
+
+
+def _accept_other_names(parser: argparse.ArgumentParser) -> None:
+    """Accept the flags of other planners and engines."""
+    hidden: dict[str, Any] = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    for word, flag in accepted_flags(_FLAGS).items():
+        names = dict.fromkeys((f"--{word}", f"--{word.replace('_', '-')}"))
+        kind = int if flag in _COUNTS else str
+        parser.add_argument(*names, dest=_FLAGS[flag], type=kind, **hidden)
+    for percentile in _PERCENTILES:
+        target = f"{percentile}={{}}".format
+        parser.add_argument(f"--{percentile}", dest="latency", type=target, **hidden)
+    for degree, flags in _DEGREES.items():
+        parser.add_argument(*flags, dest=degree, type=int, help=argparse.SUPPRESS)
+
+
+def _with_degrees(given: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Join the degrees of engines' own flags to a layout."""
+    degrees = {degree: getattr(arguments, degree) for degree in _DEGREES}
+    stated = {degree: count for degree, count in degrees.items() if count is not None}
+    if not stated:
+        return given
+    if "layout" in given:
+        raise UsageError(f"--{next(iter(stated))}: --layout gives it; leave one of them out")
+    stated = {"tp": given.get("tp", 1), **stated}
+    others = {word: value for word, value in given.items() if word != "tp"}
+    return {**others, "layout": " ".join(f"{degree}{count}" for degree, count in stated.items())}
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -104,6 +141,7 @@ def _answered(
     """Return the requirements of file or flags, with the answers."""
     flags = {name: getattr(arguments, destination) for name, destination in _FLAGS.items()}
     given = {word: value for word, value in flags.items() if value is not None}
+    given = _with_degrees(given, arguments)
     asked: Path | None = arguments.file
     if asked and "model" not in given and _names_model(asked):
         given["model"] = str(asked)

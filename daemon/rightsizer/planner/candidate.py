@@ -106,6 +106,8 @@ class Rejection(Struct, frozen=True):
 
     by: CandidateFilter
     why: str
+    lack_ratio: float = math.inf
+    """What is needed, relative to what there is; infinite if no amount would do."""
 
     def __str__(self) -> str:
         """`memory: needs 141.2 GiB of each GPU, ...`."""
@@ -149,9 +151,10 @@ class PlanCandidate(Struct, frozen=True):
     gpu_dollars_per_hour: float | None = None
     dollars_per_million: float | None = None
     """Per million units of the requested work, which may be less than it could do."""
-    expected_dollars_per_million: float | None = None
-    """The same averaged over the possible rates, and by the probability that memory suffices and
-    latencies are met."""
+    sure_dollars_per_million: float | None = None
+    """The same at the rate that is reached with the requested certainty."""
+    is_sure: bool = True
+    """Whether memory, latencies and rate hold with the requested certainty."""
     rental: Rental | None = None
     """Instances that contain it, if a cloud is named."""
     spare_gpus: int = 0
@@ -188,6 +191,21 @@ class PlanCandidate(Struct, frozen=True):
     def memory_probability(self) -> float:
         """Probability that memory is sufficient."""
         return self._needed.total.met_probability(self.usable_bytes)
+
+    @property
+    def certainty(self) -> float:
+        """Probability that all of it holds: the least of those of its parts.
+
+        Latencies and rate are slow together, by the same error.
+        """
+        rate = self.rate
+        parts = (self.memory_probability, rate.targets_probability, rate.load_probability)
+        return min(part for part in parts if part is not None)
+
+    @property
+    def lack_ratio(self) -> float:
+        """Distance from fitting: the greatest of what its rejections lack; 1 if it fits."""
+        return max((each.lack_ratio for each in self.rejections), default=1.0)
 
     @property
     def _needed(self) -> MemoryEstimate:
@@ -246,25 +264,23 @@ class PlanCandidate(Struct, frozen=True):
 def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     """Return the sort key; smaller is better.
 
-    Candidates that meet all requirements: first those with a price for the work, by expected cost
-    to three digits, those with a `sole_cloud` last; then fewest paid GPUs, fastest, cheapest hour.
-    Of the rest: those with enough memory first, then by how much memory is missing, then the
-    cheapest if a budget is exceeded.
+    Candidates that meet all requirements: those that surely do first, the others by their
+    certainty in tenths; of equals, those with a price for the work, by that price to three digits,
+    those with a `sole_cloud` last; then fewest paid GPUs, fastest, cheapest hour. Of the rest: the
+    nearest to fitting, then those on the fewest GPUs.
     """
     rate = candidate.rate.units_per_second
     speed = 0.0 if rate is None else rate.value
     if not candidate.fits:
-        shortage = min(0.0, candidate.memory_headroom_ratio)
-        is_dear = any(each.by is CandidateFilter.PRICE for each in candidate.rejections)
-        price = (candidate.dollars_per_hour or math.inf) if is_dear else 0.0
-        return (2.0, not candidate.fits_memory, -shortage, price, candidate.count, -speed)
-    if candidate.expected_dollars_per_million is None:
+        return (2.0, candidate.lack_ratio, candidate.count, -speed)
+    doubt = 0.0 if candidate.is_sure else 1.0 - math.floor(candidate.certainty * 10.0) / 10.0
+    cost = candidate.sure_dollars_per_million
+    if cost is None:
         dollars = candidate.dollars_per_hour
-        return (1.0, candidate.paid_count, -speed, math.inf if dollars is None else dollars)
+        cheapest = math.inf if dollars is None else dollars
+        return (doubt, 1.0, candidate.paid_count, -speed, cheapest)
     seldom = 0.5 if candidate.sole_cloud else 0.0
-    # Probabilities of .9999 and .99999 must not decide between equally expensive ones.
-    expected = float(f"{candidate.expected_dollars_per_million:.3g}")
-    return (seldom, expected, candidate.paid_count, -speed)
+    return (doubt, seldom, float(f"{cost:.3g}"), candidate.paid_count, -speed)
 
 
 def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[PlanCandidate]]:

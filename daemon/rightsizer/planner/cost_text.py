@@ -15,17 +15,23 @@ from rightsizer.planner.candidate import (
 )
 from rightsizer.planner.display import (
     BILLING_TERMS,
+    DOUBTED,
     NOTHING,
     SourceNotes,
     dollars,
     interval_text,
     number,
+    percent,
     priced,
 )
 from rightsizer.planner.growth import GrowingKind, GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.sizing.estimate import EstimateInterval
 
+_EQUAL: Final = 1.005
+"""Ratio to the cost of the first, up to which costs count as equal."""
+_MANIFOLD: Final = 10.0
+"""Ratio to the cost of the first, from which a factor reads better than a percentage."""
 _LEAST_IMAGE: Final = 1e-4
 _VISIBLY: Final = 1.005
 _LEFT: Final = frozenset({"terms", "from", "as of", ""})
@@ -223,3 +229,33 @@ def growth_verdict(outlook: GrowthOutlook, today: str) -> str:
     if cheapest is not None and cheapest.gpu != today:
         text += f" Starting with {cheapest.gpu} is the cheapest over all months."
     return text
+
+
+def shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
+    """Yield why a candidate ranks after the first; for the first, its risks."""
+    if other is not best:
+        cost = other.sure_dollars_per_million
+        least = best.sure_dollars_per_million
+        if cost is None and least is not None:
+            yield "no price is known"
+        elif cost is None or least is None:
+            yield "more GPUs" if other.count > best.count else "slower"
+        else:
+            yield _dearer(cost, least)
+    if other.sole_cloud:
+        yield f"only at {other.sole_cloud}"
+    chances = {
+        "in time": other.rate.targets_probability,
+        "to make the rate": other.rate.load_probability,
+        "to fit the memory": other.memory_probability,
+    }
+    for what, sure in chances.items():
+        if sure is not None and sure < DOUBTED:
+            yield f"{percent(sure)} {what}"
+
+
+def _dearer(cost: float, least: float) -> str:
+    """Return `+45% cost` or `x12 cost`, by which candidates rank."""
+    ratio = cost / least
+    change = f"x{number(ratio)}" if ratio >= _MANIFOLD else f"{ratio - 1.0:+.0%}"
+    return f"{change} cost" if abs(ratio - 1.0) > _EQUAL - 1.0 else "same cost"

@@ -68,10 +68,9 @@ def growing_kinds(
     if load.concurrency is None and load.units_per_second is None:
         return ()
     steps = [[GrowthStep(0, 1.0, today)] for _, today in leading]
-    first = search(_grown(requirement, 1.0))
     for month in range(1, growth.months + 1):
         ratio = replace(growth, months=month).factor
-        search_of_month = first.of_more(_grown(requirement, ratio))
+        search_of_month = search(_grown(requirement, ratio))
         for kind, (board, _) in zip(steps, leading, strict=True):
             kind.append(GrowthStep(month, ratio, search_of_month.best(board)))
     return tuple(GrowingKind(kind[0].candidate.gpu, tuple(kind), hours_per_month) for kind in steps)

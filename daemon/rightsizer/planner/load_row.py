@@ -67,15 +67,26 @@ _STREAM_CHUNK_SECONDS: Final = 2.0
 
 
 def meant_flags(flags: Collection[str]) -> dict[str, str]:
-    """Return the flag to suggest for each word of plan files or of other tools."""
+    """Return the flag to suggest for each word of other tools that means ours in other values."""
+    return {
+        word: f"write --{flag}, {more}"
+        for word, (flag, more) in _flags_by_word(flags).items()
+        if more
+    }
+
+
+def accepted_flags(flags: Collection[str]) -> dict[str, str]:
+    """Return our flag for each word of plan files or of other tools that means the same."""
+    words = _flags_by_word(flags)
+    return {word: flag for word, (flag, more) in words.items() if not more and word not in flags}
+
+
+def _flags_by_word(flags: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return for each word our flag, and what its values are like if they differ."""
     spelled = {key: word for word, key in SPELLINGS.items() if word in flags}
     spelled |= {word: word for word in flags}
-    keys = {word: key.partition(",") for word, key in {**SPELLINGS, **_MEANT}.items()}
-    return {
-        word: f"write --{spelled[key]}{comma}{more}"
-        for word, (key, comma, more) in keys.items()
-        if key in spelled
-    }
+    keys = {word: key.partition(", ") for word, key in {**SPELLINGS, **_MEANT}.items()}
+    return {word: (spelled[key], more) for word, (key, _, more) in keys.items() if key in spelled}
 
 
 class StatedLoad(Struct, frozen=True):

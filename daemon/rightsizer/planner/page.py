@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.units import GIB
-from rightsizer.planner.display import BILLING_TERMS, DOUBTED, MEMORY_PARTS
+from rightsizer.planner.display import BILLING_TERMS, MEMORY_PARTS
 from rightsizer.report import figures
 from rightsizer.report.charts import box, figure
 from rightsizer.report.figures import dollars, number
@@ -42,7 +42,6 @@ def _rendered(
         template,
         {"gibibytes": lambda value: f"{value / GIB:,.1f}", "priced": _priced, "speed": _speed},
         plans=[(_unwrapped(title), {**_NOTHING, **plan}) for title, plan in answers],
-        doubted=DOUBTED,
         figures=figures,
         memory_bar=memory_bar,
         most=_MOST,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
+from rightsizer.planner.cost_text import shortcomings
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.rental import Rental
@@ -91,7 +92,11 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "framework": plan.requirement.training.framework,
         "nothing_fits": plan.why_nothing_fits or None,
         "least": None if plan.least is None else encode_candidate(plan.least),
-        "candidates": [encode_candidate(each) for each in plan.candidates],
+        "candidates": [
+            {**encode_candidate(each), "why_not_first": _why_not_first(best, each)}
+            for each in plan.candidates
+        ],
+        "sure_ratio": plan.requirement.load.certainty,
         "alternatives": [
             {
                 "kind": each.kind,
@@ -118,6 +123,10 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "validation": plain(tuple(steps)),
         "notes": list(notes),
     }
+
+
+def _why_not_first(best: PlanCandidate | None, candidate: PlanCandidate) -> list[str]:
+    return [] if best is None or not candidate.fits else list(shortcomings(best, candidate))
 
 
 def _engine(plan: GpuPlan) -> str | None:
@@ -171,7 +180,9 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         **_priced(
             "cost_per_million_tokens_asked", candidate.dollars_per_million, candidate.million_range
         ),
-        "cost_per_million_tokens_expected": candidate.expected_dollars_per_million,
+        "cost_per_million_tokens_sure": candidate.sure_dollars_per_million,
+        "certainty": candidate.certainty,
+        "is_sure": candidate.is_sure,
         **encode_interval("training_hours", rate.training_hours),
         "mfu_ratio": rate.mfu_ratio,
         "bound": rate.bound or None,

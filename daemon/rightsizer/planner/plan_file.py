@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.prices_file import STATED
-from rightsizer.config.spelling import show
+from rightsizer.config.spelling import parse_number, show
 from rightsizer.io.yaml import Document, below
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.settings import Spec, settings_class
@@ -79,12 +79,20 @@ _QUANTIZED_CACHE: Final = (
 )
 _RATE_KEYS: Final = re.compile(r"give [a-z_ ]*requests_per_second[a-z_ ]*")
 """Suggestions on rates for files, of which the command line supports one key."""
+_PERCENT: Final = re.compile(r"(.*\S)\s*%")
+_OWN_FORMAT: Final = "mxfp4"
 _NOWHERE: Final = ":1:1: "
 """Place of values that are not in a file."""
 
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
+
+
+def _ratio(value: object) -> object:
+    """Share of one; `90%` is .9."""
+    percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return value if percent is None else parse_number(percent[1]) / 100.0
 
 
 def _framework(value: object) -> object:
@@ -101,8 +109,12 @@ def _named_framework(value: object) -> object:
 
 def _precision(value: object) -> object:
     """Formats by part; a single one applies to the weights."""
-    word = _lower(value)
-    return {"weights": _FORMATS.get(word, word)} if isinstance(word, str) else value
+    parts = value if isinstance(value, dict) else {"weights": value}
+    words = {part: _lower(word) for part, word in parts.items()}
+    return {
+        part: _FORMATS.get(word, word) if isinstance(word, str) else word
+        for part, word in words.items()
+    }
 
 
 def _clouds(value: object) -> object:
@@ -191,6 +203,7 @@ class PlanKeys(LoadKeys, frozen=True):
     spares: Annotated[int, Spec(within=(0, 100))] = 0
     engine: ServingEngine = ServingEngine.VLLM
     budget: Annotated[float | None, Spec(unit="amount", within=(0.01, 1e9))] = None
+    sure: Annotated[float | None, Spec(parse=_ratio, within=(0.5, 0.999))] = None
     tp: Annotated[int | None, Spec(within=(1, 64))] = None
     framework: Annotated[TrainingFramework | None, Spec(parse=_framework)] = None
     layout: Annotated[Parallelism | None, Spec(parse=_layout)] = None
@@ -303,6 +316,7 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         if stated.writes_nothing and isinstance(whole, Transformer) and whole.writes and not trains:
             planned = replace(planned, model=reading_alone(whole), notes=(*planned.notes, READING))
         load, taken = stated.of(planned.model)
+        load = replace(load, sure_ratio=asked.sure)
     except RequirementError as error:
         raise question.placed(error) from None
     requirement = Requirement(
@@ -385,8 +399,10 @@ def _in_published_format(
     precision = requirement.precision
     model = requirement.model
     # Own formats, as of gpt-oss, have the same size and unpacking.
-    is_own = given.get("precision") == "mxfp4" and published is NumberFormat.INT4
-    if is_own or not below({"": _precision(given.get("precision"))}, "").get("weights"):
+    stated = given.get("precision")
+    weights = stated.get("weights") if isinstance(stated, dict) else stated
+    is_own = _lower(weights) == _OWN_FORMAT and published is NumberFormat.INT4
+    if is_own or not weights:
         return replace(requirement, precision=replace(precision, weights=published))
     if precision.weights is not published and isinstance(model, Transformer):
         unread = replace(model.unread, are_towers_quantized=False)

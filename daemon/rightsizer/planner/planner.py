@@ -98,8 +98,7 @@ class Planner(Struct, frozen=True):
     def plan(self, requirement: Requirement) -> GpuPlan:
         """Return candidates for a requirement, and alternatives or remedies."""
         check_requirement(requirement)
-        load = requirement.load.accepting(self.settings.serving.token_acceptance_ratio)
-        requirement = replace(requirement, load=load)
+        requirement = self._completed(requirement)
         prices = self._prices(requirement)
         boards = self._boards(requirement, prices)
         search = self._searches(prices)
@@ -152,10 +151,18 @@ class Planner(Struct, frozen=True):
 
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
         """Predict one kind of GPU for a requirement, whether it fits or not."""
+        requirement = self._completed(requirement)
         (board,) = boards_of((gpu,), self.catalogue)
         prices = self._prices(requirement)
         found = self._searches(prices)(requirement).best(board)
         return Biller(requirement, prices, self.settings.cost).billed(found)
+
+    def _completed(self, requirement: Requirement) -> Requirement:
+        """Return a requirement with the settings' acceptance and certainty, unless it has its own."""
+        load = requirement.load.accepting(self.settings.serving.token_acceptance_ratio)
+        if load.sure_ratio is None:
+            load = replace(load, sure_ratio=self.settings.plan.sure_ratio)
+        return replace(requirement, load=load)
 
     def _boards(self, requirement: Requirement, prices: PlanPrices) -> tuple[Board, ...]:
         """Return the named boards, or all; of named clouds those with a price or an instance."""

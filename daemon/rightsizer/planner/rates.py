@@ -24,11 +24,6 @@ from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.training import training_rate
 
 _DEFAULTS: Final = SizingSettings()
-_ROUNDING: Final = 1e-9
-_LEAST_SURE: Final = 0.01
-"""Probability below which candidates no longer differ: all of them miss the targets."""
-_RATES: Final = 20
-"""Equally likely rates, over which costs are averaged: steps of 5% of probability."""
 _ONE_PASS_PERCENTILE: Final = 99.0
 """Of answers of a single pass, if none is given: as MLPerf's server scenario asks."""
 _Target = tuple[CandidateFilter, EstimateInterval, float, str]
@@ -57,7 +52,7 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
     memory = ServingMemory(requirement, layout, settings.memory)
     if isinstance(requirement.model, Transformer):
         server = Server(memory, board, available_bytes, settings.serving)
-        return _serving(requirement, server, concurrency)
+        return serving_rate(requirement, server, concurrency)
     most = memory.largest_concurrency(available_bytes)
     sampled = partial(sample_rate, requirement, board, layout, settings=settings.samples)
     load = requirement.load
@@ -65,22 +60,14 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
     return _sampling(load, layout.data, sampled, concurrency, most, settings=serving)
 
 
-def is_load_kept(
-    requirement: Requirement,
-    board: Board,
-    layout: Parallelism,
-    available_bytes: float,
-    settings: SizingSettings = _DEFAULTS,
-) -> bool:
-    """Whether a layout may serve the requested rate in time: a fast, optimistic check.
+def is_load_kept(requirement: Requirement, server: Server) -> bool:
+    """Whether the requested rate may be served in time: a fast, optimistic check.
 
-    For token models this only requires the number of requests running at that rate.
+    It only requires the number of requests running at that rate; other loads and encoders pass.
     """
-    memory = ServingMemory(requirement, layout, settings.memory)
     load = requirement.load
-    if not isinstance(requirement.model, Transformer) or requirement.model.is_encoder:
+    if not server.is_causal or not load.is_open:
         return True
-    server = Server(memory, board, available_bytes, settings.serving)
     requests = (load.units_per_second or 0.0) / units_per_request(requirement.model, load)
     return keeps_up(server, requests)
 
@@ -97,11 +84,12 @@ def _sampling(  # noqa: PLR0913 - as above.
     """Rate of batch models: the usual batch within memory and latencies."""
     rate = sampled(concurrency)
     most = max(replicas, most)
-    kept = 1.0 - settings.latency_headroom_ratio
-    first, answer = ((each or math.inf) * kept for each in (load.ttft_ms, load.latency_ms))
+    headroom = settings.latency_headroom_ratio
     while concurrency is None and rate.concurrency > replicas:
-        batch_ms = rate.batch_seconds.value * 1e3
-        is_late = batch_ms > first or load.answer_ms(batch_ms, None) > answer
+        batch = rate.batch_seconds.scaled(1e3)
+        answer = load.answer_interval(batch, None)
+        asked = ((load.ttft_ms, batch), (load.latency_ms, answer))
+        is_late = any(target and load.is_late(took, target, headroom) for target, took in asked)
         if rate.concurrency <= most and not is_late:
             break
         rate = sampled(max(float(replicas), min(float(most), rate.concurrency / 2.0)))
@@ -148,8 +136,13 @@ def _batches_waited(
     return max(waited, 1.0 if batch > 1.0 else 0.0)
 
 
-def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
-    """Rate of token models; if not even one request meets the latencies, that of one."""
+def serving_rate(
+    requirement: Requirement, server: Server, concurrency: float | None
+) -> PredictedRate:
+    """Predict the rate of a served token model.
+
+    If not even one request meets the latencies, that of one.
+    """
     load = requirement.load
     replicas = server.memory.layout.data
     if concurrency is None and load.is_open and server.is_causal:
@@ -213,12 +206,7 @@ def too_slow(
     yield from is_late
     throughput = rate.units_per_second
     demand = load.units_per_second
-    if (
-        is_late
-        or throughput is None
-        or demand is None
-        or throughput.value >= demand * (1.0 - _ROUNDING)
-    ):
+    if is_late or throughput is None or demand is None or not load.is_short(throughput):
         return
     unit = work_unit(requirement.model)
     why = f"delivers {number(throughput.value)} {unit}/s, {number(demand)} asked for"
@@ -227,15 +215,17 @@ def too_slow(
         why += f"; that would take {gpus:,} GPUs"
         if gpus > gpu_maximum:
             why += f", more than the {gpu_maximum:,} of sizing.plan.gpu_maximum"
-    yield Rejection(CandidateFilter.THROUGHPUT, why)
+    lack = demand / throughput.value if throughput.value > 0 else math.inf
+    yield Rejection(CandidateFilter.THROUGHPUT, why, lack)
 
 
 def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Rejection]:
     """Yield the latencies above their targets less headroom."""
     for by, figure, most_ms, text in _targets(load, rate):
-        if figure.value > most_ms * (1.0 - headroom + _ROUNDING):
+        if load.is_late(figure, most_ms, headroom):
             free = f" ({percent_text(headroom)} headroom)" if headroom else ""
-            yield Rejection(by, f"{text}, above {most_ms * (1.0 - headroom):g} ms{free}")
+            most = most_ms * (1.0 - headroom)
+            yield Rejection(by, f"{text}, above {most:g} ms{free}", figure.value / most)
 
 
 def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
@@ -256,35 +246,6 @@ def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
     return 1.0 - throughput.met_probability(demand)
 
 
-def expected_cost_ratio(
-    load: RequestLoad,
-    rate: PredictedRate,
-    replicas: int,
-    memory_probability: float = 1.0,
-    paid: Callable[[int], float] = float,
-) -> float:
-    """Return the cost averaged over the possible rates, relative to that at the likeliest.
-
-    Replicas are added or removed to reach the requested rate, at a cost of `paid` for so many; if
-    memory does not suffice or latencies are missed, the cost is lost and an equally expensive
-    attempt follows.
-    """
-    throughput = rate.units_per_second
-    demand = load.units_per_second
-    sure = memory_probability
-    if rate.targets_probability is not None:
-        sure *= rate.targets_probability
-    if throughput is None or throughput.value <= 0.0:
-        return 1.0 / max(_LEAST_SURE, sure)
-    likely = throughput.equally_likely(_RATES)
-    if demand is None:
-        ratios = [throughput.value / each for each in likely]
-    else:
-        needed = (math.ceil(demand * replicas / each - _ROUNDING) for each in likely)
-        ratios = [paid(max(1, each)) / paid(replicas) for each in needed]
-    return sum(ratios) / _RATES / max(_LEAST_SURE, sure)
-
-
 def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
     first = rate.ttft_ms
     between = rate.tpot_ms
@@ -297,8 +258,7 @@ def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
         yield CandidateFilter.BANDWIDTH, between, load.tpot_ms, why
     if load.latency_ms is None or first is None:
         return
-    ends = [(getattr(first, end), getattr(between, end, None)) for end in ("value", "low", "high")]
-    answer = EstimateInterval(*(load.answer_ms(*each, waited) for each in ends))
+    answer = load.answer_interval(first, between, waited)
     included = ", waiting included" if between is None else ""
     why = f"answer after {answer.value:.4g} ms{_percentile_text(load.latency_percentile)}{included}"
     by = CandidateFilter.COMPUTE if between is None else CandidateFilter.BANDWIDTH

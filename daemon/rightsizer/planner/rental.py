@@ -40,6 +40,11 @@ class Rental(Struct, frozen=True):
         """All paid GPUs, used or not."""
         return self.paid_gpus(self.used_gpus)
 
+    @property
+    def working_gpus(self) -> int:
+        """Paid GPUs that the layout can use, without standby."""
+        return (self.count - self.spares) * self.usable_gpus
+
     def paid_gpus(self, used: int) -> int:
         """All paid GPUs for so many used ones."""
         return (math.ceil(used / self.usable_gpus) + self.spares) * self.instance.gpus

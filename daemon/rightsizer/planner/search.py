@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.prices import Instance
-from rightsizer.model.units import GIB, HOUR_SECONDS
+from rightsizer.model.units import GIB, HOUR_SECONDS, percent_text
 from rightsizer.planner.candidate import (
     CandidateFilter,
     PlanCandidate,
@@ -27,30 +27,30 @@ from rightsizer.planner.layouts import (
     slice_fault,
 )
 from rightsizer.planner.rates import (
-    expected_cost_ratio,
     is_load_kept,
     late,
     load_probability,
     predict_rate,
+    serving_rate,
     targets_probability,
     too_slow,
 )
-from rightsizer.planner.rental import cheapest_rental
+from rightsizer.planner.rental import Rental, cheapest_rental
 from rightsizer.sizing.collectives import SERVER_GPUS, joined_gpus
+from rightsizer.sizing.load import EVEN_ODDS
 from rightsizer.sizing.memory import available_bytes, training_memory
 from rightsizer.sizing.memory_estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.mig import is_slice
+from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import board_format
+from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 
-_SPREAD: Final = 8
-"""Maximum factor of additional replicas if latencies are missed."""
 _ABOUT: Final = 1.05
 _LEAST_USED: Final = 1e-9
 """Tokens per second, below which the cost per million is meaningless."""
-_ROUNDING: Final = 1e-9
 _TENTH: Final = 0.1
 
 
@@ -65,6 +65,7 @@ class Search:
         instances: Mapping[str, Sequence[Instance]] | None = None,
     ) -> None:
         self.requirement = requirement
+        self._likely: Search | None = None
         self._price = price
         self._instances = instances
         self._sizing = settings
@@ -77,25 +78,32 @@ class Search:
         memory = settings.memory
         self._serving_memory = cache(partial(ServingMemory, requirement, settings=memory))
         self._training_memory = cache(partial(training_memory, requirement, settings=memory))
-        self._single: dict[tuple[str, Parallelism], PredictedRate] = {}
+        is_of_tokens = isinstance(requirement.model, Transformer)
+        self._has_tokens = is_of_tokens and not requirement.task.trains
+        self._servers: dict[tuple[str, Parallelism], Server] = {}
         self._rates: dict[tuple[str, Parallelism, float | None], PredictedRate] = {}
-
-    def of_more(self, requirement: Requirement) -> "Search":
-        """Return the same for more requests or more tokens per second.
-
-        Memory and maximum rate of one replica do not depend on the total load.
-        """
-        search = Search(requirement, self._sizing, self._price, self._instances)
-        search._serving_memory = self._serving_memory
-        search._single = self._single
-        return search
 
     def best(self, board: Board) -> PlanCandidate:
         """Return the requested layout, or the best of those tried."""
         return min(self.all(board), key=preference)
 
     def all(self, board: Board) -> Sequence[PlanCandidate]:
-        """Return every compared layout; an unsuitable one if none fits."""
+        """Return every compared layout; an unsuitable one if none fits.
+
+        If none fits as surely as asked, those that are as likely to fit as not.
+        """
+        found = self.compared(board)
+        load = self.requirement.load
+        if load.certainty <= EVEN_ODDS or any(each.fits for each in found):
+            return found
+        if self._likely is None:
+            even = replace(load, sure_ratio=EVEN_ODDS)
+            likely = replace(self.requirement, load=even)
+            self._likely = Search(likely, self._sizing, self._price, self._instances)
+        return [replace(each, is_sure=False) for each in self._likely.compared(board)]
+
+    def compared(self, board: Board) -> Sequence[PlanCandidate]:
+        """Return every compared layout with the certainty of the load."""
         requirement = self.requirement
         trains = self.requirement.task.trains
         layouts = self._layouts(joined_gpus(board, self._node_gpus))
@@ -107,13 +115,13 @@ class Search:
         else:
             found = (self._trained if trains else self._served)(board, whole)
         price = self._price(board)
-        return [self._priced(self._rented(each), price) for each in found]
+        return [self._priced(self._rented(board, each), price) for each in found]
 
     def _trained(self, board: Board, whole: Sequence[Parallelism]) -> list[PlanCandidate]:
         """Return those that fit on the fewest GPUs, or the smallest that come nearest."""
         linked = [each for each in whole if not link_fault(self.requirement, board, each)]
-        needs = {each: self._training_memory(each).total_bytes for each in linked or whole}
-        fitting = [each for each, need in needs.items() if need <= self._available(board)]
+        needs = {each: self._training_memory(each) for each in linked or whole}
+        fitting = [each for each, need in needs.items() if self._holds(board, need)]
         if self.requirement.training.is_fully_sharded:
             # Sharding does not split layers, unless a GPU cannot hold its sequences otherwise.
             fitting = [each for each in fitting if each.gpus == each.data] or fitting
@@ -121,8 +129,8 @@ class Search:
             fewest = [each for each in fitting if each.gpus == fitting[0].gpus]
             compared = fewest[: self._settings.layouts_per_gpu]
         else:
-            near = min(needs.values()) * _ABOUT
-            compared = [next(each for each, need in needs.items() if need <= near)]
+            near = _ABOUT * min(need.total_bytes for need in needs.values())
+            compared = [next(each for each, need in needs.items() if need.total_bytes <= near)]
         return [self._training_candidate(board, each) for each in compared]
 
     def _served(self, board: Board, possible: Sequence[Parallelism]) -> list[PlanCandidate]:
@@ -161,103 +169,82 @@ class Search:
         return found
 
     def _replicated(self, board: Board, layout: Parallelism, most: int) -> PlanCandidate:
-        """Add the replicas that memory and load require, if each reaches its maximum."""
+        """Add the fewest replicas that hold the load as surely as asked.
+
+        `most`: requests that fit in the memory of one. If no number suffices: one replica if it is
+        late with any load, otherwise as many as may be proposed.
+        """
         load = self.requirement.load
-        if load.concurrency is not None:
-            return self._sharing(board, layout, math.ceil(load.concurrency / most))
-        key = board.key, layout
-        if key not in self._single:
-            self._single[key] = self._rate(board, layout, None)
-        one = self._single[key]
-        replicas = 1
-        demand = load.units_per_second
-        throughput = one.units_per_second
-        # Waiting is shortened by replicas, work is not.
-        is_late = any(late(load, replace(one, batches_waited=0.0), self._headroom))
-        if demand is not None and throughput is not None and throughput.value and not is_late:
-            replicas = max(1, math.ceil(demand / throughput.value - _ROUNDING))
-        is_beyond = replicas * layout.gpus > self._settings.gpu_maximum
-        if load.is_open and not is_beyond:
-            return self._in_time(board, layout, replicas, is_late=is_late)
-        if load.is_open or is_beyond or replicas == 1:
-            return self._serving_candidate(board, layout, None if load.is_open else one)
-        spread = replicated(layout, replicas)
-        requests = None if one.concurrency is None else one.concurrency * replicas
-        return self._serving_candidate(board, spread, self._rate(board, spread, requests))
-
-    def _in_time(
-        self, board: Board, layout: Parallelism, replicas: int, *, is_late: bool
-    ) -> PlanCandidate:
-        """Answer an open load in time: with several replicas, each share of it is smoother."""
-        fewest = self._fewest_in_time(board, layout, replicas)
-        found = self._serving_candidate(board, replicated(layout, fewest))
-        if not found.fits and fewest < replicas:
-            found = self._fewest(board, layout, fewest, replicas)
-        most = min(replicas * _SPREAD, self._settings.gpu_maximum // layout.gpus)
-        if found.fits or is_late or most <= replicas:
-            return found
-        spread = self._fewest(board, layout, replicas, most)
-        return spread if spread.fits else found
-
-    def _fewest(self, board: Board, layout: Parallelism, short: int, enough: int) -> PlanCandidate:
-        """Return the fewest sufficient replicas, between too few and enough, if enough suffice."""
-        found = self._serving_candidate(board, replicated(layout, enough))
-        while found.fits and enough - short > 1:
-            middle = (short + enough) // 2
-            tried = self._serving_candidate(board, replicated(layout, middle))
-            short, enough = (short, middle) if tried.fits else (middle, enough)
-            found = tried if tried.fits else found
-        return found
-
-    def _fewest_in_time(self, board: Board, layout: Parallelism, enough: int) -> int:
-        """Return the fewest replicas that meet latencies at the load's rate, fitting or not."""
-        room = self._available(board)
+        if load.concurrency is None and load.units_per_second is None:
+            return self._serving_candidate(board, layout)
+        proposed = max(1, self._settings.gpu_maximum // layout.gpus)
+        least = min(proposed, math.ceil((load.concurrency or 1.0) / most))
 
         def is_kept(replicas: int) -> bool:
-            spread = replicated(layout, replicas)
-            return is_load_kept(self.requirement, board, spread, room, self._sizing)
+            if not self._has_tokens:
+                return True
+            return is_load_kept(self.requirement, self._server(board, replicated(layout, replicas)))
 
-        return 1 + bisect_left(range(1, enough), True, key=is_kept)
+        @cache
+        def spread(replicas: int) -> PlanCandidate:
+            return self._serving_candidate(board, replicated(layout, replicas))
 
-    def _sharing(self, board: Board, layout: Parallelism, least: int) -> PlanCandidate:
-        """Return this many replicas for a given load, or as many more as latencies need.
-
-        Beyond the maximum number proposed, return that maximum, which lacks memory.
-        """
-        proposed = max(1, self._settings.gpu_maximum // layout.gpus)
-        least = min(least, proposed)
-        first = self._serving_candidate(board, replicated(layout, least))
-        most = min(least * _SPREAD, proposed)
-        if first.fits or most <= least:
-            return first
-        # The fewer requests per replica, the faster each is answered.
-        found = self._fewest(board, layout, least, most)
-        return found if found.fits else first
+        # The first check is fast and slightly optimistic.
+        least = _fewest(least, proposed, is_kept) or proposed
+        fewest = _fewest(least, proposed, lambda replicas: spread(replicas).fits)
+        if fewest is not None:
+            return spread(fewest)
+        is_late = any(late(load, spread(proposed).rate, self._headroom))
+        return spread(1 if is_late else proposed)
 
     def _rate(self, board: Board, layout: Parallelism, concurrency: float | None) -> PredictedRate:
         key = board.key, layout, concurrency
         if key not in self._rates:
             room = self._available(board)
-            self._rates[key] = predict_rate(
-                self.requirement, board, layout, concurrency, room, settings=self._sizing
-            )
+            if self._has_tokens:
+                server = self._server(board, layout)
+                self._rates[key] = serving_rate(self.requirement, server, concurrency)
+            else:
+                self._rates[key] = predict_rate(
+                    self.requirement, board, layout, concurrency, room, settings=self._sizing
+                )
         return self._rates[key]
 
-    def _serving_candidate(
-        self, board: Board, layout: Parallelism, rate: PredictedRate | None = None
-    ) -> PlanCandidate:
-        if rate is None:
-            rate = self._rate(board, layout, self.requirement.load.concurrency)
+    def _server(self, board: Board, layout: Parallelism) -> Server:
+        """Return the server of a layout, which shares what is known of one of its replicas."""
+        memory = self._serving_memory(layout)
+        key = board.key, replace(layout, data=layout.expert)
+        if key not in self._servers:
+            room = self._available(board)
+            self._servers[key] = Server(memory, board, room, self._sizing.serving)
+        return self._servers[key].spread(memory)
+
+    def _serving_candidate(self, board: Board, layout: Parallelism) -> PlanCandidate:
+        rate = self._rate(board, layout, self.requirement.load.concurrency)
         memory = self._serving_memory(layout)
         load = self.requirement.load
         is_filled = load.concurrency is None and load.units_per_second is None
         found = self._candidate(board, layout, memory.at(max(1.0, rate.concurrency or 1.0)), rate)
         # Without a load as many requests run as memory allows, on any GPU.
-        return replace(found, least_memory=memory.at(1.0)) if is_filled else found
+        return self._surely(replace(found, least_memory=memory.at(1.0)) if is_filled else found)
 
     def _training_candidate(self, board: Board, layout: Parallelism) -> PlanCandidate:
         rate = self._rate(board, layout, None)
-        return self._candidate(board, layout, self._training_memory(layout), rate)
+        return self._surely(self._candidate(board, layout, self._training_memory(layout), rate))
+
+    def _surely(self, candidate: PlanCandidate) -> PlanCandidate:
+        """Reject a candidate whose memory fits less surely than asked."""
+        sure = candidate.memory_probability
+        if not candidate.fits or sure >= self.requirement.load.certainty:
+            return candidate
+        why = f"fits with {percent_text(sure)}"
+        return replace(candidate, rejections=(Rejection(CandidateFilter.MEMORY, why, 1.0),))
+
+    def _holds(self, board: Board, memory: MemoryEstimate) -> bool:
+        """Whether a board has the memory, as surely as asked."""
+        surely = memory.total.quantile(self.requirement.load.certainty)
+        usable = usable_bytes(board.memory_bytes, self._sizing.memory)
+        return memory.total_bytes <= self._available(board) and surely <= usable
 
     def _candidate(
         self, board: Board, layout: Parallelism, memory: MemoryEstimate, rate: PredictedRate
@@ -280,7 +267,7 @@ class Search:
             digits = 1 if needed - free >= _TENTH else 2
             needs = f"needs {needed:.{digits}f} GiB of each GPU"
             why = f"{needs}, of which {free:.{digits}f} GiB may be filled"
-            rejections.append(Rejection(CandidateFilter.MEMORY, why))
+            rejections.append(Rejection(CandidateFilter.MEMORY, why, memory.total_bytes / room))
         if not self.requirement.task.trains:
             most = self._settings.gpu_maximum
             rejections += too_slow(self.requirement, rate, layout, self._headroom, most)
@@ -295,38 +282,28 @@ class Search:
     def _priced(self, candidate: PlanCandidate, dollars_per_hour: float | None) -> PlanCandidate:
         """Add the price of one GPU, of the work, and of the work over the possible rates."""
         rental = candidate.rental
-        layout = candidate.layout
         if rental is not None and rental.dollars_per_hour is not None:
             dollars_per_hour = rental.dollars_per_hour / rental.gpus
         priced = replace(candidate, gpu_dollars_per_hour=dollars_per_hour)
-        million = self._dollars_per_million(priced)
-        if million is not None:
-            load = self.requirement.load
-            replicas = layout.data // layout.expert
-            one = layout.gpus // replicas
-            fits = candidate.memory_probability
-
-            def paid(count: int) -> float:
-                return candidate.paid_gpus(count * one)
-
-            ratio = expected_cost_ratio(load, candidate.rate, replicas, fits, paid)
-            expected = million * ratio
+        throughput = candidate.rate.units_per_second
+        if throughput is not None and throughput.value > 0:
+            surely = throughput.quantile(1.0 - self.requirement.load.certainty)
             priced = replace(
-                priced, dollars_per_million=million, expected_dollars_per_million=expected
+                priced,
+                dollars_per_million=self._dollars_per_million(priced, throughput.value),
+                sure_dollars_per_million=self._dollars_per_million(priced, surely),
             )
         return self._within_budget(priced)
 
-    def _dollars_per_million(self, candidate: PlanCandidate) -> float | None:
-        """Return the price per million of the requested work; `None` if unknown."""
+    def _dollars_per_million(self, candidate: PlanCandidate, rate: float) -> float | None:
+        """Return the price per million of the requested work at a rate; `None` if unknown."""
         hourly = candidate.dollars_per_hour
-        throughput = candidate.rate.units_per_second
-        if hourly is None or throughput is None or throughput.value <= 0:
+        if hourly is None:
             return None
-        used = throughput.value
         demand = self.requirement.load.units_per_second
         if demand is not None and not self.requirement.task.trains:
-            used = min(used, demand)
-        return hourly * 1e6 / (max(used, _LEAST_USED) * HOUR_SECONDS)
+            rate = min(rate, demand)
+        return hourly * 1e6 / (max(rate, _LEAST_USED) * HOUR_SECONDS)
 
     def _within_budget(self, candidate: PlanCandidate) -> PlanCandidate:
         """Reject a candidate above the budget, or without a price."""
@@ -335,11 +312,13 @@ class Search:
         if budget is None or (hourly is not None and hourly <= budget):
             return candidate
         price = "no price is known" if hourly is None else f"${dollars(hourly)} an hour"
-        rejection = Rejection(CandidateFilter.PRICE, f"{price}, of ${dollars(budget)} at most")
+        lack = math.inf if hourly is None else hourly / budget
+        why = f"{price}, of ${dollars(budget)} at most"
+        rejection = Rejection(CandidateFilter.PRICE, why, lack)
         return replace(candidate, rejections=(*candidate.rejections, rejection))
 
-    def _rented(self, candidate: PlanCandidate) -> PlanCandidate:
-        """Rent whole instances of the named clouds, including standby."""
+    def _rented(self, board: Board, candidate: PlanCandidate) -> PlanCandidate:
+        """Rent whole instances of the named clouds, including standby, and use all of them."""
         layout = candidate.layout
         spares = self.requirement.spares
         if self._instances is None or is_slice(candidate.gpu):
@@ -348,14 +327,46 @@ class Search:
         trains = self.requirement.task.trains
         rental = cheapest_rental(offered, layout, spares, trains=trains)
         if rental is not None:
-            return replace(candidate, rental=rental)
+            whole = self._filled(board, candidate, rental)
+            return replace(whole, rental=replace(rental, used_gpus=whole.count))
         joined = f" with {layout.tensor} in one server" if layout.tensor > 1 else ""
         why = f"no instance of {self.requirement.provider} has {candidate.gpu}{joined}"
         rejection = Rejection(CandidateFilter.LAYOUT, why)
         return replace(candidate, rejections=(*candidate.rejections, rejection))
 
+    def _filled(self, board: Board, candidate: PlanCandidate, rental: Rental) -> PlanCandidate:
+        """Add the replicas for which the paid instances have GPUs; none to a requested layout."""
+        requirement = self.requirement
+        layout = candidate.layout
+        training = requirement.training
+        one = replace(layout, data=layout.expert)
+        trains = requirement.task.trains
+        times = rental.working_gpus // (layout.gpus if trains else one.gpus)
+        if trains and training.global_batch is not None:
+            sequences = training.micro_batch * layout.data
+            times = min(times, training.global_batch // sequences)
+        whole = replicated(layout if trains else one, max(1, times))
+        if requirement.parallel is not None or not candidate.fits or whole.gpus <= layout.gpus:
+            return candidate
+        filled = (self._training_candidate if trains else self._serving_candidate)(board, whole)
+        return filled if filled.fits else candidate
+
     def _available(self, board: Board) -> float:
         return available_bytes(self.requirement, board.memory_bytes, self._sizing.memory)
+
+
+def _fewest(least: int, most: int, is_enough: Callable[[int], bool]) -> int | None:
+    """Return the smallest sufficient number; `None` if even the largest is too small."""
+    if is_enough(least):
+        return least
+    if not is_enough(most):
+        return None
+    short = least
+    enough = min(most, 2 * least)
+    while enough < most and not is_enough(enough):
+        short = enough
+        enough = min(most, 2 * enough)
+    return short + 1 + bisect_left(range(short + 1, enough), True, key=is_enough)
 
 
 SearchFactory = Callable[[Requirement], Search]

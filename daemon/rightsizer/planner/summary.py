@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -12,9 +11,10 @@ from msgspec import Struct
 
 from rightsizer.console.command import printable, write
 from rightsizer.io.terminal import counted, wrapped
+from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import PlanCandidate, rejected
-from rightsizer.planner.cost_text import growth_verdict, rejected_title
-from rightsizer.planner.display import DOUBTED, dollars, number, percent, priced
+from rightsizer.planner.cost_text import growth_verdict, rejected_title, shortcomings
+from rightsizer.planner.display import dollars, number, percent, priced
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.text import (
     STARRED,
@@ -25,16 +25,13 @@ from rightsizer.planner.text import (
     title_lines,
 )
 from rightsizer.planner.validation import ValidationStep, validation_steps
+from rightsizer.sizing.load import EVEN_ODDS
 from rightsizer.sizing.requirement import Requirement
 
 _SHOWN: Final = 5
 _LEFT: Final = frozenset({"GPUs", "90% range", "rented as", "why not first"})
 _EXPENDABLE: Final = ("90% range", "#", "TPOT", "TTFT", "rented as")
 """Columns that a narrow terminal does without, the first ones first."""
-_EQUAL: Final = 1.005
-"""Ratio to the cost of the first, up to which costs count as equal."""
-_MANIFOLD: Final = 10.0
-"""Ratio to the cost of the first, from which a factor reads better than a percentage."""
 _LOAD_STEP: Final = "the load"
 
 
@@ -95,12 +92,9 @@ def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[SummaryLine]:
 def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     """Yield the choice, its cost, and its certainty."""
     rental = "" if best.rental is None else f", rented as {best.rental}"
-    sure = best.rate.targets_probability
     hours = best.rate.training_hours
-    kept = "" if sure is None else f"{percent(sure)} to keep all latencies"
-    fits = f"{percent(best.memory_probability)} to fit the memory" if best.is_memory_tight else ""
-    chances = ", ".join(filter(None, (fits, kept, _rate_chance(plan, best))))
-    kept = f"; {chances.replace('%', '% sure', 1)}" if chances else ""
+    chances = ", ".join(_chances(best)).replace("%", "% sure", 1)
+    kept = f"; {chances}" if chances else ""
     took = "" if hours is None else f", {number(hours.value)} hours"
     cost = "no price is known"
     unit = plan.requirement.unit_text
@@ -113,20 +107,14 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
         yield SummaryLine(line, LineKind.BEST)
 
 
-def _rate_chance(plan: GpuPlan, best: PlanCandidate) -> str:
-    """Return the chance of the requested rate, and GPUs that surely reach it; empty if likely."""
-    demand = plan.requirement.load.units_per_second
-    throughput = best.rate.units_per_second
-    enough = best.rate.load_probability
-    layout = best.layout
-    if demand is None or throughput is None or enough is None or enough >= DOUBTED:
-        return ""
-    groups = layout.data // layout.expert
-    count = math.ceil(groups * demand / throughput.low) * (layout.gpus // groups)
-    price = ""
-    if best.dollars_per_hour is not None and best.rental is None:
-        price = f": ${dollars(best.dollars_per_hour * count / best.count)}"
-    return f"{percent(enough)} to make the rate (95% with {number(count)} GPUs{price})"
+def _chances(best: PlanCandidate) -> Iterator[str]:
+    """Yield how surely each part of the answer holds."""
+    if best.is_memory_tight:
+        yield f"{percent(best.memory_probability)} to fit the memory"
+    if best.rate.targets_probability is not None:
+        yield f"{percent(best.rate.targets_probability)} to keep all latencies"
+    if best.rate.load_probability is not None:
+        yield f"{percent(best.rate.load_probability)} to make the rate"
 
 
 def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
@@ -151,7 +139,7 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     cost = "run" if is_run else "hour"
     beside = "rented" if rents else "within"
     names = ("rank", "name", cost, "rate", beside, "hours", "first", "between")
-    why = ("why not first", lambda each: "; ".join(_shortcomings(best, each)))
+    why = ("why not first", lambda each: "; ".join(shortcomings(best, each)))
     columns = [*columns_of(plan.requirement, names), why]
     head, first, *others = table_lines(columns, shown, _LEFT, _EXPENDABLE)
     yield SummaryLine("")
@@ -165,44 +153,11 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
         below.append(f"and {counted(len(rest), 'kind', 'kinds')} more that fit")
     if plan.requirement.answers_in_tokens and not plan.requirement.task.trains:
         below.append("TTFT, TPOT: ms to the first token, between tokens")
-    if any(_is_late(each) for each in shown):
-        below.append("in time: the chance that all latencies are kept")
-    if any(each.expected_dollars_per_million is not None for each in shown[1:]):
-        below.append("mean cost: of the work, over all likely rates")
+    if plan.requirement.load.certainty > EVEN_ODDS:
+        sure = percent_text(plan.requirement.load.certainty)
+        below.append(f"counts and costs at {sure} certainty (--sure)")
     if below:
         yield from _faint("; ".join(below))
-
-
-def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
-    """Yield why a candidate ranks after the first; for the first, its risks."""
-    if other is not best:
-        cost = other.expected_dollars_per_million
-        least = best.expected_dollars_per_million
-        if cost is None and least is not None:
-            yield "no price is known"
-        elif cost is None or least is None:
-            yield "more GPUs" if other.count > best.count else "slower"
-        else:
-            yield _dearer(cost, least)
-    if other.sole_cloud:
-        yield f"only at {other.sole_cloud}"
-    if _is_late(other):
-        yield f"{percent(other.rate.targets_probability)} in time"
-    if other.is_memory_tight:
-        yield f"fits with {percent(other.memory_probability)}"
-
-
-def _is_late(candidate: PlanCandidate) -> bool:
-    """Whether a candidate may well miss a latency."""
-    sure = candidate.rate.targets_probability
-    return sure is not None and sure < DOUBTED
-
-
-def _dearer(cost: float, least: float) -> str:
-    """Return `+45% mean cost` or `x12 mean cost`, by which candidates rank."""
-    ratio = cost / least
-    change = f"x{number(ratio)}" if ratio >= _MANIFOLD else f"{ratio - 1.0:+.0%}"
-    return f"{change} mean cost" if abs(ratio - 1.0) > _EQUAL - 1.0 else "same mean cost"
 
 
 def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:

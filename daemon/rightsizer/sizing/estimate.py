@@ -1,7 +1,7 @@
 """Estimates with 90% intervals, and the probabilities that follow from them."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
@@ -59,17 +59,13 @@ class EstimateInterval(Struct, frozen=True):
         deviation = abs(math.log(end / self.value)) / _END_DEVIATIONS
         return normal_part(math.log(most / self.value) / deviation)
 
-    def equally_likely(self, count: int) -> Iterator[float]:
-        """Equally likely values, lowest first."""
-        value = self.value
-        low = self.low
-        high = self.high
-        if min(value, low) <= 0.0:
-            yield from (value,) * count
-            return
-        below = value / low
-        above = high / value
-        yield from (value * (below if part < 0.0 else above) ** part for part in _parts(count))
+    def quantile(self, probability: float) -> float:
+        """Value that is not exceeded with a probability: the inverse of `met_probability`."""
+        deviations = normal_quantile(probability)
+        end = self.high if deviations > 0.0 else self.low
+        if min(self.value, end) <= 0.0:
+            return self.value
+        return float(self.value * (end / self.value) ** (abs(deviations) / _END_DEVIATIONS))
 
 
 def joint_error_factor(*factors: float) -> float:
@@ -92,6 +88,7 @@ def normal_part(deviations: float) -> float:
     return math.erfc(-deviations / math.sqrt(2.0)) / 2.0
 
 
+@cache
 def normal_quantile(part: float) -> float:
     """Inverse of `normal_part`; `statistics` is slow to import."""
     return halved(-_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda each: normal_part(each) < part)[1]
@@ -99,10 +96,3 @@ def normal_quantile(part: float) -> float:
 
 _END_DEVIATIONS: Final = normal_quantile(0.95)
 """From the center of a 90% interval to its ends."""
-
-
-@cache
-def _parts(count: int) -> tuple[float, ...]:
-    """Centers of equally likely parts, as fractions of the distance from center to end at 90%."""
-    quantiles = (normal_quantile((each + 0.5) / count) for each in range(count))
-    return tuple(each / _END_DEVIATIONS for each in quantiles)

@@ -7,8 +7,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Diffusion, Model, RecommenderModel, Transformer
 
+EVEN_ODDS: Final = 0.5
+"""Certainty of what is as likely as not."""
+_ROUNDING: Final = 1e-9
 _BATCHES_WAITED: Final = 1.0
 """Batches before its own that an answer waits for on a busy GPU, in 99 of 100 cases."""
 
@@ -52,6 +56,9 @@ class RequestLoad(Struct, frozen=True):
     settings."""
     adapters: float = 0.0
     """LoRA adapters in memory beside the model; requests choose among them evenly."""
+    sure_ratio: float | None = None
+    """Probability with which each latency, the rate and the memory must hold; by default from the
+    settings of a plan, and even odds without one."""
 
     @property
     def is_open(self) -> bool:
@@ -88,6 +95,36 @@ class RequestLoad(Struct, frozen=True):
     def has_targets(self) -> bool:
         """Whether there is a latency limit."""
         return any((self.ttft_ms, self.tpot_ms, self.latency_ms))
+
+    @property
+    def certainty(self) -> float:
+        """Probability with which its targets must be met."""
+        return EVEN_ODDS if self.sure_ratio is None else self.sure_ratio
+
+    def is_late(self, took: EstimateInterval, most_ms: float, headroom_ratio: float) -> bool:
+        """Whether a latency exceeds its target: less the headroom, or with the certainty."""
+        most_likely = most_ms * (1.0 - headroom_ratio + _ROUNDING)
+        surely = took.quantile(self.certainty)
+        return took.value > most_likely or surely > most_ms * (1.0 + _ROUNDING)
+
+    def is_short(self, throughput: EstimateInterval) -> bool:
+        """Whether a throughput is below the rate with its certainty; never without a rate."""
+        demand = self.units_per_second
+        return demand is not None and throughput.quantile(1.0 - self.certainty) < demand * (
+            1.0 - _ROUNDING
+        )
+
+    def answer_interval(
+        self,
+        first: EstimateInterval,
+        between: EstimateInterval | None,
+        batches_waited: float = _BATCHES_WAITED,
+    ) -> EstimateInterval:
+        """Interval of `answer_ms`, end by end."""
+        ends = (
+            (getattr(first, end), getattr(between, end, None)) for end in ("value", "low", "high")
+        )
+        return EstimateInterval(*(self.answer_ms(*each, batches_waited) for each in ends))
 
     def answer_ms(
         self, first_ms: float, between_ms: float | None, batches_waited: float = _BATCHES_WAITED

@@ -74,8 +74,8 @@ def first_token_waiting(
 
 
 def spread_burstiness(burstiness: float, replicas: int) -> float:
-    """Burstiness at one of several replicas, if requests are assigned at random."""
-    return 1.0 + (burstiness - 1.0) / replicas
+    """Burstiness at one of several replicas: bursts are spread at random, the rest in turn."""
+    return min(burstiness, 1.0 + (burstiness - 1.0) / replicas)
 
 
 def running_spread(running: float, burstiness: float, stiffness: float) -> float:

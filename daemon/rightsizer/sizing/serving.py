@@ -2,7 +2,8 @@
 
 import math
 from bisect import bisect_left
-from functools import partial
+from copy import copy
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -180,6 +181,16 @@ class Server:
         self.places = self.capacity if most is None else min(self.capacity, float(most))
         """Maximum number of concurrent requests per replica."""
         self.errors = _error_factors(self.forward, board, memory.layout, settings.errors)
+        self._round = cache(self._round_of)
+
+    def spread(self, memory: ServingMemory) -> "Server":
+        """Return the same with the memory of another number of replicas.
+
+        Each replica works alike: what one was asked need not be computed again.
+        """
+        spread = copy(self)
+        spread.memory = memory
+        return spread
 
     def at(self, concurrency: float, generated: AnswerRound | None = None) -> Serving:
         """Performance at a concurrency over all GPUs; `generated` is the round if already known."""
@@ -260,7 +271,7 @@ class Server:
         context_tokens = self.load.input_tokens + self._answer / 2.0
         return self.forward.decode(running, context_tokens, self.load.speculative_tokens)
 
-    def _round(self, running: float) -> AnswerRound:
+    def _round_of(self, running: float) -> AnswerRound:
         steps = max(1.0, self._answer / self._tokens_per_step)
         step = self._step(running)
         beside = (running - 1.0) / steps / self.memory.layout.pipeline
@@ -324,12 +335,11 @@ def _part(percentile: float | None) -> float | None:
 def is_late(server: Server, serving: Serving) -> bool:
     """Whether a latency of the load is exceeded, or met with less than the headroom."""
     load = server.load
-    kept = 1.0 - server.settings.latency_headroom_ratio
-    first = serving.ttft_ms.value
-    between = serving.tpot_ms.value
-    answer = load.answer_ms(first, between if server.is_causal else None)
-    asked = ((load.tpot_ms, between), (load.ttft_ms, first), (load.latency_ms, answer))
-    return any(most is not None and took > most * kept for most, took in asked)
+    headroom = server.settings.latency_headroom_ratio
+    between = serving.tpot_ms
+    answer = load.answer_interval(serving.ttft_ms, between if server.is_causal else None)
+    asked = ((load.tpot_ms, between), (load.ttft_ms, serving.ttft_ms), (load.latency_ms, answer))
+    return any(most and load.is_late(took, most, headroom) for most, took in asked)
 
 
 def most_running(server: Server) -> float:
@@ -341,7 +351,9 @@ def most_running(server: Server) -> float:
 
 
 def keeps_up(server: Server, requests_per_second: float) -> bool:
-    """Whether a rate of random arrivals is answered in time, up to rounding."""
+    """Whether a rate of random arrivals is answered in time, up to rounding, as surely as asked."""
+    rate = EstimateInterval(1.0, 1.0 / server.errors.above, 1.0)
+    requests_per_second /= rate.quantile(1.0 - server.load.certainty)
     most = (1.0 - _LEFT) * server.answered(server.places)
     if requests_per_second > most * (1.0 + 2.0 ** (1 - _HALVINGS)):
         return False

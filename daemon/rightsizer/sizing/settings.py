@@ -161,6 +161,9 @@ class PlanSettings(Struct, frozen=True):
 
     Attributes:
         gpu_maximum: Maximum GPUs of a candidate; a given layout may have more.
+        sure_ratio: Probability with which memory, each latency and the rate must hold: it decides
+            the number of GPUs. What cannot reach it ranks behind.
+            Source: assumed: one plan in ten may need another replica
         layouts_per_gpu: Layouts compared per kind of GPU; more until one fits.
         alternatives: Best candidates for which other formats and slices are tried.
         growth_candidates: Best candidates evaluated again for each month of growth.
@@ -170,7 +173,8 @@ class PlanSettings(Struct, frozen=True):
     """
 
     gpu_maximum: _Count = 512
-    layouts_per_gpu: Annotated[_Count, CONSTANT] = 3
+    sure_ratio: Annotated[float, Spec(within=(0.5, 0.999))] = 0.9
+    layouts_per_gpu: Annotated[_Count, CONSTANT] = 4
     alternatives: Annotated[int, Spec(within=(0, None))] = 3
     growth_candidates: Annotated[_Count, CONSTANT] = 5
     switch_saving_ratio: Annotated[float, CONSTANT] = 0.1
