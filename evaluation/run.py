@@ -40,6 +40,8 @@ EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     ("Memory estimates", "sizing.memory", ""),
     ("Serving", "sizing.serving", ""),
     ("Training", "sizing.training", ""),
+    ("Image networks in PyTorch", "sizing.vision", "."),
+    ("Questions whose answers contradict each other", "sizing.plan_questions", ""),
     ("Ratios between boards", "sizing.ratios", ""),
     ("Published figures that nothing was fitted to", "sizing.unfitted", ""),
     ("MIG slices", "sizing.mig", ""),

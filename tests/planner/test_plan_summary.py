@@ -83,7 +83,7 @@ def test_every_candidate_says_why_it_is_not_first(capsys: Captured) -> None:
     lines = summary(capsys, *arguments)
     head = next(place for place, line in enumerate(lines) if line.endswith("why not first"))
     at = lines[head].index("why not first")
-    rows = [line for line in lines[head + 2 :] if line[:1].isdigit()]
+    rows = [line for line in lines[head + 2 :] if re.match(r"\d+ +\d+ x ", line)]
 
     assert len(rows) >= 3
     assert all(row[at:].strip() for row in rows)

@@ -81,8 +81,8 @@ def test_replicas_are_added_until_the_tokens_asked_for_are_made() -> None:
     assert best.fits
     assert best.layout.data > 1
     assert best.rate.units_per_second is not None
-    made = best.rate.units_per_second.value
-    assert asked <= made < asked * best.layout.data / (best.layout.data - 1)
+    surely = best.rate.units_per_second.quantile(0.1)
+    assert asked <= surely < asked * best.layout.data / (best.layout.data - 1)
 
 
 def test_replicas_are_added_until_the_requests_find_their_memory() -> None:

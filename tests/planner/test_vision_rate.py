@@ -191,3 +191,36 @@ def test_parameters_of_a_token_follow_from_the_shape() -> None:
 
     attention = 4 * (hidden + 1) * hidden + 2 * hidden + 2 * (hidden + 1) * hidden
     assert model.token_parameters == 40 * (attention + 2 * hidden * inner + inner + hidden)
+
+
+@pytest.mark.parametrize(
+    ("model", "eager", "compiled"),
+    [
+        ("convnext_femto", 11041, 22282),
+        ("dla46_c", 10959, 21983),
+        ("efficientnet_blur_b0", 6807, 8559),
+        ("efficientnet_es", 6810, 11898),
+    ],
+)
+def test_depthwise_networks_are_as_slow_as_their_outputs(
+    model: str, eager: float, compiled: float
+) -> None:
+    """Traffic takes the time, on an RTX 4090 (pytorch-image-models, PyTorch 2.4)."""
+    for runtime, measured, batch in (("eager", eager, 1024), ("compiled", compiled, 256)):
+        (item,) = plan_of_flags({"model": model, "runtime": runtime}).items
+        assert item.requirement is not None
+        board = built_in().boards["RTX4090"]
+        rate = sample_rate(item.requirement, board, Parallelism(), batch).samples_per_second
+
+        assert rate.low <= measured <= rate.high
+
+
+def test_image_networks_run_in_pytorch_unless_in_eight_bits() -> None:
+    """Nobody compiles for TensorRT unasked; kernels in 8 bits are its own."""
+    runtimes = []
+    for more in ({}, {"precision": "int8"}, {"runtime": "eager"}):
+        (item,) = plan_of_flags({"model": "resnet-50", **more}).items
+        assert item.requirement is not None
+        runtimes.append(item.requirement.runtime)
+
+    assert runtimes == ["compiled", "tensorrt", "eager"]

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.prices_file import STATED
-from rightsizer.config.spelling import parse_number, show
+from rightsizer.config.spelling import show
 from rightsizer.io.yaml import Document, below
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.settings import Spec, settings_class
@@ -50,6 +50,7 @@ from rightsizer.sizing.requirement import (
     Requirement,
     Training,
     TrainingFramework,
+    VisionRuntime,
 )
 
 _TRAIN: Final = {
@@ -79,7 +80,7 @@ _QUANTIZED_CACHE: Final = (
 )
 _RATE_KEYS: Final = re.compile(r"give [a-z_ ]*requests_per_second[a-z_ ]*")
 """Suggestions on rates for files, of which the command line supports one key."""
-_PERCENT: Final = re.compile(r"(.*\S)\s*%")
+_RATIO: Final = re.compile(r"(\d*\.?\d+)\s*(%?)")
 _OWN_FORMAT: Final = "mxfp4"
 _NOWHERE: Final = ":1:1: "
 """Place of values that are not in a file."""
@@ -91,8 +92,8 @@ def _lower(value: object) -> object:
 
 def _ratio(value: object) -> object:
     """Share of one; `90%` is .9."""
-    percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    return value if percent is None else parse_number(percent[1]) / 100.0
+    found = _RATIO.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else float(found[1]) / (100.0 if found[2] else 1.0)
 
 
 def _framework(value: object) -> object:
@@ -109,6 +110,8 @@ def _named_framework(value: object) -> object:
 
 def _precision(value: object) -> object:
     """Formats by part; a single one applies to the weights."""
+    if not isinstance(value, str | dict):
+        return value
     parts = value if isinstance(value, dict) else {"weights": value}
     words = {part: _lower(word) for part, word in parts.items()}
     return {
@@ -202,6 +205,7 @@ class PlanKeys(LoadKeys, frozen=True):
     provider: Annotated[str, Spec(parse=_clouds)] = ""
     spares: Annotated[int, Spec(within=(0, 100))] = 0
     engine: ServingEngine = ServingEngine.VLLM
+    runtime: VisionRuntime | None = None
     budget: Annotated[float | None, Spec(unit="amount", within=(0.01, 1e9))] = None
     sure: Annotated[float | None, Spec(parse=_ratio, within=(0.5, 0.999))] = None
     tp: Annotated[int | None, Spec(within=(1, 64))] = None
@@ -326,6 +330,7 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         training=training,
         precision=_precisions(asked.precision, given, trains=trains),
         engine=asked.engine,
+        runtime=asked.runtime or _usual_runtime(asked.precision),
         lora=asked.lora,
         parallel=asked.parallel or asked.layout,
         growth=LoadGrowth(asked.growth.per_month, asked.growth.months),
@@ -347,6 +352,12 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     if cached is not requirement:
         notes = (*notes, _QUANTIZED_CACHE)
     return PlanFileItem(question, cached, notes)
+
+
+def _usual_runtime(formats: Precisions) -> VisionRuntime:
+    """Return what usually serves image networks: TensorRT those in 8 bits, else PyTorch."""
+    is_narrow = formats.weights.bytes_per_parameter <= 1.0
+    return VisionRuntime.TENSORRT if is_narrow else VisionRuntime.COMPILED
 
 
 def _in_usual_batches(

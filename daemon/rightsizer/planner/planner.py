@@ -158,7 +158,7 @@ class Planner(Struct, frozen=True):
         return Biller(requirement, prices, self.settings.cost).billed(found)
 
     def _completed(self, requirement: Requirement) -> Requirement:
-        """Return a requirement with the settings' acceptance and certainty, unless it has its own."""
+        """Return a requirement with the acceptance and certainty of the settings, unless stated."""
         load = requirement.load.accepting(self.settings.serving.token_acceptance_ratio)
         if load.sure_ratio is None:
             load = replace(load, sure_ratio=self.settings.plan.sure_ratio)

@@ -23,7 +23,7 @@ _COUNTS: Final[Mapping[type, str]] = {
         " sliding_window kv_lora_rank query_lora_rank value_head_dim parameters active_parameters"
     ),
     VisionTransformer: "layers hidden heads ffn image patch classes parameters",
-    ConvolutionalNetwork: "parameters forward_flops activation_bytes image",
+    ConvolutionalNetwork: "parameters forward_flops activation_bytes image outputs",
     Diffusion: (
         "parameters forward_flops steps image latent_scale latent_patch frames frame_scale layers"
         " hidden token_parameters"

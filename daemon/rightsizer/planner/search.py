@@ -48,6 +48,9 @@ from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 
+_DEAREST: Final = 8
+"""Times the GPUs that even odds take, beyond which certainty is not bought: a candidate only almost
+idle is sure to be in time."""
 _ABOUT: Final = 1.05
 _LEAST_USED: Final = 1e-9
 """Tokens per second, below which the cost per million is meaningless."""
@@ -90,17 +93,22 @@ class Search:
     def all(self, board: Board) -> Sequence[PlanCandidate]:
         """Return every compared layout; an unsuitable one if none fits.
 
-        If none fits as surely as asked, those that are as likely to fit as not.
+        If none fits as surely as asked, or only on many times the GPUs, those that are as likely to
+        fit as not.
         """
         found = self.compared(board)
         load = self.requirement.load
-        if load.certainty <= EVEN_ODDS or any(each.fits for each in found):
+        fewest = min((each.count for each in found if each.fits), default=math.inf)
+        if load.certainty <= EVEN_ODDS or fewest <= _DEAREST:
             return found
         if self._likely is None:
             even = replace(load, sure_ratio=EVEN_ODDS)
             likely = replace(self.requirement, load=even)
             self._likely = Search(likely, self._sizing, self._price, self._instances)
-        return [replace(each, is_sure=False) for each in self._likely.compared(board)]
+        likely = self._likely.compared(board)
+        if fewest <= _DEAREST * min(each.count for each in likely):
+            return found
+        return [replace(each, is_sure=False) for each in likely]
 
     def compared(self, board: Board) -> Sequence[PlanCandidate]:
         """Return every compared layout with the certainty of the load."""

@@ -275,10 +275,19 @@ def convolution_training_bytes(
     """Bytes kept for the backward pass of a batch: as given, else estimated from the FLOPs."""
     kept = model.activation_bytes
     if kept is None:
-        pixels = model.image**2 / _PIXELS
-        at_224 = model.forward_flops / 1e9 / pixels
-        kept = float(pixels * _OUTPUTS * at_224 ** (1 / 3) * _KEPT_COPIES * 2.0)
+        kept = _estimated_outputs(model) * _KEPT_COPIES * 2.0
     return images * (number_format.bytes_per_parameter / 2.0) * kept
+
+
+def layer_outputs(model: ConvolutionalNetwork) -> float:
+    """Elements of all layers' outputs of an image: as given, else estimated from the FLOPs."""
+    return _estimated_outputs(model) if model.outputs is None else model.outputs
+
+
+def _estimated_outputs(model: ConvolutionalNetwork) -> float:
+    pixels = model.image**2 / _PIXELS
+    at_224 = model.forward_flops / 1e9 / pixels
+    return float(pixels * _OUTPUTS * at_224 ** (1 / 3))
 
 
 def decoder_peak_bytes(model: Diffusion, number_format: NumberFormat, images: float) -> float:

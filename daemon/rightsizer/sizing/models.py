@@ -204,6 +204,8 @@ class ConvolutionalNetwork(Struct, frozen=True):
     activation_bytes: float | None = None
     """Kept in training per image in 16 bits; derived from the FLOPs if not given."""
     image: int = 224
+    outputs: float | None = None
+    """Elements of all layers' outputs per image; derived from the FLOPs if not given."""
 
 
 class VisionTransformer(Struct, frozen=True):

@@ -60,6 +60,16 @@ class Offload(StrEnum):
     """Of all inactive layers; transferred back over PCIe while others are computed."""
 
 
+class VisionRuntime(StrEnum):
+    """Software that runs image networks."""
+
+    TENSORRT = "tensorrt"
+    COMPILED = "compiled"
+    """PyTorch, by `torch.compile`."""
+    EAGER = "eager"
+    """PyTorch, kernel by kernel."""
+
+
 class TrainingFramework(StrEnum):
     """Software that trains."""
 
@@ -211,6 +221,8 @@ class Requirement(Struct, frozen=True):
     precision: Precisions = Precisions()
     load: RequestLoad = RequestLoad()
     engine: ServingEngine = ServingEngine.VLLM
+    runtime: VisionRuntime = VisionRuntime.TENSORRT
+    """Of served image networks."""
     training: Training = Training()
     lora: Lora = Lora()
     parallel: Parallelism | None = None

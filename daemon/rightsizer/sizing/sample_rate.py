@@ -11,6 +11,7 @@ from rightsizer.sizing.activations import (
     convolution_training_bytes,
     denoiser_block,
     denoiser_tokens,
+    layer_outputs,
 )
 from rightsizer.sizing.collectives import ServerLinks
 from rightsizer.sizing.estimate import EstimateInterval
@@ -22,7 +23,7 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement, VisionRuntime
 from rightsizer.sizing.roofline import compute_format
 from rightsizer.sizing.settings import SampleSettings
 
@@ -169,10 +170,22 @@ def _speed(
             precision = Precision.TF32  # The default of cuDNN and TensorRT.
         peak = board.peak(precision) or board.peak(Precision.FP32) or 1.0
         filled = batch / (batch + settings.convolution_idle_images)
-        return peak * board.efficiency.power_cap_ratio * settings.convolution_ratio * filled
+        ratio, _ = _runtime_ratios(requirement.runtime, settings)
+        return peak * board.efficiency.power_cap_ratio * ratio * filled
     achieved = board.achieved(precision) or board.achieved(Precision.FP32) or 1.0
     is_of_tables = isinstance(model, RecommenderModel)
     return achieved * (settings.table_product_ratio if is_of_tables else settings.product_ratio)
+
+
+def _runtime_ratios(runtime: VisionRuntime, settings: SampleSettings) -> tuple[float, float]:
+    """Return the speed of convolutions, and how often each layer's output is moved."""
+    match runtime:
+        case VisionRuntime.TENSORRT:
+            return settings.convolution_ratio, settings.output_passes
+        case VisionRuntime.COMPILED:
+            return settings.product_ratio, settings.compiled_output_passes
+        case VisionRuntime.EAGER:
+            return settings.product_ratio, settings.eager_output_passes
 
 
 def _moved_seconds(  # noqa: PLR0913 - likewise.
@@ -195,12 +208,14 @@ def _moved_seconds(  # noqa: PLR0913 - likewise.
         dense = model.dense_parameters * element
         return times * (rows / (settings.table_read_ratio * bandwidth) + dense / bandwidth)
     weights = times * count_parameters(model).total * precisions.weights.bytes_per_parameter
-    if isinstance(model, ConvolutionalNetwork):
-        cached = settings.cached_bytes
-        spared = min(1.0, cached / (board.l2_bytes or cached)) ** 0.5
-        share = settings.inference_traffic_ratio * spared
-        share = settings.training_traffic_ratio if trains else share
-        moved = share * convolution_training_bytes(model, kept, batch)
+    if isinstance(model, ConvolutionalNetwork) and trains:
+        moved = settings.training_traffic_ratio * convolution_training_bytes(model, kept, batch)
+    elif isinstance(model, ConvolutionalNetwork):
+        _, passes = _runtime_ratios(requirement.runtime, settings)
+        if requirement.runtime is VisionRuntime.TENSORRT:
+            cached = settings.cached_bytes
+            passes *= min(1.0, cached / (board.l2_bytes or cached)) ** 0.5
+        moved = passes * layer_outputs(model) * kept.bytes_per_parameter * batch
     elif isinstance(model, VisionTransformer):
         width = float(model.layers * model.hidden * model.tokens)
         moved = times * settings.element_traffic * width * batch

@@ -60,6 +60,8 @@ _QUESTION: Final = re.compile(
 _ACTIVE: Final = re.compile(r"-A[\d.]+B\b")
 """Parameters at work for a token, which a name may leave out where that is not ambiguous."""
 _NAMED: Final = 3
+_IMAGE_MODELS: Final = "image_models.csv"
+"""Counts of pytorch-image-models (results/, commit aa4b585, Apache-2.0)."""
 _LIKENESS: Final = 0.65
 
 
@@ -222,11 +224,24 @@ def _formats() -> Mapping[str, NumberFormat]:
 @cache
 def _rows() -> Mapping[str, Mapping[str, str]]:
     rows = table_rows(__file__, "known_models.csv")
+    images = {_key(row["model"]): _image_row(row) for row in table_rows(__file__, _IMAGE_MODELS)}
     others = {_key(name): row for row in rows for name in row["also"].split()}
     named = others | {_key(row["name"]): row for row in rows}
     short = [(_key(_ACTIVE.sub("", row["name"])), row) for row in rows]
     counts = Counter(key for key, _ in short)
-    return {key: row for key, row in short if counts[key] == 1} | named
+    return images | {key: row for key, row in short if counts[key] == 1} | named
+
+
+def _image_row(row: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the row of an image network by its counted shape."""
+    counts = {
+        "parameters": float(row["parameters_millions"]) * 1e6,
+        "forward_flops": float(row["gmacs"]) * 2e9,
+        "outputs": float(row["outputs_millions"]) * 1e6,
+    }
+    words = [f"{key}={count:.6g}" for key, count in counts.items()]
+    config = " ".join(("kind=cnn", *words, f"image={row['image']}"))
+    return {"name": row["model"], "also": "", "config": config}
 
 
 def _key(name: str) -> str:
