@@ -122,3 +122,49 @@ def test_own_format_of_a_checkpoint_is_alike_in_both_spellings(
         answers.append(answer_of(capsys, str(file)))
 
     assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_deadline_decides_how_many_train(capsys: Captured) -> None:
+    """The shorter the time, the more GPUs; and no run ends after it."""
+    counts = []
+    for hours in (100, 10, 2):
+        line = f"--model 7B --train full --tokens 1e9 --hours {hours} --gpus H100-SXM5-80GB"
+        first = answer_of(capsys, line)["candidates"][0]
+        assert first["training_hours"] <= hours
+        assert first["targets_probability"] >= 0.9
+        counts.append(first["count"])
+
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1]
+
+
+def test_a_date_is_a_deadline(capsys: Captured) -> None:
+    """One that has passed is refused, as is one that nothing can keep."""
+    line = "--model 7B --train full --tokens 1e9 --gpus L4"
+    later = answer_of(capsys, f"{line} --by 2999-01-01")["candidates"][0]
+
+    assert later["targets_probability"] > 0.99
+    with pytest.raises(SystemExit):
+        main(["plan", *line.split(), "--by", "2001-01-01"])
+    assert "has passed" in capsys.readouterr().err
+    soon = answer_of(capsys, f"{line} --hours 0.01")
+    assert "trains" in soon["nothing_fits"]
+
+
+def test_what_a_cloud_does_not_have_is_not_offered(capsys: Captured) -> None:
+    """No link is at fault."""
+    answer = answer_of(capsys, "--model llama-3.1-8b --provider aws --gpus MI300X")
+
+    assert answer["nothing_fits"].startswith("nothing fits, because the cloud does not offer it")
+    assert answer["candidates"][0]["reasons"][0].startswith("offer: no instance of aws has MI300X")
+
+
+def test_spot_capacity_has_its_own_prices(capsys: Captured) -> None:
+    """Boards without such a price have none; of one cloud they are not known."""
+    line = "--model llama-3.1-8b --rps 5 --gpus H100-SXM5-80GB"
+    listed, spot = (answer_of(capsys, f"{line}{more}")["candidates"][0] for more in ("", " --spot"))
+
+    assert spot["cost_per_hour"] < listed["cost_per_hour"]
+    assert spot["costs"]["offers"][0]["billing"] == "spot"
+    assert main(["plan", *line.split(), "--spot", "--provider", "aws"]) != 0
+    assert "leave out provider" in capsys.readouterr().err

@@ -132,8 +132,9 @@ class Price(Struct, frozen=True):
 
     @property
     def dollars_per_hour(self) -> float | None:
-        """Median cloud price of one GPU."""
-        return None if self.on_demand is None else self.on_demand.median_dollars_per_hour
+        """Median cloud price of one GPU; that of spot capacity if there is no other."""
+        offer = self.on_demand
+        return self.spot_dollars_per_hour if offer is None else offer.median_dollars_per_hour
 
     @property
     def dated(self) -> str:
@@ -255,6 +256,16 @@ class Prices(Struct, frozen=True):
             )
         return replace(self, by_board=own)
 
+    def at_spot(self) -> "Prices":
+        """Copy with the prices of spot capacity alone; those that the operator stated remain."""
+        own = {
+            key: price
+            if price.is_stated
+            else replace(price, on_demand=None, by_provider={}, reserved_dollars_per_hour={})
+            for key, price in self.by_board.items()
+        }
+        return replace(self, by_board=own)
+
     def near(self, provider: str) -> "Prices":
         """Copy with the list prices of one cloud for the boards that it lists.
 
@@ -289,9 +300,9 @@ class Prices(Struct, frozen=True):
         if stated is not None:
             return Reserved(stated, stated, stated, is_assumed=False)
         discount = self.reserved_terms.discounts.get(years)
-        full = price.dollars_per_hour
-        if discount is None or full is None:
+        if discount is None or price.on_demand is None:
             return None
+        full = price.on_demand.median_dollars_per_hour
         discounts = (discount.value, discount.high, discount.low)
         usual, low, high = (full * (1.0 - each) for each in discounts)
         return Reserved(usual, low, high, is_assumed=True)

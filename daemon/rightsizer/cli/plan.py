@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.files import is_there
 from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.planner.load_row import accepted_flags, meant_flags
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
@@ -47,7 +49,8 @@ _DEGREES: Final[Mapping[str, Sequence[str]]] = {
 def _configure(parser: argparse.ArgumentParser) -> None:
     file_help = "a model, as --model names it, or YAML or JSON of requirements"
     parser.add_argument("file", nargs="?", type=Path, metavar="MODEL", help=file_help)
-    add_flags(parser.add_argument, _HELP["question"], spares=int, tp=int)
+    spot = {"action": "store_const", "const": True}
+    add_flags(parser.add_argument, _HELP["question"], spares=int, tp=int, spot=spot)
     _accept_other_names(parser)
     measured = {"type": Path, "nargs": "+"}
     add_flags(parser.add_argument, _HELP["sources"], measured=measured, catalogue=Path, prices=Path)
@@ -65,6 +68,8 @@ def _accept_other_names(parser: argparse.ArgumentParser) -> None:
     for percentile in _PERCENTILES:
         target = f"{percentile}={{}}".format
         parser.add_argument(f"--{percentile}", dest="latency", type=target, **hidden)
+    until = "end of a training, in place of --hours, such as 2030-12-24"
+    parser.add_argument("--by", dest="hours", metavar="DATE", type=_hours_until, help=until)
     for degree, flags in _DEGREES.items():
         parser.add_argument(*flags, dest=degree, type=int, help=argparse.SUPPRESS)
 
@@ -80,6 +85,19 @@ def _with_degrees(given: dict[str, Any], arguments: argparse.Namespace) -> dict[
     stated = {"tp": given.get("tp", 1), **stated}
     others = {word: value for word, value in given.items() if word != "tp"}
     return {**others, "layout": " ".join(f"{degree}{count}" for degree, count in stated.items())}
+
+
+def _hours_until(text: str) -> str:
+    """Hours from now to a date, or to a time in ISO 8601; a date without a zone is local."""
+    try:
+        end = datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        remedy = "write it like 2030-12-24 or 2030-12-24T18:00"
+        raise argparse.ArgumentTypeError(f"'{text}' is no date; {remedy}") from None
+    hours = (end - datetime.now(UTC)).total_seconds() / HOUR_SECONDS
+    if hours <= 0:
+        raise argparse.ArgumentTypeError(f"'{text}' has passed; give a later date")
+    return f"{hours:.4f}"
 
 
 def _run(arguments: argparse.Namespace) -> int:

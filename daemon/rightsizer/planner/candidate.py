@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +15,8 @@ from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.roofline import BoardFormat
+
+_RENTED: Final = frozenset({Billing.ON_DEMAND, Billing.SPOT})
 
 
 class CostAmount(Struct, frozen=True):
@@ -74,9 +76,8 @@ class Bill(Struct, frozen=True):
 
     @property
     def on_demand(self) -> CostAmount | None:
-        """Cost of renting without commitment."""
-        billing = Billing.ON_DEMAND
-        return next((each.dollars for each in self.offers if each.terms.billing is billing), None)
+        """Cost of renting without commitment; of spot capacity if there is no other."""
+        return next((each.dollars for each in self.offers if each.terms.billing in _RENTED), None)
 
 
 class CandidateFilter(StrEnum):
@@ -92,6 +93,7 @@ class CandidateFilter(StrEnum):
         self.lack = lack
         return self
 
+    OFFER = "offer", "the cloud does not offer it"
     FORMAT = "format", "the number format is missing"
     LAYOUT = "layout", "links are too few"
     MEMORY = "memory", "memory is too small"

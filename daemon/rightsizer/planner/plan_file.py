@@ -202,7 +202,9 @@ class PlanKeys(LoadKeys, frozen=True):
     parameters: Annotated[float | None, Spec(unit="amount", within=(1, 1e30))] = None
     train: Annotated[str | None, Spec(words=tuple(_TRAIN))] = None
     tokens: Annotated[float | None, Spec(unit="amount", within=(0.0, 1e18))] = None
+    hours: Annotated[float | None, Spec(unit="amount", within=(0.01, 1e8))] = None
     provider: Annotated[str, Spec(parse=_clouds)] = ""
+    spot: bool = False
     spares: Annotated[int, Spec(within=(0, 100))] = 0
     engine: ServingEngine = ServingEngine.VLLM
     runtime: VisionRuntime | None = None
@@ -224,9 +226,11 @@ class PlanKeys(LoadKeys, frozen=True):
             yield f"train: the task is {self.task} already; leave one of them out"
         if self.layout is not None and self.parallel is not None:
             yield "layout: parallel gives the layout already; leave one of them out"
-        for key in ("framework", "tokens"):
+        for key in ("framework", "tokens", "hours"):
             if None not in (getattr(self, key), getattr(self.training, key)):
                 yield f"{key}: is given twice, as training.{key} too; leave one of them out"
+        if self.hours is not None and self.tokens is None and self.training.tokens is None:
+            yield "hours: are of a number of tokens; give tokens too"
         if _EVERY in self.prices.dollars_per_gpu_hour and not self.gpus:
             fault = "is one number for no gpus; write it like {h100: 2.10}"
             yield f"prices.{STATED}: {fault}"
@@ -336,6 +340,7 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         growth=LoadGrowth(asked.growth.per_month, asked.growth.months),
         gpus=asked.gpus,
         tensor=asked.tp,
+        spot=asked.spot,
         spares=asked.spares,
         budget=asked.budget,
         provider=asked.provider,
@@ -433,7 +438,7 @@ def _precisions(formats: Precisions, given: Mapping[str, Any], *, trains: bool) 
 def _training(asked: PlanKeys, given: Mapping[str, Any]) -> tuple[ModelTask, Training]:
     """Return the task, by its key or that of the command line, and training settings."""
     task = asked.task or ModelTask.INFERENCE
-    beside = {"framework": asked.framework, "tokens": asked.tokens}
+    beside = {"framework": asked.framework, "tokens": asked.tokens, "hours": asked.hours}
     changes = {key: value for key, value in beside.items() if value is not None}
     if asked.train is not None:
         task = _TRAIN[asked.train]

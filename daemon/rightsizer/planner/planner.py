@@ -184,9 +184,12 @@ class Planner(Struct, frozen=True):
         for name, dollars in requirement.prices.items():
             boards = boards_of((name,), self.catalogue, "prices")
             stated |= {board.key: dollars for board in boards}
-        prices = self.prices
+        prices = self.prices.at_spot() if requirement.spot else self.prices
         instances = None
         if requirement.provider:
+            if requirement.spot:
+                fault = "prices of spot capacity are medians over all clouds"
+                raise RequirementError(f"spot: {fault}; leave out provider")
             clouds = providers_of(requirement, prices)
             instances = instances_of(clouds, prices, tuple(stated)) or None
             prices = prices.of_providers(clouds)

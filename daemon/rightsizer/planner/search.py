@@ -18,7 +18,7 @@ from rightsizer.planner.candidate import (
     Rejection,
     preference,
 )
-from rightsizer.planner.display import dollars
+from rightsizer.planner.display import dollars, number
 from rightsizer.planner.layouts import (
     expert_layouts,
     link_fault,
@@ -103,10 +103,10 @@ class Search:
             return found
         if self._likely is None:
             even = replace(load, sure_ratio=EVEN_ODDS)
-            likely = replace(self.requirement, load=even)
-            self._likely = Search(likely, self._sizing, self._price, self._instances)
+            requirement = replace(self.requirement, load=even)
+            self._likely = Search(requirement, self._sizing, self._price, self._instances)
         likely = self._likely.compared(board)
-        if fewest <= _DEAREST * min(each.count for each in likely):
+        if fewest <= _DEAREST * min((each.count for each in likely if each.fits), default=0):
             return found
         return [replace(each, is_sure=False) for each in likely]
 
@@ -139,7 +139,22 @@ class Search:
         else:
             near = _ABOUT * min(need.total_bytes for need in needs.values())
             compared = [next(each for each, need in needs.items() if need.total_bytes <= near)]
-        return [self._training_candidate(board, each) for each in compared]
+        return [self._timely(board, each) for each in compared]
+
+    def _timely(self, board: Board, layout: Parallelism) -> PlanCandidate:
+        """Add the replicas that end a run in time; all that may be proposed if none do."""
+        alone = self._training_candidate(board, layout)
+        training = self.requirement.training
+        if training.hours is None or not alone.fits_memory:
+            return alone
+        most = self._settings.gpu_maximum // layout.gpus
+        if training.global_batch is not None:
+            most = min(most, training.global_batch // (training.micro_batch * layout.data))
+
+        def spread(times: int) -> PlanCandidate:
+            return self._training_candidate(board, replicated(layout, times))
+
+        return spread(_fewest(1, max(1, most), lambda times: spread(times).fits) or max(1, most))
 
     def _served(self, board: Board, possible: Sequence[Parallelism]) -> list[PlanCandidate]:
         """Return those that fit on the fewest GPUs, with the replicas that the load needs.
@@ -276,7 +291,15 @@ class Search:
             needs = f"needs {needed:.{digits}f} GiB of each GPU"
             why = f"{needs}, of which {free:.{digits}f} GiB may be filled"
             rejections.append(Rejection(CandidateFilter.MEMORY, why, memory.total_bytes / room))
-        if not self.requirement.task.trains:
+        hours = self.requirement.training.hours
+        if trains and hours is not None and rate.training_hours is not None:
+            took = rate.training_hours
+            rate = replace(rate, targets_probability=took.met_probability(hours))
+            if self.requirement.load.is_late(took, hours, 0.0):
+                why = f"trains {number(took.value)} hours, of {number(hours)} at most"
+                lack = took.value / hours
+                rejections.append(Rejection(CandidateFilter.COMPUTE, why, lack))
+        if not trains:
             most = self._settings.gpu_maximum
             rejections += too_slow(self.requirement, rate, layout, self._headroom, most)
             load = self.requirement.load
@@ -339,8 +362,8 @@ class Search:
             return replace(whole, rental=replace(rental, used_gpus=whole.count))
         joined = f" with {layout.tensor} in one server" if layout.tensor > 1 else ""
         why = f"no instance of {self.requirement.provider} has {candidate.gpu}{joined}"
-        rejection = Rejection(CandidateFilter.LAYOUT, why)
-        return replace(candidate, rejections=(*candidate.rejections, rejection))
+        rejection = Rejection(CandidateFilter.OFFER, why)
+        return replace(candidate, rejections=(rejection, *candidate.rejections))
 
     def _filled(self, board: Board, candidate: PlanCandidate, rental: Rental) -> PlanCandidate:
         """Add the replicas for which the paid instances have GPUs; none to a requested layout."""

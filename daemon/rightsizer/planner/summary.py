@@ -93,13 +93,14 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     """Yield the choice, its cost, and its certainty."""
     rental = "" if best.rental is None else f", rented as {best.rental}"
     hours = best.rate.training_hours
-    chances = ", ".join(_chances(best)).replace("%", "% sure", 1)
+    chances = ", ".join(_chances(plan.requirement, best)).replace("%", "% sure", 1)
     kept = f"; {chances}" if chances else ""
     took = "" if hours is None else f", {number(hours.value)} hours"
+    prices = "spot prices" if plan.requirement.spot else "list prices"
     cost = "no price is known"
     unit = plan.requirement.unit_text
     if best.dollars_per_hour is not None:
-        cost = f"${priced(best.dollars_per_hour, best.hourly_range)} an hour at list prices"
+        cost = f"${priced(best.dollars_per_hour, best.hourly_range)} an hour at {prices}"
         if best.dollars_per_million is not None:
             cost += f", ${dollars(best.dollars_per_million)} a million {unit}"
     yield SummaryLine("")
@@ -107,12 +108,13 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
         yield SummaryLine(line, LineKind.BEST)
 
 
-def _chances(best: PlanCandidate) -> Iterator[str]:
+def _chances(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:
     """Yield how surely each part of the answer holds."""
     if best.is_memory_tight:
         yield f"{percent(best.memory_probability)} to fit the memory"
     if best.rate.targets_probability is not None:
-        yield f"{percent(best.rate.targets_probability)} to keep all latencies"
+        what = "to end in time" if requirement.task.trains else "to keep all latencies"
+        yield f"{percent(best.rate.targets_probability)} {what}"
     if best.rate.load_probability is not None:
         yield f"{percent(best.rate.load_probability)} to make the rate"
 

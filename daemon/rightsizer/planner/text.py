@@ -125,6 +125,8 @@ def _trained(requirement: Requirement) -> Iterator[str]:
         yield f"global batch {training.global_batch:,}"
     if training.tokens is not None:
         yield f"{large(training.tokens)} {requirement.unit}"
+    if training.hours is not None:
+        yield f"in {number(training.hours)} hours at most"
     if training.recompute is not Recompute.NONE:
         yield f"{training.recompute} recomputation"
     if training.zero_stage:

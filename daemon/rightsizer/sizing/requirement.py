@@ -145,6 +145,8 @@ class Training(Struct, frozen=True):
     sequence: int = 2048
     tokens: float | None = None
     """Total number to train on."""
+    hours: float | None = None
+    """Longest time for all of them; `None` for any."""
     recompute: Recompute = Recompute.NONE
     zero_stage: int = 0
     flash_attention: bool = True
@@ -237,6 +239,8 @@ class Requirement(Struct, frozen=True):
     provider: str = ""
     """Clouds whose instances and prices are used, separated by commas, or `any` for all with known
     instances; if empty, boards at their median price, in any number."""
+    spot: bool = False
+    """Whether to pay for capacity that may be withdrawn at any time."""
     spares: int = 0
     """Instances, or replicas if no cloud is named, that may fail: 1 for N+1."""
     budget: float | None = None
