@@ -45,6 +45,8 @@ class FleetSummary(Struct, frozen=True):
     spent: EstimateInterval | None
     """Dollars a day; `None` where a price is unknown."""
     wasted: EstimateInterval | None
+    left_over: float
+    """Dollars a day of what work leaves of its GPUs: not wasted, yet smaller ones may do."""
     reclaimable: EstimateInterval | None
     """Dollars a day of recommendations that can be done together."""
     gpus: float | None
@@ -70,7 +72,8 @@ class FleetSummary(Struct, frozen=True):
             return f"Of {self.hours:,.1f} GPU-hours: {shares}."
         spent = dollars_text(self.spent.value)
         wasted = dollars_text(self.wasted.value)
-        return f"Costs {spent} a day, {wasted} of it wasted. Of the GPU-hours: {shares}."
+        left = f" and {dollars_text(self.left_over)} left over by work" if self.left_over else ""
+        return f"Costs {spent} a day, {wasted} of it wasted{left}. Of the GPU-hours: {shares}."
 
     @property
     def reclaim_text(self) -> str:
@@ -93,6 +96,7 @@ def summarized(answer: Mapping[str, Any]) -> dict[str, Any]:
         "summary": {
             "spent_dollars_per_day": _plain(summary.spent),
             "wasted_dollars_per_day": _plain(summary.wasted),
+            "left_over_dollars_per_day": summary.left_over,
             "reclaimable_dollars_per_day": _plain(summary.reclaimable),
             "reclaimable_gpus": summary.gpus,
             "recommendations": len(summary.advice),
@@ -121,6 +125,7 @@ def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
     return FleetSummary(
         spent=_a_day(total["dollars"], days),
         wasted=_a_day(total["wasted_dollars"], days),
+        left_over=sum(map(_left_over, answer["usage"]["parts"])) / days,
         reclaimable=_reclaimable(savings),
         gpus=sum_known(each.gpus_low for each in savings),
         hours=whole,
@@ -151,6 +156,13 @@ def _exclusive_keys(
         return key._replace(devices=pools[piece["key"]]) if is_pool else key
 
     return key_of
+
+
+def _left_over(part: Mapping[str, Any]) -> float:
+    """Return what the headroom of a part of the hours cost; 0 without a price."""
+    if not part["dollars"] or not part["held_gpu_hours"]:
+        return 0.0
+    return float(part["dollars"]["value"] * part["headroom_gpu_hours"] / part["held_gpu_hours"])
 
 
 def _saved_dollars(piece: Mapping[str, Any]) -> float | None:
