@@ -101,8 +101,10 @@ def test_the_index_of_a_frame_is_none_of_a_gpu(replay: Replays, write: Writes) -
     """Its heading is empty, before a tab as before a comma."""
     lines = rows("2024-05-01 12:00:{at:02}\t{gpu}\t{load}\n")
     numbered = (f"{number}\t{line}" for number, line in enumerate(lines))
-    text = "\ttime\tgpu\tutil_pct\n" + "".join(numbered)
-    assert replay(write(text)).values("index:1", Signal.GPU_BUSY) == [0.1] * 12
+    table = ["\ttime\tgpu\tutil_pct\n", *numbered]
+    assert replay(write("".join(table))).values("index:1", Signal.GPU_BUSY) == [0.1] * 12
+    kept = (json.dumps({"log": line, "stream": "stdout"}) + "\n" for line in table)
+    assert replay(write("".join(kept))).values("index:1", Signal.GPU_BUSY) == [0.1] * 12
 
 
 def test_a_command_keeps_the_column_whose_names_take_turns(replay: Replays, write: Writes) -> None:

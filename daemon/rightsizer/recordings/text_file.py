@@ -83,6 +83,19 @@ def _grepped(lines: Iterable[str]) -> re.Pattern[str] | None:
     return None
 
 
+def _stripped(line: str, *, is_first: bool) -> str:
+    """Return a line of the head; the heading of pandas' index is empty, before a tab."""
+    is_indexed = is_first and line.startswith("\t") and line.count("\t") > 1
+    return line.strip(" \r\n") if is_indexed else line.strip()
+
+
+def _all_logged(lines: Iterable[str]) -> list[str]:
+    """Return the lines of the head as a container wrote them."""
+    logged = map(_logged, lines)
+    stripped = (_stripped(line, is_first=not at) for at, line in enumerate(logged))
+    return [line for line in stripped if line]
+
+
 def _logged(line: str) -> str:
     """Return what a container wrote, from a line as Docker keeps it."""
     try:
@@ -158,7 +171,7 @@ class TextFile:
             lines = self._first_lines()
             self._is_kept_by_docker = all(map(_KEPT_BY_DOCKER.match, lines))
             if self._is_kept_by_docker:
-                lines = [line for each in lines for line in filter(None, (_logged(each).strip(),))]
+                lines = _all_logged(lines)
             self._grepped = _grepped(lines)
             prefixed = filter(None, map(_PREFIXED_HEADING.match, lines))
             self._prefix_words = max(
@@ -240,9 +253,7 @@ class TextFile:
         lines: list[str] = []
         with contextlib.suppress(*_TORN), self._text() as stream:
             while len(lines) < _HEAD_LINES and (line := stream.readline(_PIECE)):
-                # The heading of pandas' index is empty, before a tab.
-                is_indexed = not lines and line.startswith("\t") and line.count("\t") > 1
-                lines += filter(None, (line.strip(" \r\n") if is_indexed else line.strip(),))
+                lines += filter(None, (_stripped(line, is_first=not lines),))
         return lines
 
     def _unprefixed(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
