@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
@@ -22,10 +23,10 @@ from rich.text import Text
 from agent_process import RIGHTSIZER, agent_process, eventually
 from page_screenshots import DAY_SECONDS, DEMO, TICK_SECONDS
 from rightsizer.console.color import colored
-from rightsizer.console.node_screen import frame_of
-from rightsizer.console.node_table import TableView, node_view, shown_rows
+from rightsizer.console.node_screen import NodeScreen, frame_of
 from rightsizer.console.remote_agent import RemoteAgent
 from rightsizer.io.http import HttpClient
+from rightsizer.io.http_settings import HttpSettings
 from screenshots import FOLDER
 
 __all__ = ["PICTURES"]
@@ -33,6 +34,9 @@ __all__ = ["PICTURES"]
 PICTURES: Final = ("top", "advise", "plan", "replay")
 _WIDTH: Final = 132
 _MOST_LINES: Final = 40
+_SCREEN_LINES: Final = 46
+_READINGS: Final = 60
+_READINGS_SECONDS: Final = 0.5
 _PLAN: Final = "plan llama-3.1-70b --rps 5 --in 2000 --out 300 --ttft 1s --tpot 50ms"
 _TUTORIAL: Final = Path(__file__).parents[2] / "docs" / "tutorial.md"
 _FONTS: Final = re.compile(r"@font-face \{.*?\}", re.DOTALL)
@@ -46,10 +50,11 @@ def _save(name: str, console: Console, title: str) -> None:
     )
 
 
-def _console() -> Console:
+def _console(height: int | None = None) -> Console:
     return Console(
         record=True,
         width=_WIDTH,
+        height=height,
         file=io.StringIO(),
         force_terminal=True,
         color_system="truecolor",
@@ -57,10 +62,16 @@ def _console() -> Console:
 
 
 def _top(url: str) -> None:
-    frame = frame_of(RemoteAgent(HttpClient(url)))
-    first = shown_rows(frame, TableView())[0]
-    console = _console()
-    console.print(node_view(frame, TableView(selected=first.uuid, width=_WIDTH)))
+    agent = RemoteAgent(HttpClient(url, HttpSettings()))
+    screen = NodeScreen(agent, _READINGS_SECONDS)
+    console = _console(_SCREEN_LINES)
+    frame = frame_of(agent)
+    for _ in range(_READINGS):
+        frame = frame_of(agent)
+        screen.history.add(frame)
+        time.sleep(_READINGS_SECONDS)
+    screen.press("down", frame)
+    console.print(screen.view(frame, console))
     _save("top", console, "rightsizer top")
 
 
