@@ -1,7 +1,13 @@
 """Keys and panels of `rightsizer top`, without a terminal."""
 
 import io
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import UnixStreamServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -10,6 +16,7 @@ from rich.console import Console
 from rightsizer.console.local_processes import LocalProcess, local_process
 from rightsizer.console.node_frame import NodeFrame, node_rows
 from rightsizer.console.node_history import NodeHistory, bars
+from rightsizer.console.node_panels import charts, processes
 from rightsizer.console.node_screen import NodeScreen
 from rightsizer.console.remote_agent import RemoteAgent
 from rightsizer.io.http import HttpClient
@@ -38,17 +45,20 @@ class Agent(RemoteAgent):
     def __init__(self, refusal: str = "") -> None:
         super().__init__(HttpClient("http://node:19400", HttpSettings()))
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
-        self._refusal = refusal
+        self.refusal = refusal
 
     def get(self, target: str, key: str = "") -> Any:
-        """The explanation."""
-        assert target == "/api/v1/advice/a1"
-        return EXPLAINED
+        """The explanation, the node, or a refusal."""
+        if self.refusal:
+            raise RightsizerError(self.refusal)
+        if target == "/api/v1/advice/a1":
+            return EXPLAINED
+        return frame().report if "report" in target else STRIP
 
     def post(self, target: str, body: Mapping[str, Any]) -> Any:
         """What was asked, or a refusal."""
-        if self._refusal:
-            raise RightsizerError(self._refusal)
+        if self.refusal:
+            raise RightsizerError(self.refusal)
         self.asked.append((target, body))
         return {"advice": {"actor": "ana"}}
 
@@ -76,11 +86,52 @@ def frame(count: int = 8, generation: int = 1) -> NodeFrame:
     }  # fmt: skip
     report = {
         "generation": generation,
-        "agent": {"source": "nvml", "interval_seconds": 1.0, "trouble": None},
+        "agent": {"source": "nvml", "interval_seconds": 1.0, "trouble": None, "started": 5.0},
         "devices": [device(number) for number in range(count)],
         "advice": [advice],
     }
     return NodeFrame(report, STRIP)
+
+
+def held(workload: str, pid: int) -> dict[str, object]:
+    """A GPU with a process of a workload."""
+    process = {"pid": pid, "kind": "compute", "memory_used_bytes": None, "gpu_busy": None,
+               "workload": workload}  # fmt: skip
+    return device(0, processes=[process], workloads=[{"workload": workload}])
+
+
+def frame_of_one(workload: str) -> NodeFrame:
+    """A node with one GPU that a workload holds."""
+    return NodeFrame({**frame().report, "devices": [held(workload, 7)]}, STRIP)
+
+
+@contextmanager
+def local_server(path: Path, report: Mapping[str, Any]) -> Iterator[str]:
+    """An agent's socket with one answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(report).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+        def address_string(self) -> str:
+            return "local"
+
+    server = UnixStreamServer(str(path), Handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield str(path)
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def shown(screen: NodeScreen, of: NodeFrame, width: int = 200, height: int = 50) -> list[str]:
@@ -131,8 +182,11 @@ def test_a_claim_is_asked_before_it_is_made() -> None:
 
 def test_a_refusal_is_shown_whole() -> None:
     """With what the agent says."""
-    screen = NodeScreen(Agent("changes over TCP are off"), 2.0)
-    press(screen, "down", "c", "y")
+    agent = Agent()
+    screen = NodeScreen(agent, 2.0)
+    press(screen, "down", "c")
+    agent.refusal = "changes over TCP are off"
+    press(screen, "y")
     assert "changes over TCP are off" in shown(screen, frame())[-1]
 
 
@@ -183,6 +237,55 @@ def test_names_of_processes_are_this_hosts_alone() -> None:
     assert line.split()[:5] == ["1", "GPU", "0", ABSENT, ABSENT]
     assert local_process(1).name
     assert local_process(2**22 + 7) == LocalProcess()
+
+
+def test_names_follow_the_socket_not_the_address(tmp_path: Path) -> None:
+    """A tunnel's address is this host's as well; the agent behind it is another."""
+    with local_server(tmp_path / "api.sock", {"agent": {"started": 6.0}}) as socket:
+        elsewhere = NodeScreen(Agent(), 2.0, socket)
+        assert not elsewhere.is_agent_of_host(frame())
+    with local_server(tmp_path / "same.sock", {"agent": {"started": 5.0}}) as socket:
+        assert NodeScreen(Agent(), 2.0, socket).is_agent_of_host(frame())
+    assert not NodeScreen(Agent(), 2.0, str(tmp_path / "none.sock")).is_agent_of_host(frame())
+
+
+def test_names_of_processes_are_shown_as_they_are(tmp_path: Path) -> None:
+    """Neither markup nor broken bytes of a name disturb the screen."""
+    folder = tmp_path / "7"
+    folder.mkdir()
+    (folder / "comm").write_bytes(b"[/x]\xff\n")
+    known = local_process(7, tmp_path)
+    assert known.name == "[/x]\ufffd"
+    row = node_rows(NodeFrame({**frame().report, "devices": [held("[/y] [red]z", 7)]}, STRIP))[0]
+    printed = io.StringIO()
+    Console(file=printed, width=160).print(processes([row], 9, {7: known}))
+    assert "[/x]" in printed.getvalue()
+    assert "[/y] [red]z" in printed.getvalue()
+    assert "[red]z" in "\n".join(shown(NodeScreen(Agent(), 2.0), frame_of_one("slurm/[red]z")))
+
+
+@pytest.mark.parametrize("width", [40, 76, 80, 100, 121, 140, 160, 200, 250])
+def test_bars_keep_to_their_lines(width: int) -> None:
+    """At any width."""
+    history = NodeHistory()
+    for generation in range(300):
+        history.add(frame(generation=generation))
+    rows = node_rows(frame())
+    console = Console(file=io.StringIO(), width=width)
+    for lines in (7, 10, 20):
+        drawn = console.render_lines(charts(rows, history, 1.0, width, lines))
+        assert len(drawn) <= lines
+
+
+def test_an_error_of_the_past_is_gone_with_it() -> None:
+    """While the agent is away its last answer stands, and the reason below it."""
+    agent = Agent("down")
+    screen = NodeScreen(agent, 2.0)
+    screen.renew(frame())
+    assert "down" in shown(screen, frame())[-1]
+    agent.refusal = ""
+    screen.renew(frame())
+    assert "select" in shown(screen, frame())[-1]
 
 
 def test_a_reading_is_taken_once() -> None:

@@ -18,7 +18,9 @@ def local_process(pid: int, root: Path = Path("/proc")) -> LocalProcess:
     folder = root / str(pid)
     with suppress(OSError):
         owner = folder.stat().st_uid
-        return LocalProcess(_user_name(owner), (folder / "comm").read_text("utf-8").strip())
+        return LocalProcess(
+            _user_name(owner), (folder / "comm").read_text("utf-8", "replace").strip()
+        )
     return LocalProcess()
 
 

@@ -60,10 +60,10 @@ def processes(
         kind = "" if process["kind"] == "compute" else f" ({process['kind']})"
         table.add_row(
             str(process["pid"]),
-            row.title,
-            printable(known.user) or ABSENT,
-            printable(known.name or ABSENT) + kind,
-            printable(process["workload"] or ABSENT),
+            Text(row.title),
+            Text(printable(known.user) or ABSENT),
+            Text(printable(known.name or ABSENT) + kind),
+            Text(printable(process["workload"] or ABSENT)),
             ABSENT if memory is None else f"{memory / _MIB:,.0f} MiB",
             ABSENT if busy is None else percent_text(busy),
         )
@@ -97,8 +97,8 @@ def _chart(
     height = lines - 2
     if height < _LEAST_BARS:
         return Group()
-    count = max(1, min(len(_COLORS), (width + _GAP) // (_LEAST_WIDTH + _GAP)))
-    each_width = (width - _GAP * (count - 1)) // count
+    count = max(1, min(len(_COLORS), width // (_LEAST_WIDTH + _GAP)))
+    each_width = width // count - _GAP
     drawn = list[RenderableType]()
     for place, (name, color) in enumerate([*_COLORS.items()][:count]):
         values = [each[place] for each in figures]

@@ -10,7 +10,7 @@ import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from rich.console import Console, Group, RenderableType
 from rich.layout import Layout
@@ -60,7 +60,6 @@ _SPAN: Final = "24h"
 _CHART_LINES: Final = 8
 """Lines that bars get before processes do."""
 _SIMULATED: Final = "simulated"
-_LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _HELP: Final = """\
 rightsizer top: what each GPU of this node does, and what to do about it
 
@@ -106,8 +105,9 @@ class NodeScreen:
     ) -> None:
         self._agent = agent
         self._interval_seconds = interval_seconds
-        self._is_here = urlsplit(agent.url).hostname in _LOCAL_HOSTS
-        self._socket = socket if self._is_here else ""
+        self._socket = socket
+        self._is_here: bool | None = None
+        """Whether it is this host's agent; `None` until that is known."""
         self._sort = next(iter(SORTS))
         self._wanted = ""
         self._selected = ""
@@ -118,6 +118,8 @@ class NodeScreen:
         self._claims: Mapping[str, Any] | None = None
         """Recommendation that the question in the last line is about."""
         self._said = ""
+        self._trouble = ""
+        """Why the last answer of the agent is older than it should be."""
         self.history = NodeHistory()
         self.is_over = False
 
@@ -133,7 +135,7 @@ class NodeScreen:
         with _keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
             while not self.is_over:
                 if time.monotonic() >= due:
-                    frame = self._renewed(frame)
+                    frame = self.renew(frame)
                     due = time.monotonic() + self._interval_seconds
                 live.update(self.view(frame, console), refresh=True)
                 self.press(next(keys), frame)
@@ -225,10 +227,9 @@ class NodeScreen:
             claimed: Mapping[str, Any] = agent.post(target, body)["advice"]
             return claimed
 
-        with suppress(RightsizerError):
-            if (answer := asked_at(self._socket, ask)) is not None:
-                claimed: Mapping[str, Any] = answer
-                return claimed
+        if self._is_here and (answer := asked_at(self._socket, ask)) is not None:
+            claimed: Mapping[str, Any] = answer
+            return claimed
         return ask(self._agent)
 
     def _advice(self, frame: NodeFrame) -> Mapping[str, Any] | None:
@@ -240,12 +241,14 @@ class NodeScreen:
             self._said = f"{row.title} has no open recommendation."
         return row.advice if row else None
 
-    def _renewed(self, frame: NodeFrame) -> NodeFrame:
+    def renew(self, frame: NodeFrame) -> NodeFrame:
+        """Return the agent's present answer, or the last one while it is away."""
         try:
             found = frame_of(self._agent)
         except RightsizerError as error:
-            self._said = str(error)
+            self._trouble = str(error)
             return frame
+        self._trouble = ""
         self.history.add(found)
         return found
 
@@ -282,10 +285,20 @@ class NodeScreen:
 
     def _local(self, frame: NodeFrame, rows: Sequence[NodeRow]) -> dict[int, LocalProcess]:
         """Return what this host tells of processes; nothing if they are another's, or pretended."""
+        if self._is_here is None:
+            self._is_here = self.is_agent_of_host(frame)
         if not self._is_here or str(frame.report["agent"]["source"]).startswith(_SIMULATED):
             return {}
         pids = {each["pid"] for row in rows for each in row.processes}
         return {pid: local_process(pid) for pid in pids}
+
+    def is_agent_of_host(self, frame: NodeFrame) -> bool:
+        """Whether the socket here is of the same agent: an address may lead through a tunnel."""
+        with suppress(RightsizerError):
+            report = asked_at(self._socket, lambda client: client.get("/api/v1/report"))
+            started = frame.report["agent"]["started"]
+            return report is not None and bool(report["agent"]["started"] == started)
+        return False
 
     def _footer(self) -> str:
         if self._claims is not None:
@@ -294,7 +307,8 @@ class NodeScreen:
         if self._page:
             return _PAGE_KEYS
         typed = self._wanted + ("▏" if self._is_typing else "")
-        return self._said or _KEYS.format(sort=self._sort, wanted=typed)
+        said = "; ".join(filter(None, (self._said, self._trouble)))
+        return said or _KEYS.format(sort=self._sort, wanted=typed)
 
     def _view(self, width: int, height: int | None) -> TableView:
         return TableView(

@@ -168,7 +168,7 @@ def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> l
         "Busy": percent_text(signals["gpu_busy"]) if "gpu_busy" in signals else ABSENT,
         "Memory": _of(signals, "memory_used_bytes", "memory_total_bytes", _GIB, "GiB"),
         "Power": _of(signals, "power_watts", "power_limit_watts", 1.0, "W"),
-        "Holder": ", ".join(each.rpartition("/")[2] for each in row.holders) or ABSENT,
+        "Holder": Text(", ".join(each.rpartition("/")[2] for each in row.holders) or ABSENT),
         "To do": to_do,
         "Saves": saves,
     }
