@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from profile_calls import kernel, launch, nanoseconds, only, recorded, step, time_of, wait
 from profile_traces import KinetoTrace
+from profiles_built import device as built_device
 from profiles_built import profile as built
+from profiles_built import time_use
 from rightsizer.model.finding import FindingKind
 from rightsizer.model.profile import GapUse, HostSpanUse, SpanKind
 from rightsizer.profiler.rules import host_bound, launch_bound
@@ -169,3 +172,22 @@ def test_two_steps_are_a_steady_phase_however_few_kernels_they_have() -> None:
     assert judged.kind is FindingKind.INEFFICIENT
     single = host_bound.RULE.judge([built(*recorded(*calls[:7]).devices())])
     assert "too few for a steady phase" in (single.abstained or "")
+
+
+def test_what_the_host_does_after_a_wait_is_not_the_waits() -> None:
+    """A call ends soon after the device ran dry; then the host computes for a long time."""
+    calls = [launch(0, 0, 5), kernel(10, 1_000, correlation=0), wait(20, 1_100)]
+    calls += [launch(1, 5_000_000, 5_000_010), kernel(5_000_020, 5_001_000, correlation=1)]
+    device = only(recorded(*calls))
+    assert device.time is not None
+    assert nanoseconds(device.time.synchronization_wait_seconds) == 100
+    assert nanoseconds(device.time.dispatch_wait_seconds) == 0
+    assert nanoseconds(device.time.host_wait_seconds) == 4_999_020
+
+
+def test_launching_ahead_hides_no_more_than_the_kernels() -> None:
+    """Nine tenths of the time wait for the device, which computes for a tenth."""
+    waits = replace(time_use(kernel=0.1, host=0.9), synchronization_wait_seconds=0.9)
+    calls = (HostSpanUse(SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize", 10, 0.9),)
+    finding = host_bound.RULE.judge([built(built_device(time=waits, host_calls=calls))])
+    assert finding.evidence["saved_ratio_high"] == pytest.approx(0.1)

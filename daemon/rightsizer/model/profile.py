@@ -81,8 +81,8 @@ class TimeUse(Struct, frozen=True):
     loader_wait_seconds: float = 0.0
     """Part of `host_wait_seconds` that the host spent in its data loader."""
     synchronization_wait_seconds: float = 0.0
-    """Part of `host_wait_seconds`, outside the loader and copies, in waits that began while the
-    host waited for the device and so could not launch ahead, or in calls that wait for it."""
+    """Part of `host_wait_seconds`, outside the loader and copies, in calls that wait for the
+    device, and in short gaps after such a call, as it kept the host from launching ahead."""
     dispatch_wait_seconds: float = 0.0
     """Part of `host_wait_seconds`, outside of all these, in gaps as short as it takes to issue the
     next kernel."""

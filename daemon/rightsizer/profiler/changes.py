@@ -140,13 +140,13 @@ def _renamed(
 
     Libraries name a kernel by tile and board, so that another version or board has other names.
     """
-    left = sorted(gone, key=lambda each: -before[each])
+    alike: defaultdict[tuple[KernelFamily, int], list[_Key]] = defaultdict(list)
+    for key in sorted(gone, key=before.__getitem__):
+        alike[key[0], gone[key]].append(key)
     found: dict[_Key, _Key] = {}
-    for key in sorted(new, key=lambda each: -after[each]):
-        alike = (each for each in left if each[0] == key[0] and gone[each] == new[key])
-        if (former := next(alike, None)) is not None:
-            found[key] = former
-            left.remove(former)
+    for key in sorted(new, key=after.__getitem__, reverse=True):
+        if left := alike[key[0], new[key]]:
+            found[key] = left.pop()
     return found
 
 

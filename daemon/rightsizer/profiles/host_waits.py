@@ -78,20 +78,24 @@ class HostWaits:
     def _held(
         self, begin: Nanoseconds, end: Nanoseconds, taken: Sequence[Interval]
     ) -> list[Interval]:
-        """Return the parts that calls account for.
+        """Return the parts that calls account for, in order.
 
-        A call that ran as the wait began kept the host from launching ahead: all of it is its.
+        A call that ran as the wait began kept the host from launching ahead: the short gaps that
+        follow are its, too. Longer ones are what the host did then.
         """
         running = self._calls.running(begin)
-        called = [(begin, end, running)] if running else [*self._calls.of(begin, end)]
-        held: list[Interval] = []
+        called = [*self._calls.of(begin, end)]
+        held = [(*part, call[2]) for call in called for part in outside(*call[:2], taken)]
+        if running:
+            apart = union(merge(taken, ((first, last) for first, last, _ in called)))
+            held += (
+                (*part, running) for part in outside(begin, end, apart) if self._is_short(part)
+            )
         times: dict[str, Nanoseconds] = {}
-        for first, last, name in called:
-            for part in outside(first, last, taken):
-                held.append(part)
-                times[name] = times.get(name, 0) + part[1] - part[0]
+        for first, last, name in held:
+            times[name] = times.get(name, 0) + last - first
         for name, time in times.items():
             use = self._uses.setdefault(name, [0, 0])
             use[0] += 1
             use[1] += time
-        return held
+        return sorted((first, last) for first, last, _ in held)

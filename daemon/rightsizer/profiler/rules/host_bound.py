@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.model.finding import Action, Reason, Risk
-from rightsizer.model.profile import HostSpanUse, Profile, ProfileFormat, SpanKind
+from rightsizer.model.profile import HostSpanUse, Profile, ProfileFormat, SpanKind, TimeUse
 from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import host_steps, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
@@ -118,12 +118,21 @@ def _of_synchronization(
         action=Action.NONE,
         gain=Gain.of(
             worst,
-            lambda time: time.synchronization_wait_seconds,
+            _held_seconds if remedies[0] == "keep_memory" else _hidden_seconds,
             settings.synchronization_removed_low_ratio,
         ),
         description=_DESCRIPTIONS[remedies[0]],
         instructions=rule.instructions(*remedies, "watch_host"),
     )
+
+
+def _held_seconds(time: TimeUse) -> float:
+    return time.synchronization_wait_seconds
+
+
+def _hidden_seconds(time: TimeUse) -> float:
+    """Return what launching ahead can hide: no more than kernels run."""
+    return min(time.synchronization_wait_seconds, time.kernel_seconds)
 
 
 def _calls(member: ProfiledMember) -> tuple[HostSpanUse, ...]:
