@@ -24,9 +24,9 @@ from rightsizer.model.report import (
 )
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
-from rightsizer.report.evidence import accounts_evidence
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
 from rightsizer.report.json_encoder import encode_advice, encode_report
+from rightsizer.web.evidence_cache import EvidenceCache
 from rightsizer.web.message import Answer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage, content_security_policy
 from rightsizer.web.page_query import PageQuery, zoom_of
@@ -190,7 +190,7 @@ class NodeApi:
         self._page = page
         self._wall_time = wall_time
         self._may_change = may_change
-        self._accounts = accounts
+        self._evidence = EvidenceCache(accounts)
 
     def routes(self, telemetry_path: str = METRICS_PATH) -> tuple[Route, ...]:
         """Return the routes, with the metrics at an operator's path; HEAD works like GET."""
@@ -282,7 +282,7 @@ class NodeApi:
         report = self._latest()
         advice = filter_advice(report.advice if report is not None else (), request.query)
         trouble = report.agent.trouble if report is not None and not report.devices else None
-        evidence = accounts_evidence(self._accounts(self._wall_time()))
+        evidence = self._evidence(report, self._wall_time())
         return WebResponse.of_json(
             {
                 "advice": [*map(encode_advice, advice)],
