@@ -54,7 +54,6 @@ FIGURES: Final = (
     "unknown_gpu_hours",
     "wasted_gpu_hours",
     *PARTS,
-    "workloads",
 )
 
 
@@ -203,17 +202,22 @@ def test_unknown_cost_and_energy_are_none() -> None:
     assert tables({})["usage"]["total"]["dollars"] == {"value": 0, "low": 0, "high": 0}
 
 
-def test_a_workload_in_two_pools_is_counted_once() -> None:
-    """Its hours are in both."""
-    key = UseKey("", "search", "p", "kubernetes", H100)
+def test_a_workload_of_two_pools_counts_once_in_each_row() -> None:
+    """One of its name in another cluster is another."""
+    key = UseKey("east", "search", "a", "kubernetes", H100)
     found = tables(
         {
-            key: UseSum(held=2.0, workloads={"chat"}),
-            key._replace(pool="q"): UseSum(held=1.0, workloads={"chat", "rank"}),
+            key: UseSum(held=10.0, workloads={"chat"}),
+            key._replace(pool="b"): UseSum(held=10.0, workloads={"chat", "rank"}),
+            key._replace(cluster="west", pool="c"): UseSum(held=1.0, workloads={"chat"}),
         }
     )
-    assert [row["workloads"] for row in found["teams"]] == [2]
-    assert sum(row["workloads"] for row in found["usage"]["pools"]) == 2
+    usage = found["usage"]
+    assert [row["workloads"] for row in found["teams"]] == [2, 1]
+    assert {row["name"]: row["workloads"] for row in usage["pools"]} == {"a": 1, "b": 2, "c": 1}
+    assert {row["name"]: row["workloads"] for row in usage["clusters"]} == {"east": 2, "west": 1}
+    assert [row["workloads"] for row in (*usage["kinds"], usage["total"])] == [3, 3]
+    assert [row["workloads"] for row in usage["parts"]] == [["chat"], ["chat", "rank"], ["chat"]]
 
 
 @pytest.fixture(scope="module")

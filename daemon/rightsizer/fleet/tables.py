@@ -70,10 +70,15 @@ def _table(
 
 
 def summed(parts: Sequence[Mapping[str, Any]]) -> JsonRow:
-    """Sum hours, energy and money; what is unknown of some of the hours is unknown of all."""
+    """Sum hours, energy and money; what is unknown of some of the hours is unknown of all.
+
+    A workload of several parts counts once, and one of its name in another cluster is another.
+    """
     held = [part for part in parts if part["held_gpu_hours"]]
     energies = [part["kilowatt_hours"] for part in held]
-    found: JsonRow = {name: sum(part[name] for part in parts) for name in ("workloads", *HOURS)}
+    workloads = {(part["cluster"], key) for part in parts for key in part["workloads"]}
+    found: JsonRow = {"workloads": len(workloads)}
+    found |= {name: sum(part[name] for part in parts) for name in HOURS}
     found["kilowatt_hours"] = sum(energies) if energies and None not in energies else None
     for name in _MONEY:
         costs = [part[name] for part in held]

@@ -323,8 +323,8 @@ class UseRow(Struct, frozen=True):
     """Of workloads, `unknown` or `free`."""
     board: str | None
     provider: str
-    workloads: int
-    """Each is counted in one row."""
+    workloads: list[str]
+    """Keys; one may be in several rows of its team, by pool and board."""
     held_gpu_hours: float
     """Hours with known state."""
     unknown_gpu_hours: float
@@ -351,22 +351,16 @@ class UseRow(Struct, frozen=True):
 
 def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> tuple[UseRow, ...]:
     """Return the rows of which every table of a fleet's hours is a sum."""
-    counted = set[str]()
-    rows = []
-    for key in sorted(uses, key=str):
-        use = uses[key]
-        rows.append(_row(key, use, len(use.workloads - counted), market))
-        counted |= use.workloads
-    return tuple(rows)
+    return tuple(_row(key, uses[key], market) for key in sorted(uses, key=str))
 
 
-def _row(key: UseKey, use: UseSum, workloads: int, market: Market) -> UseRow:
+def _row(key: UseKey, use: UseSum, market: Market) -> UseRow:
     cost = market.cost_near(key.provider, key.board)
     is_measured = use.is_measured and use.held
     active = use.held - use.used - use.idle - use.stalled - use.lost - use.free
     return UseRow(
         **key._asdict(),
-        workloads=workloads,
+        workloads=sorted(use.workloads),
         held_gpu_hours=use.held,
         unknown_gpu_hours=use.unknown,
         used_gpu_hours=use.used,
