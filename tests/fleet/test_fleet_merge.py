@@ -1,5 +1,6 @@
 """Fleet shards: assignment of clusters, and the merged answer."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from fleet_answers import fleet_answer
 from rightsizer.cli.main import main
+from rightsizer.fleet.advice_groups import opened
 from rightsizer.fleet.answers import merged
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.settings import FleetSettings, Shard
@@ -166,3 +168,33 @@ def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     ):
         assert main(["fleet", *line]) == 2
         assert why in capsys.readouterr().err
+
+
+def test_files_are_written_to_new_folders(tmp_path: Path) -> None:
+    """A limited answer has the same recommendations in every file."""
+    path = tmp_path / "east.json"
+    path.write_text(json.dumps(answer("east")))
+    tables = tmp_path / "new" / "tables"
+    page = tmp_path / "pages" / "fleet.html"
+    commands = tmp_path / "commands" / "fleet.sh"
+    files = ["--csv", str(tables), "--html", str(page), "--commands", str(commands)]
+    assert main(["fleet", "merge", str(path), "--top", "2", *files]) == 0
+    rows = csv.DictReader((tables / "recommendations.csv").read_text().splitlines())
+    first = {row["id"] for row in rows}
+    assert len(first) == 2
+    for piece in opened(answer("east")["advice"]):
+        is_shown = piece["id"] in first
+        assert (piece["summary"] in page.read_text()) is is_shown
+        assert is_shown or piece["id"] not in commands.read_text()
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_look(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The store is not asked: it would be for nothing."""
+    file = tmp_path / "file"
+    file.touch()
+    store = ["--store.url", "http://127.0.0.1:1", "--lookback", "1d"]
+    for flag, path in (("--csv", file), ("--html", file / "page.html")):
+        assert main(["fleet", *store, flag, str(path)]) == 2
+        assert f"{flag}: folder '{file}' cannot be made: file exists" in capsys.readouterr().err

@@ -141,6 +141,32 @@ def test_tables_are_written_for_spreadsheets() -> None:
     assert "'=cmd()" in csv_tables(document(usage=(hostile,)))["teams"]
 
 
+def test_tables_without_rows_have_their_heading() -> None:
+    """It is the same as that of tables with rows, in which no column is empty."""
+    whole = document()
+    empty = whole | {"advice": [], "teams": [], "holdings": []}
+    tables = csv_tables(whole)
+    assert csv_tables(empty) == {
+        name: f"{text.splitlines()[0]}\r\n" for name, text in tables.items()
+    }
+    assert set(csv.DictReader(StringIO(tables["gpus"])).fieldnames or ()) == {*whole["holdings"][0]}
+    assert set(csv.DictReader(StringIO(tables["teams"])).fieldnames or ()) == {*whole["teams"][0]}
+
+
+def test_the_first_few_are_whole_groups() -> None:
+    """What is shown as one recommendation is in every output, with all its parts."""
+    (first, *_) = fleet_answer().advice
+    alike = tuple(
+        replace(first, finding=replace(SPARE, id=f"alike-{number}", workload=f"slurm:{number}"))
+        for number in range(4)
+    )
+    whole = document(advice=alike)
+    shown = shortened(whole, 1)
+    assert len(shown["groups"]) == 1
+    assert {each["id"] for each in shown["advice"]} == {each.finding.id for each in alike}
+    assert shown["groups"] == selected(shown)["groups"]
+
+
 def test_verified_savings_add_up() -> None:
     """Each is what its trial saved, at the price of the GPUs that were to be saved."""
     done = replace(

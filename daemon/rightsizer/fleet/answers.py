@@ -62,11 +62,11 @@ def selected(
 
 
 def shortened(document: _JsonObject, top: int) -> _JsonObject:
-    """Return an answer with the first open recommendations and groups; sums stay those of all."""
-    return document | {
-        "advice": opened(document["advice"])[:top],
-        "groups": document["groups"][:top],
-    }
+    """Return an answer with the first groups and their recommendations; sums stay those of all."""
+    groups = document["groups"][:top]
+    ids = {id_ for group in groups for id_ in group["advice"]}
+    advice = [piece for piece in opened(document["advice"]) if piece["id"] in ids]
+    return document | {"advice": advice, "groups": groups}
 
 
 def _limited(document: _JsonObject, keys: Mapping[str, str]) -> _JsonObject:

@@ -86,6 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
         RightsizerError: no store is set, it does not answer, or a file is inaccessible.
     """
     _refuse_what_does_not_fit(arguments)
+    _make_folders(arguments)
     try:
         from rightsizer.fleet.answers import caches_in, merged, read_answers
         from rightsizer.fleet.encoder import encode_answer, encode_plan, encode_reading
@@ -148,18 +149,38 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
         whole, cluster=arguments.cluster, team=arguments.team, since_seconds=arguments.since
     )
     top = arguments.top
+    shown = document if top is None else shortened(document, top)
     text = fleet_text(document) if top is None else fleet_text(document, top)
     if arguments.html is not None:
         with whole_file(arguments.html, "page") as file:
-            file.write(fleet_document(document).encode())
+            file.write(fleet_document(document, top=top).encode())
     if arguments.commands is not None:
         with whole_file(arguments.commands, "commands") as file:
-            file.write(commands_text(summary_of(document).groups[:top]).encode())
+            file.write(commands_text(summary_of(shown).groups).encode())
     if arguments.csv is not None:
-        for name, table in csv_tables(document).items():
+        for name, table in csv_tables(shown).items():
             with whole_file(arguments.csv / f"{name}.csv", "table") as file:
                 file.write(table.encode())
-    answer(arguments, document if top is None else shortened(document, top), text)
+    answer(arguments, shown, text)
+
+
+def _make_folders(arguments: argparse.Namespace) -> None:
+    """Make the folders of what is to be written: a look takes long, and must not be for nothing."""
+    folders = {
+        "html": arguments.html and arguments.html.parent,
+        "commands": arguments.commands and arguments.commands.parent,
+        "csv": arguments.csv,
+    }
+    for flag, folder in folders.items():
+        if folder is None:
+            continue
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"--{flag}: folder '{folder}' cannot be made: {(error.strerror or '').lower()}; "
+                "name another"
+            ) from None
 
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:

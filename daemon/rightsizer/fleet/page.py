@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from rightsizer.advice.compatible import savings_of
-from rightsizer.fleet.summary import HOUR_PARTS, FleetSummary, summary_of
+from rightsizer.fleet.advice_groups import AdviceGroup
+from rightsizer.fleet.summary import HOUR_PARTS, summary_of
 from rightsizer.fleet.text import by_waste, used_by
 from rightsizer.model import units
 from rightsizer.report import figures, labels
@@ -28,9 +29,12 @@ _LONGEST_STEP: Final = 1500
 _JsonMapping = Mapping[str, Any]
 
 
-def fleet_document(answer: _JsonMapping, *, has_plan_form: bool = False) -> str:
+def fleet_document(
+    answer: _JsonMapping, *, has_plan_form: bool = False, top: int | None = None
+) -> str:
     """Render the page from the JSON of `rightsizer fleet`; a service may have more pages."""
     summary = summary_of(answer)
+    most_groups = _MOST_GROUPS if top is None else min(top, _MOST_GROUPS)
     return rendered(
         "fleet.html",
         {"cut": _cut},
@@ -44,14 +48,14 @@ def fleet_document(answer: _JsonMapping, *, has_plan_form: bool = False) -> str:
         teams=by_waste(answer["teams"]),
         has_plan_form=has_plan_form,
         team_name=partial(used_by, is_several=len(answer["clusters"]) > 1),
-        most_groups=_MOST_GROUPS,
+        most_groups=most_groups,
         colors=_COLORS,
         prices=_prices(answer["usage"]["total"]),
         number=lambda value: "-" if value is None else number(value),
         figures=figures,
         labels=labels,
         units=units,
-        holdings=_packed(answer, summary),
+        holdings=_packed(answer, summary.groups[:most_groups]),
         **scripts(*_SCRIPTS),
     )
 
@@ -81,18 +85,16 @@ _PERCENT: Final = 100.0
 _MONTH: Final = re.compile(r"\d{4}-\d\d")
 
 
-def _packed(answer: _JsonMapping, summary: FleetSummary) -> str:
+def _packed(answer: _JsonMapping, shown: Sequence[AdviceGroup]) -> str:
     """Return who holds which GPU for the page's script: columns in JSON, deflated, in base64.
 
     A name is there once; shares of the hours are whole percents, what they lack is headroom.
     """
     rows = sorted(answer["holdings"], key=lambda row: (row["node"], row["name"], row["workload"]))
-    groups = [
-        (group.pieces[0]["id"], f"{group.heading}, {group.subject}") for group in summary.groups
-    ]
+    groups = [(group.pieces[0]["id"], f"{group.heading}, {group.subject}") for group in shown]
     by_uuid = {
         uuid: place
-        for place, group in reversed([*enumerate(summary.groups)])
+        for place, group in reversed([*enumerate(shown)])
         for piece in group.pieces
         for uuid in piece["devices"]
     }
@@ -119,15 +121,11 @@ def _packed(answer: _JsonMapping, summary: FleetSummary) -> str:
         "parts": parts,
         "names": HOUR_PARTS,
         "colors": _COLORS,
-        "groups": groups[:_MOST_GROUPS],
-        "advice": [_place(by_uuid.get(row["uuid"])) for row in rows],
+        "groups": groups,
+        # The place of a group that the page has, else -1.
+        "advice": [by_uuid.get(row["uuid"], -1) for row in rows],
     }
     return base64.b64encode(zlib.compress(msgspec.json.encode(columns), 9)).decode()
-
-
-def _place(group: int | None) -> int:
-    """Return the place of a group that the page has, else -1."""
-    return -1 if group is None or group >= _MOST_GROUPS else group
 
 
 def _prices(total: _JsonMapping) -> str:

@@ -167,6 +167,33 @@ _RECOMMENDATION: Final = (
 )
 
 
+_HOLDING: Final = (
+    "cluster",
+    "team",
+    "pool",
+    "node",
+    "uuid",
+    "name",
+    "board",
+    "workload",
+    "gpus",
+    "held_gpu_hours",
+    "unknown_gpu_hours",
+    "used_gpu_hours",
+    "headroom_gpu_hours",
+    "idle_gpu_hours",
+    "stalled_gpu_hours",
+    "lost_gpu_hours",
+    "free_gpu_hours",
+    "dollars_per_day",
+)
+_COLUMNS: Final = {
+    "recommendations": (*_RECOMMENDATION, "reasons", "gpus", "dollars_per_day", "devices"),
+    "teams": ("team", "cluster", *summed(())),
+    "gpus": _HOLDING,
+}
+
+
 def csv_tables(document: Mapping[str, Any]) -> dict[str, str]:
     """Return open recommendations, teams and GPUs as CSV, by name of the table."""
     advice = [
@@ -184,15 +211,14 @@ def csv_tables(document: Mapping[str, Any]) -> dict[str, str]:
         for row in document["teams"]
     ]
     tables = {"recommendations": advice, "teams": teams, "gpus": document["holdings"]}
-    return {name: _csv(rows) for name, rows in tables.items()}
+    return {name: _csv(columns, tables[name]) for name, columns in _COLUMNS.items()}
 
 
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     text = StringIO()
-    if rows:
-        writer = csv.DictWriter(text, list(rows[0]))
-        writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 
