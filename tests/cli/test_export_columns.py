@@ -41,6 +41,7 @@ def full_row() -> ExportRow:
         EPOCH,
         EPOCH + 5 * MINUTE,
         states={state: next(times) * 10**9 for state in State},
+        second_causes={state: next(times) * 10**9 for state in State},
         unknown_reasons={reason: next(times) * 10**9 for reason in UnknownReason},
         observed={observation: next(times) * 10**9 for observation in Observation},
         conditions={condition: next(times) * 10**9 for condition in Condition},
@@ -97,6 +98,7 @@ def test_every_word_of_a_window_has_its_columns() -> None:
 
     for group, name in (
         (window.states, "{}_seconds"),
+        (window.second_causes, "second_cause_{}_seconds"),
         (window.unknown_reasons, "unknown_{}_seconds"),
         (window.conditions, "{}_seconds"),
         (window.observed, "{}_observed_seconds"),
@@ -142,6 +144,7 @@ def test_every_word_of_a_window_has_its_columns() -> None:
         "energy_joules",
         "demands",
         "blocks",
+        "second_causes",
         "unknown_reasons",
         "cycles",
         "cycle_seconds",

@@ -96,6 +96,9 @@ def of_replay(device: Mapping[str, Any]) -> dict[str, float]:
         "used_joules": device["used_joules"],
         "energy_joules": device["energy_joules"],
         **{f"{state}_seconds": time for state, time in device["states"].items()},
+        **{
+            f"second_cause_{state}_seconds": time for state, time in device["second_causes"].items()
+        },
         **{f"{name}_seconds": time for name, time in device["conditions"].items()},
         **{f"waste_{cause}_seconds": time for cause, time in device["waste"].items()},
         **{f"waste_{cause}_joules": joules for cause, joules in device["waste_joules"].items()},

@@ -122,6 +122,9 @@ def _time() -> Iterator[ExportColumn]:
     yield ExportColumn("accounted_seconds", help_text, lambda row: seconds(row.window.accounted))
     for state in State:
         yield _seconds(state, f"Time in the state `{state}`.", "states", state)
+    for state in State:
+        help_text = f"Known time in which `{state}` was the next most likely state."
+        yield _seconds(f"second_cause_{state}", help_text, "second_causes", state)
     for reason in UnknownReason:
         help_text = f"Time in the state `unknown` for the reason `{reason}`."
         yield _seconds(f"unknown_{reason}", help_text, "unknown_reasons", reason)
