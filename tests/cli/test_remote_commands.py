@@ -111,7 +111,8 @@ def test_one_table_where_there_is_no_terminal(place: Place, capsys: Captured) ->
     """A row per GPU, the worst first, as wide as the space allows; plain text."""
     assert main(["top", "--url", place.url()]) == 0
     text = capsys.readouterr().out
-    lines = [line.split() for line in text.splitlines() if line.strip().startswith("GPU ")]
+    begins = "GPU ", "MIG "
+    lines = [line.split() for line in text.splitlines() if line.strip().startswith(begins)]
     assert lines[0][:2] == ["GPU", "Last"] or lines[0][:2] == ["GPU", "Now"]
     assert len(lines) - 1 == ROWS
     assert "\x1b" not in text
@@ -419,7 +420,7 @@ def test_live_view_obeys_keys(place: Place) -> None:
         terminal.press("s")
         assert terminal.shows("s sort: wasted")
         terminal.press("/nothing-like-it\r")
-        assert terminal.shows("No GPU matches 'nothing-like-it'.")
+        assert terminal.shows("No GPU matches 'nothing-like-it'; Esc")
         terminal.press("q")
         assert terminal.ends() == 0
 

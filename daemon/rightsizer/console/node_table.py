@@ -99,7 +99,7 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     for name in _columns(view.width):
         justify: JustifyMethod = "right" if name in _FIGURES else "left"
         table.add_column(name, justify=justify, no_wrap=name not in _SHORTENED)
-    names_boards = is_wide and len({row.board for row in shown}) > 1
+    names_boards = is_wide and len({row.board for row in shown} - {""}) > 1
     for row in visible:
         cells = _cells(row, view.width, names_board=names_boards, is_chosen=row is chosen)
         table.add_row(*cells, style=_CHOSEN if row is chosen else "")
@@ -150,7 +150,10 @@ def _headline(frame: NodeFrame) -> Text:
 def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> list[RenderableType]:
     signals = row.signals
     board = (f" {row.board}", "dim") if names_board else ""
-    title = Text.assemble("▸ " if is_chosen else "  ", (row.title, "bold"), board)
+    # Without the profile of an instance, which leaves no room for what to do.
+    has_room = width >= (_WIDER if names_board else _NARROW)
+    name = row.title if has_room else row.title.partition(" (")[0]
+    title = Text.assemble("▸ " if is_chosen else "  ", (name, "bold"), board)
     states = row.cells if width >= _WIDER else row.cells[::2]
     strip = (("█" if state else " ", COLORS.get(state, "")) for state in states)
     to_do: RenderableType = ABSENT
