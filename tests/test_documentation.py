@@ -190,6 +190,7 @@ def test_every_command_is_explained_with_all_its_options(
     page = cli_reference.cli_reference()
     golden(DOCS / "cli.md", page)
     assert "(default: ``)" not in page, "an empty default says nothing"
+    assert "SUPPRESS" not in page, "a flag without a help is hidden"
     overview, _, _ = page.partition("\n## ")
     unexplained = [each.name for each in COMMANDS if f"[`{each.name}`]" not in overview]
     assert not unexplained, f"not in the overview: {unexplained}"

@@ -51,12 +51,16 @@ _SUMMARIES = {each.name: each.summary for each in COMMANDS}
 
 
 def options_of(command: Command) -> list[argparse.Action]:
-    """The options of a command, except `--help`: arguments first, as in a usage line."""
+    """The options that `--help` shows of a command, but itself: arguments first, as in a usage."""
     return _options(parser_of(command))
 
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    actions = [each for each in parser._actions if each.dest != "help"]
+    actions = [
+        each
+        for each in parser._actions
+        if each.dest != "help" and each.help is not argparse.SUPPRESS
+    ]
     return sorted(actions, key=lambda each: bool(each.option_strings))
 
 
