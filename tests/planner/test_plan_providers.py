@@ -1,6 +1,7 @@
 """`rightsizer plan --provider`: whole instances at the prices of one cloud or several."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,3 +167,24 @@ def test_rented_server_is_used_by_the_fastest_layout(capsys: Captured) -> None:
     assert found["B300"]["rental"]["count"] == found["B200"]["rental"]["count"] == 1
     rates = {gpu: each["tokens_per_second"] for gpu, each in found.items()}
     assert rates["B300"] >= rates["B200"]
+
+
+def test_spares_are_among_what_is_taken(tmp_path: Path, capsys: Captured) -> None:
+    """As in the price beside them; in the answer, its details and its page."""
+    line = ["plan", "--model", "llama-3.1-8b", "--rps", "10", "--gpus", "h100-pcie-80gb"]
+    page = tmp_path / "plan.html"
+    spelled = "2 x H100-PCIE-80GB (1 + 1 spare)"
+    assert main([*line, "--spares", "1", "--html", str(page)]) == 0
+    brief = capsys.readouterr().out
+    assert main([*line, "--spares", "1", "--details"]) == 0
+    long = capsys.readouterr().out
+    assert main([*line, "--spares", "1", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["candidates"]
+
+    assert "2,560 output tokens/s, 1 spare\n" in brief
+    assert f"Take {spelled}: $" in brief
+    assert f"\n1  {spelled} " in brief
+    assert f"what {spelled} cost:" in long
+    assert "serve on 1 x H100-PCIE-80GB " in long
+    assert (found["count"], found["paid_count"]) == (1, 2)
+    assert spelled in page.read_text("utf-8")

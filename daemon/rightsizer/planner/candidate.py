@@ -174,6 +174,14 @@ class PlanCandidate(Struct, frozen=True):
         return f"{self.count} x {self.gpu}"
 
     @property
+    def with_spares(self) -> str:
+        """`2 x L40S (1 + 1 spare)`: the GPUs that its price is of; instances are named beside."""
+        if not self.spare_gpus:
+            return str(self)
+        taken = self.count + self.spare_gpus
+        return f"{taken} x {self.gpu} ({self.count} + {self.spare_gpus} spare)"
+
+    @property
     def fits(self) -> bool:
         """Whether it meets all requirements."""
         return not self.rejections

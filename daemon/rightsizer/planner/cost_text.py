@@ -46,7 +46,7 @@ def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
     bill = candidate.bill
     if bill is None:
         return
-    yield f"what {candidate} cost:"
+    yield f"what {candidate.with_spares} cost:"
     notes = SourceNotes()
     if bill.offers:
         columns = _work_columns(candidate, bill.offers[0].dollars, unit)
@@ -194,9 +194,9 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
 
 def _grown_cells(candidate: PlanCandidate) -> tuple[str, str, str]:
     if not candidate.fits:
-        return str(candidate), NOTHING, candidate.rejections[0].by.lack
+        return candidate.with_spares, NOTHING, candidate.rejections[0].by.lack
     return (
-        str(candidate),
+        candidate.with_spares,
         priced(candidate.dollars_per_hour, candidate.hourly_range),
         "",
     )
@@ -239,7 +239,7 @@ def shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
         if cost is None and least is not None:
             yield "no price is known"
         elif cost is None or least is None:
-            yield "more GPUs" if other.count > best.count else "slower"
+            yield "more GPUs" if other.paid_count > best.paid_count else "slower"
         else:
             yield _dearer(cost, least)
     if other.sole_cloud:

@@ -116,7 +116,8 @@ def _pairs(
 
 
 def _with_layout(candidate: PlanCandidate) -> str:
-    return f"{candidate} ({candidate.layout})" if candidate.count > 1 else f"{candidate}"
+    spread = f" ({candidate.layout})" if candidate.count > 1 else ""
+    return f"{candidate.with_spares}{spread}"
 
 
 def _price(candidates: Iterable[PlanCandidate]) -> tuple[bool, float]:

@@ -104,7 +104,8 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
         if best.dollars_per_million is not None:
             cost += f", ${dollars(best.dollars_per_million)} a million {unit}"
     yield SummaryLine("")
-    for line in wrapped(f"Take {best}{_spread(plan, best)}{rental}: {cost}{took}{kept}."):
+    taken = f"{best.with_spares}{_spread(plan, best)}{rental}"
+    for line in wrapped(f"Take {taken}: {cost}{took}{kept}."):
         yield SummaryLine(line, LineKind.BEST)
 
 

@@ -72,11 +72,13 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
     yield f"{model.name or 'model'}, {requirement.task}: {size}"
     trains = requirement.task.trains
     load = requirement.load
-    demands = ", ".join(_trained(requirement) if trains else _served(requirement))
+    demands = [*(_trained(requirement) if trains else _served(requirement))]
+    if requirement.spares:
+        demands.append(counted(requirement.spares, "spare"))
     if requirement.budget is not None:
-        demands += f", at most ${dollars(requirement.budget)} an hour"
+        demands.append(f"at most ${dollars(requirement.budget)} an hour")
     if demands:
-        yield from wrapped(f"asked for: {demands}")
+        yield from wrapped(f"asked for: {', '.join(demands)}")
     if not trains and load.concurrency is None and load.units_per_second is None:
         yield "no load is given: ranked by the cost of the work on busy GPUs; give --rps"
     for note in notes:
@@ -151,7 +153,7 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
     is_written = not trains and is_of_tokens
     columns: dict[str, tuple[bool, str, Callable[[PlanCandidate], str]]] = {
         "rank": (True, "#", lambda each: NOTHING if each.rank is None else str(each.rank)),
-        "name": (True, "GPUs", lambda each: f"{each}{'*' * (each.format is not None)}"),
+        "name": (True, "GPUs", lambda each: f"{each.with_spares}{'*' * (each.format is not None)}"),
         "layout": (True, "TxPxDxE", lambda each: "x".join(map(str, astuple(each.layout)))),
         "memory": (True, "GiB", _gibibytes),
         "requests": (not trains, requests, lambda each: number(each.rate.concurrency)),
@@ -224,7 +226,7 @@ def nothing_lines(plan: GpuPlan) -> Iterator[str]:
     spread = "" if least.count == 1 else f" ({least.layout})"
     price = least.dollars_per_hour
     cost = "" if price is None else f", ${priced(price, least.hourly_range)} an hour"
-    yield f"What would: {least}{spread}{cost}."
+    yield f"What would: {least.with_spares}{spread}{cost}."
 
 
 def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
@@ -293,7 +295,7 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
         memory += ", may not fit" * candidate.is_memory_tight
         price = "" if cost is None else f", ${priced(cost, candidate.million_range)} a million"
         caution = f"; {each.caution}" if each.caution else ""
-        text = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
+        text = f"{each.change}: {candidate.with_spares}{speed}{time}{memory}{price}{caution}"
         # Of two parts the change says all.
         yield from wrapped(text if each.prompts is None else f"{each.change}{caution}", indent=2)
 
