@@ -435,3 +435,9 @@ def test_an_engine_has_limits_of_its_own(ask: Ask) -> None:
     assert plain["engine"].startswith("vllm ")
     assert not plain["notes"]
     assert "sglang" in other["notes"][0]
+
+
+@pytest.mark.parametrize(("spelled", "ratio"), [("99.9%", 0.999), ("50%", 0.5), ("90%", 0.9)])
+def test_a_certainty_in_percent_is_as_exact_as_a_ratio(spelled: str, ratio: float) -> None:
+    """The bounds themselves are within them."""
+    assert requirement_of(model="llama-3.1-8b", sure=spelled).load.sure_ratio == ratio

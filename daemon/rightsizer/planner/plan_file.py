@@ -81,6 +81,7 @@ _QUANTIZED_CACHE: Final = (
 _RATE_KEYS: Final = re.compile(r"give [a-z_ ]*requests_per_second[a-z_ ]*")
 """Suggestions on rates for files, of which the command line supports one key."""
 _RATIO: Final = re.compile(r"(\d*\.?\d+)\s*(%?)")
+_RATIO_DIGITS: Final = 12
 _OWN_FORMAT: Final = "mxfp4"
 _NOWHERE: Final = ":1:1: "
 """Place of values that are not in a file."""
@@ -93,7 +94,10 @@ def _lower(value: object) -> object:
 def _ratio(value: object) -> object:
     """Share of one; `90%` is .9."""
     found = _RATIO.fullmatch(value) if isinstance(value, str) else None
-    return value if found is None else float(found[1]) / (100.0 if found[2] else 1.0)
+    if found is None:
+        return value
+    # 99.9 / 100 is above 0.999.
+    return round(float(found[1]) / (100.0 if found[2] else 1.0), _RATIO_DIGITS)
 
 
 def _framework(value: object) -> object:
