@@ -10,6 +10,7 @@ import pytest
 from plan_answers import answered, refusal, requirement_of
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
+from rightsizer.planner.text import title_lines
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask
@@ -441,3 +442,16 @@ def test_an_engine_has_limits_of_its_own(ask: Ask) -> None:
 def test_a_certainty_in_percent_is_as_exact_as_a_ratio(spelled: str, ratio: float) -> None:
     """The bounds themselves are within them."""
     assert requirement_of(model="llama-3.1-8b", sure=spelled).load.sure_ratio == ratio
+
+
+def test_what_is_not_within_the_limit_is_not_called_impossible(capsys: Captured) -> None:
+    """The answer names the limit of the search, and hours in their number."""
+    line = ["--model", "llama-3.1-8b", "--rps", "1000000", "--out", "100", "--gpus", "l4"]
+    assert main(["plan", *line]) == 1
+    out = capsys.readouterr().out
+    assert "None would within 512 GPUs (sizing.plan.gpu_maximum)." in out
+    assert "No known GPU would" not in out
+
+    requirement = requirement_of(model="8B", train="full", tokens="1e9", hours="1")
+    (asked,) = (line for line in title_lines(requirement, ()) if line.startswith("asked for"))
+    assert "in 1 hour at most" in asked

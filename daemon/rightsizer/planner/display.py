@@ -47,6 +47,12 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if is_plain else f"{value:.3g}"
 
 
+def hours_text(hours: float) -> str:
+    """`1 hour`, `24.5 hours`."""
+    shown = number(hours)
+    return f"{shown} {'hour' if shown == '1' else 'hours'}"
+
+
 def middle(interval: EstimateInterval | None) -> str:
     """Format the likeliest value."""
     return NOTHING if interval is None else number(interval.value)

@@ -51,6 +51,8 @@ class GpuPlan(Struct, frozen=True):
     requirement: Requirement
     candidates: tuple[PlanCandidate, ...]
     """Best first, followed by unsuitable ones with reasons."""
+    gpu_maximum: int
+    """GPUs of one candidate that the search allows."""
     alternatives: tuple[Alternative, ...] = ()
     growth: tuple[GrowthStep, ...] = ()
     outlook: GrowthOutlook | None = None
@@ -104,7 +106,8 @@ class Planner(Struct, frozen=True):
         search = self._searches(prices)
         biller = Biller(requirement, prices, self.settings.cost)
         found = _ranked(requirement, boards, search, prices.prices)
-        plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
+        most = self.settings.plan.gpu_maximum
+        plan = GpuPlan(requirement, tuple(map(biller.billed, found)), most)
         by_key = {board.key: board for board in boards}
         if plan.best is not None:
             return self._with_alternatives(plan, by_key, search, biller)

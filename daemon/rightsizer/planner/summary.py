@@ -14,7 +14,7 @@ from rightsizer.io.terminal import counted, wrapped
 from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import PlanCandidate, rejected
 from rightsizer.planner.cost_text import growth_verdict, rejected_title, shortcomings
-from rightsizer.planner.display import dollars, number, percent, priced
+from rightsizer.planner.display import dollars, hours_text, number, percent, priced
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.text import (
     STARRED,
@@ -95,7 +95,7 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     hours = best.rate.training_hours
     chances = ", ".join(_chances(plan.requirement, best)).replace("%", "% sure", 1)
     kept = f"; {chances}" if chances else ""
-    took = "" if hours is None else f", {number(hours.value)} hours"
+    took = "" if hours is None else f", {hours_text(hours.value)}"
     prices = "spot prices" if plan.requirement.spot else "list prices"
     cost = "no price is known"
     unit = plan.requirement.unit_text

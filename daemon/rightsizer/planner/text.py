@@ -15,6 +15,7 @@ from rightsizer.planner.display import (
     MEMORY_PARTS,
     NOTHING,
     dollars,
+    hours_text,
     interval_text,
     large,
     middle,
@@ -128,7 +129,7 @@ def _trained(requirement: Requirement) -> Iterator[str]:
     if training.tokens is not None:
         yield f"{large(training.tokens)} {requirement.unit}"
     if training.hours is not None:
-        yield f"in {number(training.hours)} hours at most"
+        yield f"in {hours_text(training.hours)} at most"
     if training.recompute is not Recompute.NONE:
         yield f"{training.recompute} recomputation"
     if training.zero_stage:
@@ -221,7 +222,7 @@ def nothing_lines(plan: GpuPlan) -> Iterator[str]:
     yield from wrapped(f"{why[0].upper()}{why[1:]}.")
     least = plan.least
     if least is None:
-        yield "No known GPU would, in any layout."
+        yield f"None would within {plan.gpu_maximum:,} GPUs (sizing.plan.gpu_maximum)."
         return
     spread = "" if least.count == 1 else f" ({least.layout})"
     price = least.dollars_per_hour
