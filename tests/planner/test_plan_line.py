@@ -10,6 +10,7 @@ import pytest
 from plan_answers import answered, refusal, requirement_of
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
+from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.text import title_lines
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
@@ -455,3 +456,55 @@ def test_what_is_not_within_the_limit_is_not_called_impossible(capsys: Captured)
     requirement = requirement_of(model="8B", train="full", tokens="1e9", hours="1")
     (asked,) = (line for line in title_lines(requirement, ()) if line.startswith("asked for"))
     assert "in 1 hour at most" in asked
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--model llama-3.1-8b --runtime eager", "--runtime: Llama-3.1-8B is no image network; "),
+        ("--model sdxl --engine sglang", "--engine: SDXL works in images, which no engine serves"),
+    ],
+)
+def test_a_flag_of_another_kind_of_model_is_refused(
+    options: str, message: str, capsys: Captured
+) -> None:
+    """Else the answer would not be to the question."""
+    assert main(["plan", *options.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--rps 5 --qps 50", "--qps: 5 is given already; leave one of them out"),
+        ("--qps 5 --rate 50", "--rate: 5 is given already; leave one of them out"),
+        ("--latency 100ms --p99 5ms", "--p99: 100ms is given already; leave one of them out"),
+        ("--tp 2 --tensor-parallel-size 4", "--tensor-parallel-size: 2 is given already"),
+    ],
+)
+def test_a_second_value_of_a_key_is_refused(options: str, message: str, capsys: Captured) -> None:
+    """By whichever of its flags."""
+    with pytest.raises(SystemExit) as stopped:
+        main(["plan", "--model", "8B", *options.split()])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_same_value_may_stand_twice(ask: Ask) -> None:
+    """By a flag and by its other name."""
+    line = ("--model", "llama-3.1-8b", "--gpus", "l4", "--rps", "1")
+    assert ask(*line, "--qps", "1") == ask(*line)
+
+
+@pytest.mark.parametrize(("model", "is_dense"), [("llama-3.1-8b", True), ("mixtral-8x7b", False)])
+def test_an_engine_is_compared_on_models_of_its_rates(model: str, *, is_dense: bool) -> None:
+    """Its published rates are of dense ones."""
+    (item,) = plan_of_flags({"model": model, "engine": "sglang"}).items
+    (note,) = (note for note in item.notes if note.startswith("engine: sglang"))
+    assert ("dense models" in note) is is_dense
+
+
+def test_an_engine_is_of_no_use_to_a_training() -> None:
+    """A note says so, as of its load."""
+    (item,) = plan_of_flags({"model": "llama-3.1-8b", "train": "full", "engine": "vllm"}).items
+    assert any(note.startswith("engine is given but not used") for note in item.notes)

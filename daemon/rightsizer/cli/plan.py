@@ -46,11 +46,31 @@ _DEGREES: Final[Mapping[str, Sequence[str]]] = {
 """Degrees of a layout, and the flags of engines for them."""
 
 
+class _OneValue(argparse.Action):
+    """Store a value, and refuse another one of the same key, by whichever of its flags."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 - argparse passes it.
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Store it; raises `ArgumentError`."""
+        before = getattr(namespace, self.dest, None)
+        if before not in {None, values}:
+            fault = f"{option_string}: {before} is given already; leave one of them out"
+            raise argparse.ArgumentError(None, fault)
+        setattr(namespace, self.dest, values)
+
+
 def _configure(parser: argparse.ArgumentParser) -> None:
     file_help = "a model, as --model names it, or YAML or JSON of requirements"
     parser.add_argument("file", nargs="?", type=Path, metavar="MODEL", help=file_help)
-    spot = {"action": "store_const", "const": True}
-    add_flags(parser.add_argument, _HELP["question"], spares=int, tp=int, spot=spot)
+    kinds: dict[str, Any] = {each: {"action": _OneValue} for each in _FLAGS.values()}
+    kinds |= {each: {"action": _OneValue, "type": int} for each in _COUNTS}
+    kinds["spot"] = {"action": "store_const", "const": True}
+    add_flags(parser.add_argument, _HELP["question"], **kinds)
     _accept_other_names(parser)
     measured = {"type": Path, "nargs": "+"}
     add_flags(parser.add_argument, _HELP["sources"], measured=measured, catalogue=Path, prices=Path)
@@ -60,7 +80,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _accept_other_names(parser: argparse.ArgumentParser) -> None:
     """Accept the flags of other planners and engines."""
-    hidden: dict[str, Any] = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    once: dict[str, Any] = {"action": _OneValue}
+    hidden = {**once, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
     for word, flag in accepted_flags(_FLAGS).items():
         names = dict.fromkeys((f"--{word}", f"--{word.replace('_', '-')}"))
         kind = int if flag in _COUNTS else str
@@ -69,9 +90,9 @@ def _accept_other_names(parser: argparse.ArgumentParser) -> None:
         target = f"{percentile}={{}}".format
         parser.add_argument(f"--{percentile}", dest="latency", type=target, **hidden)
     until = "end of a training, in place of --hours, such as 2030-12-24"
-    parser.add_argument("--by", dest="hours", metavar="DATE", type=_hours_until, help=until)
+    parser.add_argument("--by", dest="hours", metavar="DATE", type=_hours_until, help=until, **once)
     for degree, flags in _DEGREES.items():
-        parser.add_argument(*flags, dest=degree, type=int, help=argparse.SUPPRESS)
+        parser.add_argument(*flags, dest=degree, type=int, help=argparse.SUPPRESS, **once)
 
 
 def _with_degrees(given: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:

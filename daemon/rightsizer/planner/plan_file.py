@@ -32,6 +32,7 @@ from rightsizer.planner.plan_model import (
 )
 from rightsizer.planner.plan_notes import requirement_notes
 from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.planner.requirement_checks import check_kind
 from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
@@ -351,6 +352,10 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         prices=asked.dollars,
         carbon_grams_per_kilowatt_hour=asked.prices.carbon_grams_per_kwh,
     )
+    try:
+        check_kind(requirement, given)
+    except RequirementError as error:
+        raise question.placed(error) from None
     if trains:
         requirement, usual = _in_usual_batches(requirement, given, planned.context_tokens)
         planned = replace(planned, notes=(*planned.notes, *usual))

@@ -1,13 +1,16 @@
 """Notes on a requirement: assumptions, and parts of it that are not used."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from rightsizer.planner.load_row import LOAD_WORDS
 from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.load import WorkUnit
 from rightsizer.sizing.models import Diffusion, LayeredModel, Transformer
 from rightsizer.sizing.requirement import ModelTask, Requirement
+
+_SERVED_WORDS: Final = (*LOAD_WORDS, "engine", "runtime")
+"""Keys of what is served, of which training uses none."""
 
 
 def _framework_notes(requirement: Requirement) -> Iterator[str]:
@@ -35,8 +38,11 @@ def _engine_notes(requirement: Requirement) -> Iterator[str]:
         alone = "faster-whisper and whisper.cpp, which transcribe one file at a time, are slower"
         yield f"served by an engine that batches; {alone}: name one as engine"
     if engine in {ServingEngine.SGLANG, ServingEngine.TENSORRT_LLM}:
-        met = "and meet the middle of its published rates of dense models within 6%"
-        yield f"{named}: limits are its own; times were fitted on vLLM, {met}"
+        model = requirement.model
+        is_dense = isinstance(model, Transformer) and model.experts == 1
+        is_met = is_dense and requirement.unit is WorkUnit.TOKENS
+        met = ", and meet the middle of its published rates of dense models within 6%" * is_met
+        yield f"{named}: limits are its own; times were fitted on vLLM{met}"
 
 
 def requirement_notes(
@@ -68,7 +74,7 @@ def requirement_notes(
         ("lora", adapts, ModelTask.FINETUNE_LORA),
         ("load", not task.trains, ModelTask.INFERENCE),
     ):
-        words = {"load": LOAD_WORDS, "training": ("tokens", "framework")}.get(part, ())
+        words = {"load": _SERVED_WORDS, "training": ("tokens", "framework")}.get(part, ())
         stated = next((word for word in (part, *words) if given.get(word)), None)
         if stated and not is_used:
             remedy = f"take task: {other}" + (", or train: full" if part == "training" else "")

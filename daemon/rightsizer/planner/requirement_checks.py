@@ -1,6 +1,6 @@
 """Checks of models, layouts and requirements: contradictions by key, with a remedy."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
@@ -168,6 +168,19 @@ def check_requirement(requirement: Requirement) -> None:
             faults.append(f"parallel.expert: {why}; leave it out")
     if faults:
         raise RequirementError("\n".join(faults))
+
+
+def check_kind(requirement: Requirement, given: Collection[str]) -> None:
+    """Check that the keys given are of this kind of model; raises `RequirementError`."""
+    model = requirement.model
+    name = model.name or "the model"
+    faults = []
+    if "engine" in given and not isinstance(model, Transformer):
+        faults.append(f"engine: {name} works in {requirement.unit}, which no engine serves")
+    if "runtime" in given and not isinstance(model, ConvolutionalNetwork | VisionTransformer):
+        faults.append(f"runtime: {name} is no image network")
+    if faults:
+        raise RequirementError("\n".join(f"{fault}; leave it out" for fault in faults))
 
 
 def _tensor(requirement: Requirement) -> Iterator[str]:
