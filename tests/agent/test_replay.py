@@ -398,7 +398,7 @@ def test_advice_to_scale_with_the_load_closes_when_the_pods_end(tmp_path: Path) 
     rows = []
     for at in range(0, 96 * HOUR, 300):
         is_day = 8 <= at // HOUR % 24 < 20
-        loads = {f"pod-{phase}": 0.4 * (is_day and at // 300 % 4 != phase) for phase in range(2)}
+        loads = {f"pod-{phase}": 0.4 * (is_day and at // 300 % 4 != phase) for phase in range(4)}
         for pod, load in loads.items() if at <= ended else ():
             rows.append(f"{START + at},{pod},chat,{load},{load},{load / 2},0.5\n")
         rows.append(f"{START + at},other,train,0.9,0.9,0.45,0.5\n")
@@ -412,6 +412,6 @@ def test_advice_to_scale_with_the_load_closes_when_the_pods_end(tmp_path: Path) 
     result = replayed(tmp_path / "log.csv", settings=settings)
     (advice,) = (each for each in result.advice if each.finding.rule == "diurnal_autoscale")
 
-    assert set(advice.finding.devices) == {"pod-0", "pod-1"}
+    assert set(advice.finding.devices) == {f"pod-{phase}" for phase in range(4)}
     assert advice.closed is not None
     assert 0 < advice.closed / NANOSECONDS_PER_SECOND - START - ended <= 3 * HOUR

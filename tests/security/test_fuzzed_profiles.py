@@ -19,6 +19,7 @@ from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.registry import FORMATS, open_profile, read_all, read_files
+from rocprof_files import database, write_traces
 
 LIMITS: Final = ReadLimits(
     unpacked_maximum_bytes=2**22, events_maximum=5000, event_maximum_bytes=2**16
@@ -53,9 +54,19 @@ def _export() -> bytes:
         return export.write(Path(folder) / "export.sqlite").read_bytes()
 
 
+def _rocm(name: str) -> bytes:
+    """A trace, or the database, of rocprofv3."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_traces(Path(folder))
+        database(Path(folder) / "results.db")
+        return (Path(folder) / name).read_bytes()
+
+
 LIGHT: Final = "GPU Speed Of Light Throughput"
 FILES: Final = {
     "nsight-systems": _export(),
+    "rocprof": _rocm("70_kernel_trace.csv"),
+    "rocpd": _rocm("results.db"),
     "nsight-stats": b"Time (%),Total Time (ns),Instances,Avg (ns),Name\n100.0,900,3,300,gemm\n",
     "nsight-stats-tabs": b"Time (%)\tTotal Time (ns)\tInstances\tName\n100.0\t900\t3\tgemm\n"
     b"0.0\t1\t1\t" + b"x" * 200_000 + b"\n",
