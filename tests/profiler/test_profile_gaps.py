@@ -15,10 +15,12 @@ from profiles_built import time_use
 from rightsizer.model.finding import FindingKind
 from rightsizer.model.profile import GapUse, HostSpanUse, SpanKind
 from rightsizer.profiler.rules import host_bound, launch_bound
+from rightsizer.profiles.capture_phases import CapturePhases
+from rightsizer.profiles.host_waits import CallsWithin
 from rightsizer.profiles.limits import ReadLimits, TimeSettings
 from rightsizer.profiles.recorder import Recorder
 from rightsizer.profiles.registry import open_profile
-from rightsizer.profiles.timeline import CallsWithin, CapturePhases, NamedLine
+from rightsizer.profiles.timeline import NamedLine
 
 PAUSE = TimeSettings().pause_minimum_nanoseconds
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12)
@@ -120,8 +122,8 @@ def test_an_end_without_its_beginning_is_no_recording() -> None:
 
 
 def _recording(recorder: Recorder, start: int, end: int) -> Recorder:
-    recorder.captures.mark(1, "Begin", (start, start + 1))
-    recorder.captures.mark(1, "End", (end - 1, end))
+    recorder.capture(1, "Begin", (start, start + 1))
+    recorder.capture(1, "End", (end - 1, end))
     return recorder
 
 
@@ -191,3 +193,15 @@ def test_launching_ahead_hides_no_more_than_the_kernels() -> None:
     calls = (HostSpanUse(SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize", 10, 0.9),)
     finding = host_bound.RULE.judge([built(built_device(time=waits, host_calls=calls))])
     assert finding.evidence["saved_ratio_high"] == pytest.approx(0.1)
+
+
+def test_names_of_calls_are_bounded() -> None:
+    """As those of all spans are: what exceeds the limit is named together."""
+    limits = ReadLimits(kernel_names_maximum=100)
+    recorder = Recorder(limits)
+    for number in range(300):
+        at = 1_000 * number
+        recorder.launch(number, (at + 500, at + 510))
+        recorder.kernel("0", (at + 600, at + 700), "gemm", correlation=number)
+        recorder.wait(f"wait {number}", (at + 710, at + 720))
+    assert len(only(recorder).host_calls) <= 101

@@ -54,15 +54,15 @@ def processes(
     room = max(0, lines - _TABLE_LINES)
     shown = held if len(held) <= room else held[: max(0, room - 1)]
     for row, process in shown:
-        known = local.get(process["pid"], LocalProcess())
+        identity = local.get(process["pid"], LocalProcess())
         memory = process["memory_used_bytes"]
         busy = process["gpu_busy"]
         kind = "" if process["kind"] == "compute" else f" ({process['kind']})"
         table.add_row(
             str(process["pid"]),
             Text(row.title),
-            Text(printable(known.user) or ABSENT),
-            Text(printable(known.name or ABSENT) + kind),
+            Text(printable(identity.user) or ABSENT),
+            Text(printable(identity.name or ABSENT) + kind),
             Text(printable(process["workload"] or ABSENT)),
             ABSENT if memory is None else f"{memory / _MIB:,.0f} MiB",
             ABSENT if busy is None else percent_text(busy),

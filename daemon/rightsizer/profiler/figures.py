@@ -223,9 +223,9 @@ def pace_text(against: ProfileDocument) -> str:
             if name in changes
         },
     }
-    known = {name: pair for name, pair in parts.items() if None not in pair}
-    most = max(known, key=lambda name: abs(known[name][1] - known[name][0]), default="")
-    named = f"; {most}: {' to '.join(map(time_text, known[most]))}" if most else ""
+    measured = {name: pair for name, pair in parts.items() if None not in pair}
+    most = max(measured, key=lambda name: abs(measured[name][1] - measured[name][0]), default="")
+    named = f"; {most}: {' to '.join(map(time_text, measured[most]))}" if most else ""
     pace = (
         "as long"
         if abs(ratio) < _HALF_PERCENT

@@ -1,7 +1,7 @@
 """Waits of a device for the host, divided by what fills them."""
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from statistics import median_low
 
@@ -9,14 +9,38 @@ from rightsizer.model.profile import GapUse, HostSpanUse, SpanKind
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiles.tables import HostSpans
 from rightsizer.profiles.timeline import (
-    CallsWithin,
     Column,
     CoveredLength,
     Interval,
+    NamedInterval,
     Within,
     outside,
     union,
 )
+
+
+class CallsWithin:
+    """Finds the calls of the host within successive times, in one pass over both."""
+
+    def __init__(self, calls: Iterable[NamedInterval]) -> None:
+        """Create it over disjoint calls, sorted by start."""
+        self._rest = iter(calls)
+        self._current = next(self._rest, None)
+
+    def of(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[NamedInterval]:
+        """Yield the parts of calls; each time must begin no earlier than the last one ended."""
+        while (current := self._current) is not None and current[0] < end:
+            if current[1] > start:
+                yield max(current[0], start), min(current[1], end), current[2]
+            if current[1] > end:
+                return
+            self._current = next(self._rest, None)
+
+    def running(self, moment: Nanoseconds) -> str:
+        """Return the call that contains a moment, exclusively; empty without one."""
+        while (current := self._current) is not None and current[1] <= moment:
+            self._current = next(self._rest, None)
+        return "" if current is None or current[0] >= moment else current[2]
 
 
 class HostWaits:

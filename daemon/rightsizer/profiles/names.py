@@ -128,8 +128,8 @@ def is_allocation(name: str) -> bool:
 
 def capture_end(name: str) -> str:
     """Return `Begin` or `End` for a call that begins or ends recording a graph, else nothing."""
-    found = _CAPTURE_CALL.match(name)
-    return found["end"] if found else ""
+    call = _CAPTURE_CALL.match(name)
+    return call["end"] if call else ""
 
 
 def span_kind(name: str) -> SpanKind:

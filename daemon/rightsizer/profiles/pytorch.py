@@ -272,19 +272,20 @@ class PyTorchEvents:
         name = _name(event)
         correlation = _correlation(arguments)
         self.has_gpu = True
-        if end := capture_end(name):
-            self._recorder.captures.mark(self._thread(event), end, span)
         if is_wait := is_wait_call(name):
             self._recorder.stacks.add(self._thread(event), CallKind.WAIT, name, span)
-        if correlation is not None and "Synchronize" not in name:
-            self._refuse_merged(str(event.get("pid")))
-            self.lost.call(name, correlation, span[0])
+        if end := capture_end(name):
+            self._recorder.capture(self._thread(event), end, span)
+        if correlation is None or "Synchronize" in name:
+            return is_wait or bool(end)
+        self._refuse_merged(str(event.get("pid")))
+        self.lost.call(name, correlation, span[0])
+        if not end:
             self._recorder.launch(correlation, span, self._thread(event))
-            if "Memcpy" in name and not is_wait:
-                self._copy_calls.add(correlation, *span)
-                self._copy_threads[correlation] = self._thread(event)
-            return True
-        return is_wait
+        if "Memcpy" in name and not is_wait:
+            self._copy_calls.add(correlation, *span)
+            self._copy_threads[correlation] = self._thread(event)
+        return True
 
     def _refuse_merged(self, process: str) -> None:
         """Raise for launches of a second process: numbers and steps would clash."""

@@ -25,6 +25,7 @@ from rightsizer.model.profile import (
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiles.attention import unfused_attention
 from rightsizer.profiles.call_stacks import CallStacks, FrameTree
+from rightsizer.profiles.capture_phases import CapturePhases
 from rightsizer.profiles.host_line import HostLine, holders
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import kernel_family
@@ -49,7 +50,6 @@ from rightsizer.profiles.time_use import (
 )
 from rightsizer.profiles.timeline import (
     NO_KERNEL,
-    CapturePhases,
     Column,
     CoveredLength,
     Interval,
@@ -157,8 +157,7 @@ class Recorder:
         self._frames = FrameTree(limits)
         self.stacks = CallStacks(limits)
         """Call stacks of host threads."""
-        self.captures = CapturePhases()
-        """Recording of graphs, by calls of the host."""
+        self._captures = CapturePhases()
         self.thread_names: dict[int, str] = {}
         self.notes: list[str] = []
         """Sentences on events that contradict each other, after the devices were computed."""
@@ -248,6 +247,11 @@ class Recorder:
         """Add a host call that launched work with the same correlation."""
         if self._takes("launch", span, correlation):
             self._launches.add(correlation, *span, self.stacks.thread(thread))
+
+    def capture(self, thread: int, end: str, span: Interval) -> None:
+        """Add a call that begins or ends the recording of a graph: `Begin` or `End`."""
+        if self._takes("capture", span):
+            self._captures.mark(thread, end, span)
 
     def host_span(self, kind: SpanKind, name: str, span: Interval) -> None:
         """Add a span of the host."""
@@ -376,7 +380,7 @@ class Recorder:
         steps = apart(device.steps or self._steps)
         limits = self._limits.time
         edges = timeline_edges((*_marks(steps), *device.line.span()), limits.timeline_moments)
-        phases = [*Within(self.captures.phases()).of(edges[0], edges[-1])]
+        phases = [*Within(self._captures.phases()).of(edges[0], edges[-1])]
         marks = [*_marks(steps), *edges, *chain.from_iterable(phases)]
         lines = device.line, device.copy_line, device.fill_line
         line = MeasuredLine(*lines, self._launches, self._spans, marks, limits)

@@ -257,17 +257,18 @@ class HostSpans:
 
     def add(self, kind: SpanKind, name: str, span: Interval) -> None:
         """Add a span."""
-        self.add_sum(kind, name, 1, span[1] - span[0])
+        kept = self.add_sum(kind, name, 1, span[1] - span[0])
         if kind in self._lines:
-            self._lines[kind].add_named(name, span)
+            self._lines[kind].add_named(kept, span)
 
-    def add_sum(self, kind: SpanKind, name: str, count: int, total: Nanoseconds) -> None:
-        """Add several spans without times."""
+    def add_sum(self, kind: SpanKind, name: str, count: int, total: Nanoseconds) -> str:
+        """Add several spans without times; return the name they are kept under."""
         key = (kind, short_name(name, self._limits.name_maximum_characters))
         if key not in self._rows and len(self._rows) >= self._limits.kernel_names_maximum:
             key = (kind, _REST)
         known, time = self._rows.get(key, (0, 0))
         self._rows[key] = (known + count, time + total)
+        return key[1]
 
     def times(self, kind: SpanKind) -> Iterator[Interval]:
         """Yield the disjoint times of spans of a kind, in order."""

@@ -200,54 +200,6 @@ class NamedLine(SpanLine):
                 until = end
 
 
-class CapturePhases:
-    """Times in which graphs are recorded: what is launched then does not run."""
-
-    def __init__(self) -> None:
-        self._marks: list[tuple[Nanoseconds, int, str]] = []
-
-    def mark(self, thread: int, end: str, span: Interval) -> None:
-        """Add a call of a thread that begins or ends recording: `Begin` or `End`."""
-        self._marks.append((span[end == "End"], thread, end))
-
-    def phases(self) -> list[Interval]:
-        """Return the phases: captures that follow each other within the time of the longest."""
-        begun: dict[int, Nanoseconds] = {}
-        captures: list[Interval] = []
-        for at, thread, end in sorted(self._marks):
-            if end == "Begin":
-                begun.setdefault(thread, at)
-            elif thread in begun:
-                captures.append((begun.pop(thread), at))
-        longest = max((end - start for start, end in captures), default=0)
-        widened = ((start, end + longest) for start, end in sorted(captures))
-        return [(start, end - longest) for start, end in union(widened)]
-
-
-class CallsWithin:
-    """Finds the calls of the host within successive times, in one pass over both."""
-
-    def __init__(self, calls: Iterable[NamedInterval]) -> None:
-        """Create it over disjoint calls, sorted by start."""
-        self._rest = iter(calls)
-        self._current = next(self._rest, None)
-
-    def of(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[NamedInterval]:
-        """Yield the parts of calls; each time must begin no earlier than the last one ended."""
-        while (current := self._current) is not None and current[0] < end:
-            if current[1] > start:
-                yield max(current[0], start), min(current[1], end), current[2]
-            if current[1] > end:
-                return
-            self._current = next(self._rest, None)
-
-    def running(self, moment: Nanoseconds) -> str:
-        """Return the call that contains a moment, exclusively; empty without one."""
-        while (current := self._current) is not None and current[1] <= moment:
-            self._current = next(self._rest, None)
-        return "" if current is None or current[0] >= moment else current[2]
-
-
 @dataclass(slots=True)
 class _Follower:
     """Launch that is followed backward on a stream, and what ran after it."""

@@ -185,8 +185,8 @@ def record_host_calls(
         if tie is not None:
             lost.call(name, tie, start)
         if capture := capture_end(name):
-            recorder.captures.mark(thread, capture, (start, end))
-        if launches and tie is not None:
+            recorder.capture(thread, capture, (start, end))
+        elif launches and tie is not None:
             recorder.launch(tie, (start, end), thread)
         elif waits or (
             copies and tie is not None and bisect_left(awaited, tie) < bisect_right(awaited, tie)

@@ -78,22 +78,12 @@ def read(path: Path, limits: ReadLimits) -> Profile:
                 f"{len(suffixes)} processes in one database, whose calls cannot be told apart; "
                 "record each into a file of its own (rocprofv3 --output-file %rank%)"
             )
-        recorder = Recorder(limits)
         process = _Process(database, suffixes[0])
-        events = RocmEvents(recorder, {agent: name for agent, name, _ in process.agents.values()})
+        boards = {agent: name for agent, name, _ in process.agents.values()}
+        events = RocmEvents(Recorder(limits), boards)
         _record(process, events)
-        events.finish()
-        devices = recorder.devices()
-        unread = events.unread + recorder.refused + database.unread
-        return Profile(
-            format=ProfileFormat.ROCPD,
-            source=path.name,
-            devices=devices,
-            host_spans=recorder.host_spans(),
-            events=recorder.events + unread.total(),
-            unread=dict(unread),
-            notes=(*recorder.notes, *events.notes()),
-        )
+        events.unread.update(database.unread)
+        return events.profile(ProfileFormat.ROCPD, path.name)
 
 
 def _record(process: _Process, events: RocmEvents) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.model.profile import CopyKind, HostMemory
+from rightsizer.model.profile import CopyKind, HostMemory, Profile, ProfileFormat
 from rightsizer.profiles.call_stacks import CallKind
 from rightsizer.profiles.names import (
     capture_end,
@@ -61,7 +61,7 @@ class RocmEvents:
         """Take a call of the HIP runtime."""
         self.calls += 1
         if end := capture_end(name):
-            self._recorder.captures.mark(thread, end, span)
+            self._recorder.capture(thread, end, span)
         if is_wait_call(name):
             self._recorder.stacks.add(thread, CallKind.WAIT, name, span)
         elif _LAUNCH.match(name) and correlation is not None:
@@ -80,12 +80,24 @@ class RocmEvents:
             self._recorder.host_span(range_kind(name), name, span)
             self._recorder.stacks.add(thread, CallKind.LINE, name, span)
 
-    def finish(self) -> None:
-        """Record the waits with what was around them."""
-        for name, span in self._recorder.stacks.waits():
-            self._recorder.wait(name, span)
+    def profile(self, form: ProfileFormat, source: str) -> Profile:
+        """Return the profile of all that was taken."""
+        recorder = self._recorder
+        for name, span in recorder.stacks.waits():
+            recorder.wait(name, span)
+        devices = recorder.devices()
+        unread = self.unread + recorder.refused
+        return Profile(
+            format=form,
+            source=source,
+            devices=devices,
+            host_spans=recorder.host_spans(),
+            events=recorder.events + unread.total(),
+            unread=dict(unread),
+            notes=(*recorder.notes, *self._notes()),
+        )
 
-    def notes(self) -> list[str]:
+    def _notes(self) -> list[str]:
         """Return what it does not tell."""
         if self.kernels and not self.calls:
             return [

@@ -31,8 +31,8 @@ def _titles(line: str) -> list[str]:
 
 
 def _kind(titles: list[str]) -> frozenset[str] | None:
-    known = (frozenset(each) for each in (_KERNELS, _COPIES, _CALLS))
-    return next((each for each in known if each <= {*titles}), None)
+    kinds = (frozenset(columns) for columns in (_KERNELS, _COPIES, _CALLS))
+    return next((columns for columns in kinds if columns <= {*titles}), None)
 
 
 def recognizes(head: Head) -> bool:
@@ -55,27 +55,16 @@ def traces_of(path: Path) -> list[Path]:
 
 def read(path: Path, limits: ReadLimits) -> Profile:
     """Read all traces of a process; raises `ProfileError` if none has a row."""
-    recorder = Recorder(limits)
-    events = RocmEvents(recorder)
+    events = RocmEvents(Recorder(limits))
     for each in traces_of(path):
         _read_trace(each, limits, events)
-    events.finish()
-    devices = recorder.devices()
-    unread = events.unread + recorder.refused
-    if not recorder.events and not unread:
+    profile = events.profile(ProfileFormat.ROCPROF, path.name)
+    if not profile.events:
         raise ProfileError(
             "a trace of rocprofv3 without a row; record with "
             "`rocprofv3 --hip-trace --kernel-trace --memory-copy-trace --output-format csv`"
         )
-    return Profile(
-        format=ProfileFormat.ROCPROF,
-        source=path.name,
-        devices=devices,
-        host_spans=recorder.host_spans(),
-        events=recorder.events + unread.total(),
-        unread=dict(unread),
-        notes=(*recorder.notes, *events.notes()),
-    )
+    return profile
 
 
 def _read_trace(path: Path, limits: ReadLimits, events: RocmEvents) -> None:

@@ -1,0 +1,28 @@
+"""Times in which graphs are recorded: what is launched then does not run."""
+
+from rightsizer.model.units import Nanoseconds
+from rightsizer.profiles.timeline import Interval, union
+
+
+class CapturePhases:
+    """Times in which graphs are recorded: what is launched then does not run."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[Nanoseconds, int, str]] = []
+
+    def mark(self, thread: int, end: str, span: Interval) -> None:
+        """Add a call of a thread that begins or ends recording: `Begin` or `End`."""
+        self._marks.append((span[end == "End"], thread, end))
+
+    def phases(self) -> list[Interval]:
+        """Return the phases: captures that follow each other within the time of the longest."""
+        begun: dict[int, Nanoseconds] = {}
+        captures: list[Interval] = []
+        for at, thread, end in sorted(self._marks):
+            if end == "Begin":
+                begun.setdefault(thread, at)
+            elif thread in begun:
+                captures.append((begun.pop(thread), at))
+        longest = max((end - start for start, end in captures), default=0)
+        widened = ((start, end + longest) for start, end in sorted(captures))
+        return [(start, end - longest) for start, end in union(widened)]
