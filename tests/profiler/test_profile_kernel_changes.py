@@ -13,7 +13,7 @@ from rightsizer.profiler.figures import family_change_row, kernels_changed_text,
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.text import profile_text
-from rightsizer.profiler.workload import ProfiledWorkload
+from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
 
 A100 = "NVIDIA A100-SXM4-80GB"
 PRODUCT = KernelFamily.MATRIX_PRODUCT
@@ -70,14 +70,15 @@ def test_other_boards_and_counts_are_reported() -> None:
         )
     ]
     before, after, unnamed = boards
-    (workload,) = encode_profile_answer([after], [before])["workloads"]
+    (workload,) = encode_profile_answer(ProfileAnswer((after,), (before,)))["workloads"]
     assert workload["against"]["warnings"] == [
         "Recorded on other boards: NVIDIA A100-SXM4-80GB before, NVIDIA H100 80GB HBM3 after.",
         "Recorded on another number of GPUs: 1 before, 2 after.",
     ]
-    assert "on other boards" in profile_text(encode_profile_answer([after], [before]))
-    assert "on other boards" in profile_document(encode_profile_answer([after], [before]))
-    (workload,) = encode_profile_answer([unnamed], [before])["workloads"]
+    answer = encode_profile_answer(ProfileAnswer((after,), (before,)))
+    assert "on other boards" in profile_text(answer)
+    assert "on other boards" in profile_document(answer)
+    (workload,) = encode_profile_answer(ProfileAnswer((unnamed,), (before,)))["workloads"]
     assert workload["against"]["warnings"] == []
 
 
@@ -108,7 +109,7 @@ def test_without_steps_they_are_compared_per_gpu() -> None:
 
 def test_a_regression_is_named_by_its_family() -> None:
     """Text and page name it, even where another family improved more."""
-    answer = json.loads(json.dumps(encode_profile_answer((AFTER,), (BEFORE,))))
+    answer = json.loads(json.dumps(encode_profile_answer(ProfileAnswer((AFTER,), (BEFORE,)))))
     against = answer["workloads"][0]["against"]
     sentence = "matrix product kernels take 300 ms more per step (x3.00), most of it in gemm_c"
     assert kernels_changed_text(against) == sentence
@@ -122,7 +123,8 @@ def test_unchanged_kernel_is_not_reported() -> None:
     """It is less than half a percent of all kernels, or zero."""
     for after in (BEFORE, workload(kernel("cast", seconds=1.001, family=COPY))):
         before = BEFORE if after is BEFORE else workload(kernel("cast", seconds=1.0, family=COPY))
-        against = encode_profile_answer((after,), (before,))["workloads"][0]["against"]
+        (compared,) = encode_profile_answer(ProfileAnswer((after,), (before,)))["workloads"]
+        against = compared["against"]
         assert not kernels_changed_text(against)
 
 

@@ -11,7 +11,7 @@ from profiles_built import device, profile
 from rightsizer.model.profile import FrameUse, ProfileTimeline, TimelineLane
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
-from rightsizer.profiler.workload import ProfiledWorkload
+from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
 
 pytestmark = IN_A_BROWSER
 KEY: Final = """
@@ -23,7 +23,9 @@ const press = (key, target = document.activeElement) =>
 def run_script(script: str, folder: Path, **changes: Any) -> Any:
     """Result of a script in the page of a GPU."""
     found = profile(device(**changes))
-    document = profile_document(encode_profile_answer([ProfiledWorkload("one", (found,), ())]))
+    document = profile_document(
+        encode_profile_answer(ProfileAnswer((ProfiledWorkload("one", (found,), ()),)))
+    )
     run = f"""<script>addEventListener("load", () => {{
       const told = document.createElement("pre");
       told.id = "told";

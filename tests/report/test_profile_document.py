@@ -25,7 +25,7 @@ from rightsizer.model.profile import (
 from rightsizer.profiler.figures import gain_text, idle_parts, size_text, time_text
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
-from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
+from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload, judged_workloads
 from rightsizer.profiles.call_stacks import CallKind
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.recorder import Recorder
@@ -53,7 +53,7 @@ class Tags(HTMLParser):
 
 def _page(*found: ProfiledWorkload) -> str:
     """The page after a JSON round trip, so that it depends on nothing else."""
-    return profile_document(json.loads(json.dumps(encode_profile_answer(found))))
+    return profile_document(json.loads(json.dumps(encode_profile_answer(ProfileAnswer(found)))))
 
 
 def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
@@ -64,7 +64,7 @@ def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
     after = judged_workloads(read_all([after_file], limits))
     before = judged_workloads(read_all([loader_bound_trace(tmp_path)], limits))
 
-    golden("profile.html", profile_document(encode_profile_answer(after, before)))
+    golden("profile.html", profile_document(encode_profile_answer(ProfileAnswer(after, before))))
 
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
@@ -143,7 +143,9 @@ def test_a_page_of_many_kernels_stays_small() -> None:
             )
             recorder.memory(f"{device}", number, at)
     found = profile(*recorder.devices())
-    page = profile_document(encode_profile_answer([ProfiledWorkload("many", (found,), ())]))
+    page = profile_document(
+        encode_profile_answer(ProfileAnswer((ProfiledWorkload("many", (found,), ()),)))
+    )
     assert page.count('class="lanes"') == gpus
     assert page.count('class="flame"') >= gpus // 2
     assert len(page.encode()) < LARGEST_OF_TRACES_BYTES

@@ -49,7 +49,11 @@ def config_file_of(arguments: argparse.Namespace) -> Path | None:
     if arguments.config_file is not None:
         named: Path = arguments.config_file
         return named
-    usual: Path = arguments.usual_config_file
+    return readable(arguments.usual_config_file)
+
+
+def readable(usual: Path) -> Path | None:
+    """Return a usual configuration file; `None` if it or a part of it is closed."""
     parts = (usual, *usual.parent.glob("*.d"), *usual.parent.glob("*.d/*.yaml"))
     return usual if all(os.access(part, os.R_OK) for part in parts) else None
 

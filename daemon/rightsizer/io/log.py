@@ -153,24 +153,41 @@ def configure(
         queue = stream.queue
         queue.report = _log_dropped
         counter = LogCounter(lambda: queue.dropped)
-    structlog.configure(
-        processors=[
-            Threshold(_severity(level)),
-            add_log_level,
-            counter,
-            Repeater(repeat_interval_seconds),
-            *_renderers(_detect(format, stream, environ), stream, environ),
-        ],
-        # Pass everything to the threshold, which may change at run time.
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=structlog.WriteLoggerFactory(stream),
-        cache_logger_on_first_use=True,
+    _configure_structlog(
+        Threshold(_severity(level)),
+        add_log_level,
+        counter,
+        Repeater(repeat_interval_seconds),
+        *_renderers(_detect(format, stream, environ), stream, environ),
+        stream=stream,
     )
     root = logging.getLogger()
     others = [each for each in root.handlers if not isinstance(each, _Bridge)]
     root.handlers = [*others, _Bridge(logging.WARNING)]
     root.setLevel(logging.WARNING)
     return counter
+
+
+def configure_for_importers(environ: Mapping[str, str] = os.environ) -> None:
+    """Write warnings to standard error, if the importing program has not configured structlog.
+
+    Its own logging stays as it is.
+    """
+    if structlog.is_configured():
+        return
+    stream = sys.stderr
+    renderers = _renderers(_detect(LogFormat.AUTO, stream, environ), stream, environ)
+    _configure_structlog(Threshold(logging.WARNING), add_log_level, *renderers, stream=stream)
+
+
+def _configure_structlog(*processors: Processor, stream: TextIO) -> None:
+    structlog.configure(
+        processors=processors,
+        # Pass everything to the threshold, which may change at run time.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+        cache_logger_on_first_use=True,
+    )
 
 
 def tune(level: LogLevel, repeat_interval_seconds: float) -> None:

@@ -51,9 +51,10 @@ class Document(Struct, frozen=True):
         return self.files.get(self._known(path), self.name)
 
     def where(self, path: Path) -> str:
-        """`name:line:column` of a value, or of its nearest existing ancestor."""
+        """`name:line:column` of a value, or of its nearest existing ancestor; empty if unnamed."""
+        file = self.file(path)
         place = self.place(path)
-        return f"{self.file(path)}:{place.line}:{place.column}"
+        return f"{file}:{place.line}:{place.column}" if file else ""
 
     def items(self) -> "list[Document]":
         """Items of a list, as documents of the same file."""

@@ -84,8 +84,6 @@ _RATE_KEYS: Final = re.compile(r"give [a-z_ ]*requests_per_second[a-z_ ]*")
 _RATIO: Final = re.compile(r"(\d*\.?\d+)\s*(%?)")
 _RATIO_DIGITS: Final = 12
 _OWN_FORMAT: Final = "mxfp4"
-_NOWHERE: Final = ":1:1: "
-"""Place of values that are not in a file."""
 
 
 def _lower(value: object) -> object:
@@ -290,14 +288,18 @@ def read_plan_file(file: Path) -> PlanFile:
     return PlanFile(tuple(items), file_questions.is_list)
 
 
-def plan_of_flags(given: Mapping[str, Any], folder: Path = Path()) -> PlanFile:
-    """Return the requirement of a command line with the keys of files; raises `UsageError`.
+def plan_of_keys(given: Mapping[str, Any], folder: Path = Path()) -> PlanFile:
+    """Return the requirement of the keys of a file; raises `RequirementError`.
 
     Relative paths start at `folder`.
     """
-    question = FileQuestion(Document("", given, {}))
+    return PlanFile((_item(FileQuestion(Document("", given, {})), folder),), is_list=False)
+
+
+def plan_of_flags(given: Mapping[str, Any], folder: Path = Path()) -> PlanFile:
+    """Return the requirement of a command line, as `plan_of_keys`; raises `UsageError`."""
     try:
-        return PlanFile((_item(question, folder),), is_list=False)
+        return plan_of_keys(given, folder)
     except RequirementError as error:
         raise UsageError(flag_lines(str(error), given)) from None
 
@@ -308,12 +310,11 @@ def flag_lines(error: str, given: Mapping[str, Any]) -> str:
     flags |= {"task": "train", "training.tokens": "tokens"}
     flags |= {f"parallel.{part}": "layout" for part in ("tensor", "pipeline", "data", "expert")}
     lines = []
-    for each in error.splitlines():
-        line = each.removeprefix(_NOWHERE)
+    for line in error.splitlines():
         key = line.partition(":")[0]
         flag = flags.get(key, key.partition(".")[0])
-        line = _RATE_KEYS.sub("give --rps", line)
-        lines.append(f"--{flag}{line.removeprefix(key)}" if flag in given else line)
+        asked = _RATE_KEYS.sub("give --rps", line)
+        lines.append(f"--{flag}{asked.removeprefix(key)}" if flag in given else asked)
     return "\n".join(lines)
 
 

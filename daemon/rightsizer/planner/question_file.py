@@ -68,7 +68,7 @@ class FileQuestion(Struct, frozen=True):
         for line in str(error).splitlines():
             key = line.partition(":")[0]
             keys = key.split(".") if _KEYS.fullmatch(key) else []
-            lines.append(f"{self.document.where(keys)}: {line}")
+            lines.append(": ".join(filter(None, (self.document.where(keys), line))))
         return RequirementError("\n".join(lines))
 
 

@@ -1,13 +1,12 @@
 """JSON encoder of profiles and of the answer of `rightsizer profile`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import asdict, replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.io.terminal import counted
-from rightsizer.model.errors import UsageError
 from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
@@ -20,8 +19,7 @@ from rightsizer.profiler.changes import (
 )
 from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
-from rightsizer.profiler.workload import ProfiledWorkload
-from rightsizer.profiles.registry import BrokenFile
+from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
 from rightsizer.report.evidence import noted
 from rightsizer.report.json_encoder import encode_finding, plain
 
@@ -159,28 +157,13 @@ def _seconds(time: Nanoseconds | None) -> float | None:
     return None if time is None else seconds(time)
 
 
-def encode_profile_answer(
-    found: Sequence[ProfiledWorkload],
-    against: Sequence[ProfiledWorkload] = (),
-    broken: Sequence[BrokenFile] = (),
-    joins: Sequence[ProfileJoin] = (),
-) -> JsonObject:
-    """Encode every workload with its changes since an earlier profile, in the same order.
-
-    Raises:
-        UsageError: the numbers of earlier and later workloads differ.
-    """
-    if against and len(against) != len(found):
-        raise UsageError(
-            f"--against: {len(against)} workloads against {len(found)}; name one earlier profile "
-            "for each, in the same order"
-        )
-    none = (None,) * len(found)
+def encode_profile_answer(answer: ProfileAnswer) -> JsonObject:
+    """Encode every workload with its changes since an earlier profile, in the same order."""
+    none = (None,) * len(answer.workloads)
+    rows = zip(answer.workloads, answer.against or none, answer.joins or none, strict=True)
     return {
-        "workloads": [
-            _workload(*each) for each in zip(found, against or none, joins or none, strict=True)
-        ],
-        "broken": [plain_fields(each) for each in broken],
+        "workloads": [_workload(*each) for each in rows],
+        "broken": [plain_fields(each) for each in answer.broken],
     }
 
 

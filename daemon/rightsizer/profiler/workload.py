@@ -5,11 +5,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding
 from rightsizer.model.profile import Profile
+from rightsizer.profiler.join import ProfileJoin
 from rightsizer.profiler.member import source_of
 from rightsizer.profiler.rules.registry import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfileRule
+from rightsizer.profiles.registry import BrokenFile
 
 
 class ProfiledWorkload(Struct, frozen=True):
@@ -19,6 +22,25 @@ class ProfiledWorkload(Struct, frozen=True):
     profiles: tuple[Profile, ...]
     findings: tuple[Finding, ...]
     """Complaints first, by gain; abstentions last."""
+
+
+class ProfileAnswer(Struct, frozen=True):
+    """Judged workloads, and what each is compared and joined with."""
+
+    workloads: tuple[ProfiledWorkload, ...]
+    against: tuple[ProfiledWorkload, ...] = ()
+    """An earlier profile of each workload, in the same order; empty without a comparison."""
+    broken: tuple[BrokenFile, ...] = ()
+    """Files of folders that could not be read."""
+    joins: tuple[ProfileJoin, ...] = ()
+    """Telemetry of each workload, in the same order; empty without a history."""
+
+    def __post_init__(self) -> None:
+        if self.against and len(self.against) != len(self.workloads):
+            raise UsageError(
+                f"--against: {len(self.against)} workloads against {len(self.workloads)}; name one "
+                "earlier profile for each, in the same order"
+            )
 
 
 def judged_workloads(
