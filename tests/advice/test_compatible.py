@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.advice.compatible import ExclusiveKey, compatible
+from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_sum
 from rightsizer.console.advice import heading
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Savings
 from rightsizer.model.units import dollars_text
 from rightsizer.report.advice_rows import total_savings
 from rightsizer.report.json_encoder import encode_advice
-from rightsizer.web.view.totals import savings_sum
 from tests.support.report_samples import EPOCH, finding, report_facts
 
 _UUIDS = tuple(f"GPU-{place}" for place in range(4))

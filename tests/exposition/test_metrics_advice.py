@@ -17,7 +17,8 @@ from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import FindingKind, Reason, Savings, Severity
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import JobReport, Report
-from sample_devices import NOW
+from rightsizer.model.workload import namespace_of
+from sample_devices import INSTANCE, NOW, uuid_of
 
 
 def samples(report: Report, name: str, **settings: int) -> list[tuple[dict[str, str], float]]:
@@ -51,6 +52,62 @@ def test_advice_with_the_largest_saving_is_exported_first() -> None:
 
     assert sorted(kept) == ["gpus", "less", "money"]
     assert samples(report, "rightsizer_advice_open", advice_limit=3) == [({}, 4.0)]
+
+
+def test_savings_are_expected_and_have_bounds() -> None:
+    """A hidden stall may save nothing, and most likely saves much."""
+    stall = Savings(0.0, 2.0, 0.0, 20.0, dollars_per_hour_typical=4.0)
+    report = replace(node_report(), advice=(Advice(finding(savings=stall), "active", NOW, NOW),))
+    names = ("", "low_", "high_")
+
+    gpus = [samples(report, f"rightsizer_advice_savings_{each}gpus")[0][1] for each in names]
+    dollars = [
+        samples(report, f"rightsizer_advice_savings_{each}dollars_per_hour")[0][1] for each in names
+    ]
+    assert (gpus, dollars) == ([1.0, 0.0, 2.0], [4.0, 0.0, 20.0])
+
+
+def test_savings_together_count_exclusive_advice_once() -> None:
+    """As on the page; without a price there are no dollars."""
+    first = piece("a", gpus=1.0, dollars=2.0)
+    second = piece("b", gpus=2.0, dollars=3.0)
+    report = replace(node_report(), advice=(first, second))  # On the same GPUs.
+
+    assert samples(report, "rightsizer_advice_combined_savings_gpus") == [({}, 2.0)]
+    assert samples(report, "rightsizer_advice_combined_savings_dollars_per_hour") == [({}, 3.0)]
+    unpriced = replace(report, advice=(piece("c", gpus=1.0),))
+    assert samples(unpriced, "rightsizer_advice_combined_savings_dollars_per_hour") == []
+    done = replace(report, advice=())
+    assert samples(done, "rightsizer_advice_combined_savings_dollars_per_hour") == [({}, 0.0)]
+
+
+def test_advice_names_its_gpus_and_its_namespace() -> None:
+    """Each series names all GPUs of its advice; a MIG instance by its own number."""
+    report = node_report()
+    both = finding(devices=(uuid_of(0), uuid_of(INSTANCE)), workload="kubernetes:research/llama")
+    report = replace(report, advice=(Advice(both, "active", NOW, NOW),))
+    found = [labels for labels, _ in samples(report, "rightsizer_advice_info")]
+    numbers = {each.device.uuid: each.device.number for each in report.devices}
+
+    assert {labels["gpu"] for labels in found} == {f"0, {numbers[uuid_of(INSTANCE)]}"}
+    assert ":" in numbers[uuid_of(INSTANCE)]
+    assert {labels["namespace"] for labels in found} == {"research"}
+
+
+@pytest.mark.parametrize(
+    ("key", "namespace"),
+    [
+        ("kubernetes:research/llama", "research"),
+        ("kubernetes/research/llama", "research"),
+        ("user:alice", ""),
+        ("slurm:4711", ""),
+        ("kubernetes:1b2c", ""),
+        ("", ""),
+    ],
+)
+def test_a_key_names_its_namespace(key: str, namespace: str) -> None:
+    """Other keys name nothing but the workload itself."""
+    assert namespace_of(key) == namespace
 
 
 def test_a_flood_of_advice_is_bounded() -> None:

@@ -24,7 +24,7 @@ from rightsizer.model.metric_family import (
 from rightsizer.model.report import Report
 from sample_devices import NOW
 
-SERVING_LIMIT = 1900
+SERVING_LIMIT = 1920
 
 
 def exposition_of(report: Report, settings: MetricsSettings | None = None) -> MetricsExposition:

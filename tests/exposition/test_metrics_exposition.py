@@ -41,7 +41,7 @@ DOWN = 5
 def exposition_of(report: Report | None, now: int = NOW, **settings: int) -> MetricsExposition:
     """The exposition of one report at one time."""
     whole = MetricsSettings(level=Level.FULL, **settings)
-    return MetricsExposition(lambda: report, whole, wall_time=lambda: now)
+    return MetricsExposition(lambda: report, whole, wall_time=lambda: now, hostname="n1")
 
 
 def text_of(report: Report | None, now: int = NOW, **settings: int) -> str:

@@ -50,7 +50,9 @@ def exposition_of(scenario: str, **settings: bool) -> MetricsExposition:
     """The exposition at the end of a scenario, without prometheus_client's own process."""
     report = last_report(scenario)
     chosen = MetricsSettings(level=Level.FULL, **settings).switched(off=["process"])
-    return MetricsExposition(lambda: report, chosen, wall_time=lambda: report.wall_time)
+    return MetricsExposition(
+        lambda: report, chosen, wall_time=lambda: report.wall_time, hostname="n1"
+    )
 
 
 def dcgm_text(scenario: str) -> str:

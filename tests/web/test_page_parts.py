@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from publish_advice import node_advice
 from publish_reports import full_report, node_report
+from rightsizer.advice.compatible import savings_sum
 from rightsizer.model.finding import Action, Instruction, Option, Risk, Savings
 from rightsizer.model.report import DeviceSpan, JobReport, Report, WorkloadReport
 from rightsizer.model.state import Cause, State
@@ -45,7 +46,6 @@ from rightsizer.web.view.totals import (
     daily_label,
     part_of,
     range_label,
-    savings_sum,
     waste_view,
 )
 from sample_devices import HOUR, NOW, TRAINING

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Savings
+from rightsizer.model.finding import Savings, typical
 
 _Piece = TypeVar("_Piece")
 _SAVINGS: Final = frozenset(each for each in Savings.__struct_fields__)
@@ -71,3 +73,33 @@ def _disjoint(pairs: Iterable[_Pair[_Piece]]) -> list[_Pair[_Piece]]:
             found.append((key, piece))
             taken |= about
     return found
+
+
+class SavingsSum(Struct, frozen=True):
+    """Minimum and maximum savings of several pieces of advice together."""
+
+    gpus_low: float
+    gpus_high: float
+    dollars_per_hour_low: float
+    dollars_per_hour_high: float
+    dollars_per_hour: float
+    """Typical savings."""
+    has_price: bool
+
+    @property
+    def gpus(self) -> float:
+        """Midpoint of the GPUs saved."""
+        return typical(self.gpus_low, self.gpus_high)
+
+
+def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
+    """Sum over advice that can be combined: of mutually exclusive pieces, only the best."""
+    best = [piece.finding.savings for piece in compatible(advice, ExclusiveKey.of)]
+    return SavingsSum(
+        sum(each.gpus_low or 0.0 for each in best),
+        sum(each.gpus_high or each.gpus_low or 0.0 for each in best),
+        sum(each.dollars_per_hour_low or 0.0 for each in best),
+        sum(each.dollars_per_hour_high or each.dollars_per_hour_low or 0.0 for each in best),
+        sum(each.dollars_per_hour for each in best),
+        any(each.dollars_per_hour_low is not None for each in best),
+    )

@@ -1,7 +1,5 @@
 """Page `/metrics/dcgm`: a report with dcgm-exporter's names and labels, as text format only."""
 
-import os
-import socket
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
@@ -165,8 +163,3 @@ def _reading(counter: DcgmCounter, entity: _Entity, signal: Signal) -> float | N
 
 
 DCGM_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-
-def node_name() -> str:
-    """Return the node's name as dcgm-exporter does: from Kubernetes, else the hostname."""
-    return os.environ.get("NODE_NAME") or socket.gethostname()

@@ -80,7 +80,7 @@ def _add_identity(families: Families, report: DeviceReport) -> None:
     families.add_info(
         "rightsizer_device_info",
         device.uuid,
-        str(device.index),
+        device.number,
         device.pci_bus_id or "",
         device.name,
         device.architecture or "",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Final
 
-from rightsizer.exposition.dcgm import DCGM_CONTENT_TYPE, DcgmLabelEncoder, dcgm_page, node_name
+from rightsizer.exposition.dcgm import DCGM_CONTENT_TYPE, DcgmLabelEncoder, dcgm_page
 from rightsizer.exposition.families import (
     Families,
     SampleFamily,
@@ -20,6 +20,7 @@ from rightsizer.exposition.negotiation import ExpositionFormat, Rendering, accep
 from rightsizer.exposition.process_metrics import process_families
 from rightsizer.exposition.report_collector import add_report
 from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.host.node_name import node_name
 from rightsizer.model.errors import UsageError
 from rightsizer.model.metric_family import Collector
 from rightsizer.model.report import Report
@@ -184,7 +185,7 @@ class MetricsExposition:
         if generation.families is None:
             families = Families(self._enabled, self._settings.level, self._series)
             limit = self._settings.advice_limit
-            add_report(families, generation.report, generation.fresh, limit)
+            add_report(families, generation.report, generation.fresh, limit, self._hostname)
             generation.families = list(families)
             if Collector.PROCESS in self._enabled:
                 generation.families += process_families()

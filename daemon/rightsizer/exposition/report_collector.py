@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer import __version__
+from rightsizer.advice.compatible import savings_sum
 from rightsizer.exposition.device_metrics import add_device
 from rightsizer.exposition.families import Families
 from rightsizer.model.advice import Advice
@@ -13,6 +14,8 @@ from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import MetricKind, Origin
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeReport, Report
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.workload import namespace_of
+from rightsizer.report.labels import first_names
 
 _RECOMMENDERS: Final = frozenset({"recommend", "fleet"})
 """Jobs that produce advice, an agent's main task; they have metrics of their own."""
@@ -123,34 +126,39 @@ def _add_node(families: Families, node: NodeReport) -> None:
 
 RISK_BOUNDS: Final = {Risk.VERY_LOW: 0.01, Risk.LOW: 0.05, Risk.MEDIUM: 0.15, Risk.HIGH: 1.0}
 """Upper bound of each class; an unknown risk has none."""
+_NAMED_GPUS: Final = 8
 
 
-def _add_advice(families: Families, advice: Sequence[Advice], limit: int) -> None:
-    """Add the open advice with the largest savings, and the number of all open advice."""
+def _add_advice(
+    families: Families, advice: Sequence[Advice], numbers: Mapping[str, str], limit: int
+) -> None:
+    """Add the open advice with the largest savings, and the number and savings of all."""
     opened = [piece for piece in advice if piece.is_open]
     families.add("rightsizer_advice_open", float(len(opened)))
+    combined = savings_sum(opened)
+    families.add("rightsizer_advice_combined_savings_gpus", combined.gpus)
+    if combined.has_price or not opened:
+        dollars = combined.dollars_per_hour
+        families.add("rightsizer_advice_combined_savings_dollars_per_hour", dollars)
     opened.sort(key=_rank)
     for piece in opened[:limit]:
-        _add_piece(families, piece)
+        _add_piece(families, piece, numbers)
 
 
 def _rank(piece: Advice) -> tuple[float, float, float, int, str]:
     """Sort key: largest savings first, then highest confidence."""
     finding = piece.finding
-    savings = piece.finding.savings
-    return (
-        -(savings.dollars_per_hour_low or 0.0),
-        -(savings.gpus_low or 0.0),
-        -finding.confidence,
-        piece.opened,
-        piece.id,
-    )
+    savings = finding.savings
+    return -savings.dollars_per_hour, -savings.gpus, -finding.confidence, piece.opened, piece.id
 
 
-def _add_piece(families: Families, piece: Advice) -> None:
+def _add_piece(families: Families, piece: Advice, numbers: Mapping[str, str]) -> None:
     finding = piece.finding
-    savings = piece.finding.savings
+    savings = finding.savings
     reason = finding.reasons[0] if finding.reasons else ""
+    # All of them in each series, so that one line of a table can name them.
+    gpus = first_names([numbers[uuid] for uuid in finding.devices if uuid in numbers], _NAMED_GPUS)
+    workload = finding.workload or ""
     for uuid in finding.devices or ("",):
         families.add_info(
             "rightsizer_advice_info",
@@ -161,20 +169,32 @@ def _add_piece(families: Families, piece: Advice) -> None:
             finding.severity,
             piece.state,
             uuid,
-            finding.workload or "",
+            gpus,
+            workload,
+            namespace_of(workload),
         )
+    has_gpus = savings.gpus_low is not None
+    has_price = savings.dollars_per_hour_low is not None
     for name, value in (
         ("confidence_ratio", finding.confidence),
         ("risk_ratio", RISK_BOUNDS.get(finding.risk)),
-        ("savings_gpus", savings.gpus_low),
-        ("savings_dollars_per_hour", savings.dollars_per_hour_low),
+        ("savings_gpus", savings.gpus if has_gpus else None),
+        ("savings_low_gpus", savings.gpus_low),
+        ("savings_high_gpus", savings.gpus_high),
+        ("savings_dollars_per_hour", savings.dollars_per_hour if has_price else None),
+        ("savings_low_dollars_per_hour", savings.dollars_per_hour_low),
+        ("savings_high_dollars_per_hour", savings.dollars_per_hour_high),
         ("opened_timestamp_seconds", seconds(piece.opened)),
     ):
         families.add(f"rightsizer_advice_{name}", value, finding.id)
 
 
 def add_report(
-    families: Families, report: Report | None, fresh: frozenset[str], advice_limit: int
+    families: Families,
+    report: Report | None,
+    fresh: frozenset[str],
+    advice_limit: int,
+    node: str = "",
 ) -> None:
     """Add a report with the fresh uuids; before the first, build info only.
 
@@ -184,9 +204,11 @@ def add_report(
     if report is None:
         families.add_info("rightsizer_build_info", __version__, "")
         return
+    families.add_info("rightsizer_node_info", node)
     _add_workloads(families, report.devices)
     _add_node(families, report.node)
     for device in report.devices:
         add_device(families, device, is_fresh=device.device.uuid in fresh)
-    _add_advice(families, report.advice, advice_limit)
+    numbers = {each.device.uuid: each.device.number for each in report.devices}
+    _add_advice(families, report.advice, numbers, advice_limit)
     _add_agent(families, report.agent)

@@ -77,9 +77,14 @@ class Device(Struct, frozen=True):
     @property
     def title(self) -> str:
         """Display name: `GPU 3`, `MIG 6:2` for instance 2 of GPU 6, or the source's identifier."""
+        return self.board_title if self.mig is None else f"MIG {self.number}"
+
+    @property
+    def number(self) -> str:
+        """Display name without a word: `3`, `6:2` for instance 2 of GPU 6, or the identifier."""
         if self.mig is not None:
-            return f"MIG {self.index}:{self.mig.gpu_instance_id}"
-        return self.board_title
+            return f"{self.index}:{self.mig.gpu_instance_id}"
+        return str(self.index) if self.has_index else self.board_uuid
 
     @property
     def label(self) -> str:

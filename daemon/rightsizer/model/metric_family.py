@@ -72,7 +72,7 @@ DEFAULT_COLLECTORS: Final = frozenset(Collector) - {
     Collector.HOST,
     Collector.EXTRA,
 }
-"""Enabled by default; with the others eight GPUs exceed 1,900 series."""
+"""Enabled by default; with the others eight GPUs exceed 1,920 series."""
 
 _UNITS: Final = (*(each for each in Unit if each is not Unit.COUNT), "dollars_per_hour", "gpus")
 

@@ -19,6 +19,9 @@ _GENERATED: Final = re.compile(rf"(.+?)-(?!\d{{5}}$){_MADE_UP}{{5}}")
 # Of a service, Knative makes a Deployment for each revision, and KubeRay a cluster.
 _ROLLOUT: Final = re.compile(rf"(.+?)-(?:\d{{5}}-deployment|raycluster-{_MADE_UP}{{5}}(?:-.+)?)")
 
+_SEPARATOR: Final = re.compile("[:/]")
+"""In keys: real ones have a colon after their kind, those of scenarios have slashes only."""
+
 
 class WorkloadKind(StrEnum):
     """Source of a workload's identity."""
@@ -198,6 +201,12 @@ def workload_of_pod(
         container=container,
         unproven=unproven,
     )
+
+
+def namespace_of(key: str) -> str:
+    """Return what a workload's key names between kind and name: its namespace; or nothing."""
+    _, *names = _SEPARATOR.split(key, maxsplit=2)
+    return names[0] if len(names) > 1 else ""
 
 
 def workload_of_job(job: str, step: str = "", unproven: str = NOT_PROVEN) -> Workload:

@@ -1,11 +1,10 @@
 """Notification service: Grafana and webhooks, each imported only if configured."""
 
-import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from rightsizer.host.node_name import node_name
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.worker import attempt_all
@@ -46,8 +45,7 @@ class NotificationService:
         `warn` takes an event's name and a message, once per trouble. `sleep` returns true to end
         retries.
         """
-        node = os.environ.get("NODE_NAME") or platform.node()
-        self._context = DeliveryContext(advice, clock, warn, sleep, titles, node)
+        self._context = DeliveryContext(advice, clock, warn, sleep, titles, node_name())
         self._database = database
         self._settings = settings
         self._annotations = self._grafana(settings.grafana)

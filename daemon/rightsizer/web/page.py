@@ -137,6 +137,7 @@ def content_security_policy() -> str:
 @functools.cache
 def _template() -> Template:
     # Imported on use, as in `render`.
+    from rightsizer.advice.compatible import savings_sum  # noqa: PLC0415
     from rightsizer.report.evidence_labels import evidence_labels  # noqa: PLC0415
     from rightsizer.web.view import advice, device, totals  # noqa: PLC0415
 
@@ -148,5 +149,6 @@ def _template() -> Template:
         "uncapitalized": labels.uncapitalized,
     }
     words = {"advice": advice, "cards": device, "labels": labels, "totals": totals}
-    environment.globals |= words | {"spans": SPANS, "evidence_labels": evidence_labels}
+    functions = {"evidence_labels": evidence_labels, "savings_sum": savings_sum}
+    environment.globals |= words | functions | {"spans": SPANS}
     return environment.get_template("page.html")

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import asdict
 
+from rightsizer.advice.compatible import savings_sum
 from rightsizer.io.codec import JsonObject
 from rightsizer.model.finding import Severity
 from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, StripCell
@@ -15,7 +16,7 @@ from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.web.view.strip import spans_of_report
-from rightsizer.web.view.totals import device_counts, savings_sum
+from rightsizer.web.view.totals import device_counts
 
 _MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
 _LENGTH: Final = 12

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.advice.compatible import ExclusiveKey, compatible
+from rightsizer.advice.compatible import SavingsSum
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings, Severity
 from rightsizer.model.report import DeviceSpan, Report, Totals
@@ -116,18 +116,6 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
     return WasteView(percent_text(used / known), known, parts, label, unused, summed(amounts))
 
 
-class SavingsSum(Struct, frozen=True):
-    """Minimum and maximum savings of several pieces of advice together."""
-
-    gpus_low: float
-    gpus_high: float
-    dollars_per_hour_low: float
-    dollars_per_hour_high: float
-    dollars_per_hour: float
-    """Typical savings."""
-    has_price: bool
-
-
 def savings_notes(savings: Savings) -> str:
     """What it comes to in a month, and of when the prices are."""
     hours = savings.gpu_hours_per_month_low, savings.gpu_hours_per_month_high
@@ -157,19 +145,6 @@ def savings_range(saved: SavingsSum) -> str:
     """Return the range of daily savings."""
     return dollars(
         saved.dollars_per_hour_low * HOURS_A_DAY, saved.dollars_per_hour_high * HOURS_A_DAY
-    )
-
-
-def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
-    """Sum over advice that can be combined: of mutually exclusive pieces, only the best."""
-    best = [piece.finding.savings for piece in compatible(advice, ExclusiveKey.of)]
-    return SavingsSum(
-        sum(each.gpus_low or 0.0 for each in best),
-        sum(each.gpus_high or each.gpus_low or 0.0 for each in best),
-        sum(each.dollars_per_hour_low or 0.0 for each in best),
-        sum(each.dollars_per_hour_high or each.dollars_per_hour_low or 0.0 for each in best),
-        sum(each.dollars_per_hour for each in best),
-        any(each.dollars_per_hour_low is not None for each in best),
     )
 
 

@@ -87,12 +87,16 @@ def _device(
     mig = None
     parent = labels.get("parent_uuid", "")
     profile = labels.get("mig_profile", "")
+    index, _, instance = labels.get("gpu", "").partition(":")
     if parent or profile:
-        mig = None if board is None else mig_instance(board, profile, parent, 0)
-        mig = mig or MigInstance(parent, profile, 0, 0, compute_share=share, memory_share=share)
+        number = _whole(instance) or 0
+        mig = None if board is None else mig_instance(board, profile, parent, number)
+        mig = mig or MigInstance(
+            parent, profile, number, 0, compute_share=share, memory_share=share
+        )
     device = Device(
         uuid=labels["uuid"],
-        index=_whole(labels.get("gpu")) or 0,
+        index=_whole(index) or 0,
         name=labels.get("model", ""),
         architecture=labels.get("architecture") or None,
         pci_bus_id=labels.get("pci_bus_id") or None,
