@@ -11,6 +11,7 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.verification import Measured, Measurement
 from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.finding import Action
 
 ID = "aaaaaaaaaaaa"
 OPENED = AdviceEventKind.OPENED
@@ -105,7 +106,7 @@ def test_claim_that_changes_nothing_fails_and_is_not_repeated_at_once() -> None:
     assert [e.kind for e in ledger.update([YES], after(8 * DAY), same)] == [OPENED]
 
 
-def test_change_that_came_about_by_itself_is_verified_too() -> None:
+def test_change_of_the_owner_is_verified_without_a_claim() -> None:
     """Without a claim, one of the GPUs was released."""
     ledger = Ledger()
     fewer = replace(WASTEFUL, gpus=1.0, waste_ratio=0.1)
@@ -114,6 +115,23 @@ def test_change_that_came_about_by_itself_is_verified_too() -> None:
     (event,) = ledger.update([QUIET], after(20 + DAYS_TO_COMPARE), measured_as(fewer))
     assert (event.kind, event.advice.actor) == (AdviceEventKind.VERIFIED, None)
     assert state(ledger) is AdviceState.SUCCEEDED
+
+
+@pytest.mark.parametrize("minutes", [20, 90])
+def test_stall_that_ended_by_itself_gets_no_credit(minutes: float) -> None:
+    """Nobody claimed it, and nothing of the workload was changed: it expires, unverified."""
+    ledger = Ledger()
+    better = measured_as(replace(WASTEFUL, waste_ratio=0.0))
+    stall = judgement(action=Action.INVESTIGATE_STRAGGLER)
+    quiet = judgement(action=Action.INVESTIGATE_STRAGGLER, may_open=False, still_holds=False)
+    ledger.update([stall], NOW, measured_as(WASTEFUL))
+    for time in (minutes - 10, minutes, minutes + DAYS_TO_COMPARE, minutes + 2 * DAYS_TO_COMPARE):
+        events = ledger.update([quiet], after(time), better)
+        assert AdviceEventKind.VERIFIED not in {event.kind for event in events}
+    (advice,) = ledger.advice()
+    assert (advice.state, advice.verified) == (AdviceState.EXPIRED, None)
+    assert advice.realized_gpu_hours is None
+    assert ledger.track_record.outcomes == {("IdleHeld", "expired"): 1}
 
 
 def test_idle_gpus_that_are_used_again_at_once_were_no_advice_worth_giving() -> None:

@@ -92,7 +92,7 @@ RELEASING: Final = frozenset(
 REPLACING: Final = frozenset(
     {Action.CHANGE_GPU_TYPE, Action.SHARE_MIG, Action.SHARE_MPS, Action.SHARE_TIMESLICE}
 )
-_MOVING: Final = frozenset({Action.MOVE_GPUS, Action.REBIND_NUMA, Action.RESEAT_OR_DRAIN})
+_MOVING: Final = frozenset({Action.MOVE_GPUS, Action.RESEAT_OR_DRAIN})
 
 
 class Baseline(Struct, frozen=True):
@@ -153,10 +153,11 @@ class Baselines:
 
 
 def has_changed(finding: Finding, before: Measurement, now: Measurement | None) -> bool:
-    """Whether the recommended change was made.
+    """Whether the owner's change can be seen: fewer GPUs, other boards, or other places.
 
-    A bottleneck that disappeared counts as fixed. Idle GPUs used again do not count: the advice was
-    to release them. A workload that left may just have ended.
+    A bottleneck or a fault that is gone leaves no such trace, and may have ended by itself. Idle
+    GPUs used again do not count: the advice was to release them. A workload that left may just have
+    ended.
     """
     if now is None:
         return False
@@ -164,9 +165,7 @@ def has_changed(finding: Finding, before: Measurement, now: Measurement | None) 
         return now.gpus < before.gpus
     if finding.action in REPLACING:
         return now.boards != before.boards
-    if finding.action in _MOVING and finding.action is not Action.REBIND_NUMA:
-        return now.devices != before.devices
-    return True
+    return finding.action in _MOVING and now.devices != before.devices
 
 
 def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
