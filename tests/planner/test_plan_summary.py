@@ -103,7 +103,7 @@ def test_memory_range_above_the_card_is_said_and_ranks_lower(
 ) -> None:
     """What may not fit is told as such, with its probability."""
     file = tmp_path / "plan.yaml"
-    file.write_text("model: resnet-50\ntask: training\ntraining: {micro_batch: 260}\n")
+    file.write_text("model: resnet-50\ntask: training\ntraining: {micro_batch: 305}\n")
     with file.open("a") as more:
         more.write("gpus: [L4]\n")
     text = " ".join(" ".join(summary(capsys, "plan", str(file))).split())

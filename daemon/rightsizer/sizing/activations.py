@@ -8,6 +8,7 @@ from msgspec import Struct
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
+    ImageNetwork,
     LayeredModel,
     RecommenderModel,
     VisionTransformer,
@@ -275,16 +276,21 @@ def convolution_training_bytes(
     """Bytes kept for the backward pass of a batch: as given, else estimated from the FLOPs."""
     kept = model.activation_bytes
     if kept is None:
-        kept = _estimated_outputs(model) * _KEPT_COPIES * 2.0
+        kept = layer_outputs(model) * _KEPT_COPIES * 2.0
     return images * (number_format.bytes_per_parameter / 2.0) * kept
 
 
-def layer_outputs(model: ConvolutionalNetwork) -> float:
-    """Elements of all layers' outputs of an image: as given, else estimated from the FLOPs."""
-    return _estimated_outputs(model) if model.outputs is None else model.outputs
+def layer_outputs(model: ImageNetwork) -> float:
+    """Elements of all products' outputs of an image: as given, of the shape, or by the FLOPs.
 
-
-def _estimated_outputs(model: ConvolutionalNetwork) -> float:
+    Attention scores and what they weigh are among them, as pytorch-image-models counts.
+    """
+    if isinstance(model, VisionTransformer):
+        ffn = model.ffn or 4 * model.hidden
+        layer = 6 * model.hidden + ffn + model.heads * model.tokens
+        return float(model.tokens * (model.layers * layer + model.hidden))
+    if model.outputs is not None:
+        return model.outputs
     pixels = model.image**2 / _PIXELS
     at_224 = model.forward_flops / 1e9 / pixels
     return float(pixels * _OUTPUTS * at_224 ** (1 / 3))

@@ -206,6 +206,8 @@ class ConvolutionalNetwork(Struct, frozen=True):
     image: int = 224
     outputs: float | None = None
     """Elements of all layers' outputs per image; derived from the FLOPs if not given."""
+    is_transformer: bool = False
+    """Whether these are layers of a transformer over patches, with little between products."""
 
 
 class VisionTransformer(Struct, frozen=True):
@@ -273,4 +275,5 @@ class RecommenderModel(Struct, frozen=True):
 
 
 LayeredModel = Transformer | VisionTransformer
-Model = Transformer | ConvolutionalNetwork | VisionTransformer | Diffusion | RecommenderModel
+ImageNetwork = ConvolutionalNetwork | VisionTransformer
+Model = Transformer | ImageNetwork | Diffusion | RecommenderModel

@@ -1,5 +1,6 @@
 """Rates of image and table models: sum of compute, memory traffic and kernel launches."""
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -8,7 +9,6 @@ from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.sizing.activations import (
-    convolution_training_bytes,
     denoiser_block,
     denoiser_tokens,
     layer_outputs,
@@ -18,16 +18,17 @@ from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
+    ImageNetwork,
     RecommenderModel,
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement, VisionRuntime
 from rightsizer.sizing.roofline import compute_format
 from rightsizer.sizing.settings import SampleSettings
 
-SampleModel = ConvolutionalNetwork | VisionTransformer | Diffusion | RecommenderModel
+SampleModel = ImageNetwork | Diffusion | RecommenderModel
 
 _BACKWARD: Final = 3.0
 """Forward and backward pass together, relative to the forward pass."""
@@ -35,6 +36,9 @@ _FROZEN_BACKWARD: Final = 2.0
 """The same without gradients of weights."""
 UPDATE_BYTES: Final = 30.0
 """Per parameter: weight, gradient, master copy and both moments, read and written."""
+_TRAINING_PASSES: Final = 16.0 / 6.0
+"""Passes over a layer's output in a step, relative to those forward, kernel by kernel: convolution,
+norm and ReLU read and write 6 times forward and 10 times backward."""
 _GRADIENT_BYTES: Final = 2.0
 _DEFAULTS: Final = SampleSettings()
 _BATCHES: Final[Mapping[type, float]] = {
@@ -85,7 +89,8 @@ def sample_rate(
     if concurrency is None:
         concurrency = _BATCHES[type(model)] * layout.data
     samples = max(1.0, concurrency / layout.data)
-    factor = settings.error_factor
+    is_image = isinstance(model, ImageNetwork)
+    factor = settings.image_error_factor if is_image else settings.error_factor
     step = sample_step(model, requirement, board, layout, settings, samples=samples)
     made = EstimateInterval.around(concurrency / step.seconds, factor)
     return SampleRate(made, EstimateInterval.around(step.seconds, factor), concurrency)
@@ -165,27 +170,36 @@ def _speed(
     precisions = requirement.precision
     formats = (precisions.weights, precisions.activations)
     precision = compute_format(board, min(formats, key=lambda each: each.bytes_per_parameter))
-    if isinstance(model, ConvolutionalNetwork):
-        if precision is Precision.FP32 and board.peak(Precision.TF32):
-            precision = Precision.TF32  # The default of cuDNN and TensorRT.
+    is_convolutional = _is_convolutional(model)
+    if is_convolutional and precision is Precision.FP32 and board.peak(Precision.TF32):
+        precision = Precision.TF32  # The default of cuDNN and TensorRT.
+    filled = batch / (batch + settings.convolution_idle_images) if is_convolutional else 1.0
+    if is_convolutional and requirement.runtime is VisionRuntime.TENSORRT:
         peak = board.peak(precision) or board.peak(Precision.FP32) or 1.0
-        filled = batch / (batch + settings.convolution_idle_images)
-        ratio, _ = _runtime_ratios(requirement.runtime, settings)
-        return peak * board.efficiency.power_cap_ratio * ratio * filled
+        return peak * board.efficiency.power_cap_ratio * settings.convolution_ratio * filled
     achieved = board.achieved(precision) or board.achieved(Precision.FP32) or 1.0
-    is_of_tables = isinstance(model, RecommenderModel)
-    return achieved * (settings.table_product_ratio if is_of_tables else settings.product_ratio)
+    if isinstance(model, RecommenderModel):
+        return achieved * settings.table_product_ratio
+    return achieved * (settings.product_ratio if isinstance(model, Diffusion) else filled)
 
 
-def _runtime_ratios(runtime: VisionRuntime, settings: SampleSettings) -> tuple[float, float]:
-    """Return the speed of convolutions, and how often each layer's output is moved."""
-    match runtime:
-        case VisionRuntime.TENSORRT:
-            return settings.convolution_ratio, settings.output_passes
-        case VisionRuntime.COMPILED:
-            return settings.product_ratio, settings.compiled_output_passes
-        case VisionRuntime.EAGER:
-            return settings.product_ratio, settings.eager_output_passes
+def _is_convolutional(model: SampleModel) -> bool:
+    return isinstance(model, ConvolutionalNetwork) and not model.is_transformer
+
+
+def _output_passes(
+    model: ImageNetwork, runtime: VisionRuntime, board: Board, settings: SampleSettings
+) -> float:
+    """How often the output of each layer is moved."""
+    is_eager = runtime is VisionRuntime.EAGER
+    if not _is_convolutional(model):
+        if is_eager:
+            return settings.eager_transformer_output_passes
+        return settings.fused_transformer_output_passes
+    if runtime is not VisionRuntime.TENSORRT:
+        return settings.eager_output_passes if is_eager else settings.compiled_output_passes
+    cached = settings.cached_bytes
+    return settings.output_passes * math.sqrt(min(1.0, cached / (board.l2_bytes or cached)))
 
 
 def _moved_seconds(  # noqa: PLR0913 - likewise.
@@ -208,17 +222,14 @@ def _moved_seconds(  # noqa: PLR0913 - likewise.
         dense = model.dense_parameters * element
         return times * (rows / (settings.table_read_ratio * bandwidth) + dense / bandwidth)
     weights = times * count_parameters(model).total * precisions.weights.bytes_per_parameter
-    if isinstance(model, ConvolutionalNetwork) and trains:
-        moved = settings.training_traffic_ratio * convolution_training_bytes(model, kept, batch)
-    elif isinstance(model, ConvolutionalNetwork):
-        _, passes = _runtime_ratios(requirement.runtime, settings)
-        if requirement.runtime is VisionRuntime.TENSORRT:
-            cached = settings.cached_bytes
-            passes *= min(1.0, cached / (board.l2_bytes or cached)) ** 0.5
-        moved = passes * layer_outputs(model) * kept.bytes_per_parameter * batch
-    elif isinstance(model, VisionTransformer):
-        width = float(model.layers * model.hidden * model.tokens)
-        moved = times * settings.element_traffic * width * batch
+    if isinstance(model, ImageNetwork):
+        runtime = VisionRuntime.EAGER if trains else requirement.runtime
+        passes = _output_passes(model, runtime, board, settings)
+        passes *= _TRAINING_PASSES if trains else 1.0
+        element = kept.bytes_per_parameter
+        if not _is_convolutional(model):  # Norms and scores are computed in 16 bits or more.
+            element = max(element, NumberFormat.BF16.bytes_per_parameter)
+        moved = passes * layer_outputs(model) * element * batch
     else:
         block = denoiser_block(model)
         passes = 1.0 if trains else float(model.steps)

@@ -74,7 +74,8 @@ class SampleSettings(Struct, frozen=True):
     """Performance of image and table models; override with measured values.
 
     Attributes:
-        convolution_ratio: Speed of convolutions, as a share of the dense peak.
+        convolution_ratio: Speed of TensorRT's convolutions, as a share of the dense peak. PyTorch's
+            are as fast as large products.
             Source: with the traffic below, ResNet-50 in int8 (MLPerf, Offline) comes out 5 to 21%
             low on the T4, A10, A30, A100 and H100, a third low on L4 and L40S
         convolution_idle_images: Images of a pass whose time convolutions lose on any batch: few do
@@ -82,7 +83,7 @@ class SampleSettings(Struct, frozen=True):
             Source: fitted, with the time of a pass, on YOLOv8 on an A100 and YOLO11 on a T4 in
             TensorRT, one image at a time: x1.10 and x1.12 off on the board that is left out, x1.55
             and x1.25 without both; x1.07 on 17 later figures of a T4, x1.32 without
-        product_ratio: Speed of products in denoisers and transformers, relative to large ones.
+        product_ratio: Speed of products in denoisers, relative to large ones.
             Source: assumed
         table_product_ratio: The same for recommenders.
             Source: assumed
@@ -93,12 +94,12 @@ class SampleSettings(Struct, frozen=True):
             Source: counted; the same runs of MLPerf
         compiled_output_passes: The same in PyTorch with `torch.compile`.
         eager_output_passes: The same in PyTorch, kernel by kernel.
-            Source: fitted on 1,350 networks on RTX 3090 and 4090 (pytorch-image-models, PyTorch
-            2.4): x1.16 off for families left out, compiled x1.17, nine in ten within x1.7 and
-            x1.6; 6.4 to 7.0 with a board left out
-        training_traffic_ratio: The same for a training step.
-            Source: counted: of each of the four copies that are kept four passes, as convolution,
-            norm and ReLU read and write 6 times forward and 10 times backward
+        fused_transformer_output_passes: The same of transformers over patches, compiled or in
+            TensorRT: norms, activations and sums are few beside their products' outputs.
+        eager_transformer_output_passes: The same of transformers, kernel by kernel.
+            Source: all four fitted on 1,350 networks on RTX 3090 and 4090 (pytorch-image-models,
+            PyTorch 2.4): x1.12 off for families and for boards left out, nine in ten within x1.5;
+            x1.12 and x1.39 on 52 figures of other software and boards
         cached_bytes: L2 cache size beyond which more saves traffic, by its square root.
             Source: Ampere's 40 MB beside Ada's 48 to 128 MB in MLPerf
         element_traffic: Bytes moved per element of a layer's width and token, forward, with fused
@@ -120,6 +121,9 @@ class SampleSettings(Struct, frozen=True):
             Source: as of transformers
         error_factor: 90% error factor of rates.
             Source: assumed: a shape's kernels are known by their operations alone
+        image_error_factor: The same of served image networks.
+            Source: covers nine in ten of those networks, their families left out, with some room
+            for other boards
     """
 
     convolution_ratio: _Part = 0.6
@@ -129,8 +133,9 @@ class SampleSettings(Struct, frozen=True):
     table_read_ratio: _Part = 0.5
     output_passes: _Amount = 1.2
     compiled_output_passes: _Amount = 3.0
-    eager_output_passes: _Amount = 6.7
-    training_traffic_ratio: _Amount = 6.7
+    eager_output_passes: _Amount = 7.2
+    fused_transformer_output_passes: _Amount = 1.5
+    eager_transformer_output_passes: _Amount = 2.8
     cached_bytes: Annotated[float, Spec(within=(1e6, None))] = 40e6
     element_traffic: _Amount = 60.0
     video_attention_ratio: _Part = 0.6
@@ -139,6 +144,7 @@ class SampleSettings(Struct, frozen=True):
     denoiser_step_seconds: _Amount = 2.4e-3
     exposed_ratio: float = 0.41
     error_factor: _Factor = 1.8
+    image_error_factor: _Factor = 1.6
 
 
 class CostSettings(Struct, frozen=True):

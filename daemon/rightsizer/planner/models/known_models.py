@@ -240,6 +240,8 @@ def _image_row(row: Mapping[str, str]) -> Mapping[str, str]:
         "outputs": float(row["outputs_millions"]) * 1e6,
     }
     words = [f"{key}={count:.6g}" for key, count in counts.items()]
+    if row["transformer"]:
+        words.append("is_transformer=true")
     config = " ".join(("kind=cnn", *words, f"image={row['image']}"))
     return {"name": row["model"], "also": "", "config": config}
 
