@@ -218,7 +218,12 @@ _UNSAID: Final[dict[str, Any]] = {
 """Defaults of a finding."""
 
 
-class CaseSubject(Struct, frozen=True):
+class _Scoped(Struct, frozen=True, kw_only=True):
+    scope: str = ""
+    """Tells recommendations of a rule from those of others with the same reason and action."""
+
+
+class CaseSubject(_Scoped, frozen=True):
     """Case under judgement by one rule, and the verdicts that the rule may give."""
 
     rule: str
@@ -277,7 +282,7 @@ class CaseSubject(Struct, frozen=True):
                 replace(each, savings=each.savings and LOW_CONFIDENCE) for each in options
             )
         return self._finding(
-            finding_id(self.case.key, reasons[0], action, target),
+            finding_id(self.case.key, reasons[0], action, f"{self.scope}{target}"),
             summary,
             factors,
             evidence,

@@ -12,10 +12,11 @@ from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
+from rightsizer.agent.source_log import log_extensions
 from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.heap import freeze, keep_compact
-from rightsizer.io.log import configure
+from rightsizer.io.log import configure, logger
 from rightsizer.io.shutdown import ended_by_signals
 from rightsizer.io.systemd import Notifier
 from rightsizer.web.plan_route import plan_route
@@ -45,6 +46,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     keep_compact()
     clock, log = clock or SystemClock(), settings.log
     counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
+    log_extensions(logger("agent"))
     # Before the storage: a wrong scenario must not leave an empty history behind.
     access = replace(configured_access(settings.web, clock.wall_time), is_open=is_open)
     named, plan = live_source(settings, clock), plan_route(config_file, settings.web.server)

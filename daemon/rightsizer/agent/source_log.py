@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rightsizer.io.extensions import extensions
 from rightsizer.io.log import Logger
 from rightsizer.model.device import Device
 from rightsizer.model.snapshot import Refusal, Snapshot
@@ -72,6 +73,16 @@ class _Outage(Struct, frozen=True):
     """Time before which short outages are not logged."""
     unreported: int = 0
     """Outages since the last line that were not logged."""
+
+
+def log_extensions(log: Logger) -> None:
+    """Log what other packages add, and what of it was left out."""
+    for extension in extensions():
+        name = str(extension)
+        if extension.fault:
+            log.warning("extension_left_out", extension=name, detail=extension.fault)
+        else:
+            log.info("extension_found", extension=name)
 
 
 class CollectorLog:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from rightsizer.host.trusted_groups import TrustedGroupReader, WriterOf, other_w
 from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.collector import NodeCollector
 from rightsizer.owners.containers import ContainerCollector, ContainerOwner
+from rightsizer.owners.extension import GuardedCollector, extension_owners
 from rightsizer.owners.kubernetes import KubernetesCollector, KubernetesOwner, SimulatedOwner
 from rightsizer.owners.owner import Owner, Scheduler
 from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
@@ -61,4 +63,8 @@ def collectors_on(  # noqa: PLR0913 - the outside world comes in as arguments.
         "user": lambda: UserCollector(groups, procfs, processes=table),
         "session": lambda: SystemdCollector(groups, procfs, settings, table),
     }
-    return [collectors[name]() for name in SOURCE_NAMES if name in settings.sources]
+    for owner in extension_owners():
+        collectors[owner.name] = partial(GuardedCollector, owner, procfs, settings)
+    # A broken one has a name, and no collector.
+    names = (name for name in SOURCE_NAMES if name in settings.sources)
+    return [collectors[name]() for name in names if name in collectors]

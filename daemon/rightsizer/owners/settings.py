@@ -4,13 +4,17 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
+from rightsizer.io.extensions import extension_names
 from rightsizer.model.settings import CONSTANT, Spec
 
-SOURCE_NAMES: Final = ("slurm", "kubernetes", "container", "user", "session")
+OUR_SOURCE_NAMES: Final = ("slurm", "kubernetes", "container", "user", "session")
 """In order of precedence: the first that knows a process names its workload.
 
 Slurm's nodes may be pods, whose jobs are as many workloads.
 """
+_EXTENSIONS: Final = extension_names("owners")
+SOURCE_NAMES: Final = tuple(dict.fromkeys((*_EXTENSIONS, *OUR_SOURCE_NAMES)))
+"""Those of other packages first: they know schedulers that ours take for containers or users."""
 
 
 class OwnerSettings(Struct, frozen=True):
@@ -55,7 +59,10 @@ class OwnerSettings(Struct, frozen=True):
             Source: 64 devices with three holders each
     """
 
-    sources: tuple[str, ...] = ("slurm", "kubernetes", "container", "session")
+    sources: tuple[str, ...] = (
+        *_EXTENSIONS,
+        *("slurm", "kubernetes", "container", "session"),
+    )
     kubelet_socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
     pod_log_folder: str = "/var/log"
     container_socket: str = ""

@@ -31,9 +31,10 @@ from rightsizer.advice.rules import (
     thermal_throttled,
     underprovisioned,
 )
-from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.rules.rule import Rule, checked_rule
+from rightsizer.io.extensions import extended
 
-RULES: Final[tuple[Rule[Any], ...]] = (
+_OURS: Final[tuple[Rule[Any], ...]] = (
     idle.RULE,
     hidden_stall.RULE,
     rank_imbalance.RULE,
@@ -62,3 +63,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     nvlink_absent.RULE,
     hardware_unhealthy.RULE,
 )
+RULES: Final[tuple[Rule[Any], ...]] = extended(
+    "rules", _OURS, checked_rule, lambda rule: str(rule.name)
+)
+"""Those of other packages are the last."""

@@ -1,5 +1,6 @@
 """Rules: settings, judgement of a case, and the policy that turns judgements into advice."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, Generic, Self, TypeVar
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.verdict import CaseSubject
+from rightsizer.config.shape import shape_of
 from rightsizer.model.finding import Case, Finding, Reason
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -84,6 +86,8 @@ class _RuleOptions(Struct, Generic[SettingsT], frozen=True, kw_only=True):
     given_market: Market | None = None
     opening_policy_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = None
     """Overrides `settings.conduct` for rules with a policy that depends on the workload's class."""
+    scope: str = ""
+    """Prefix of the targets of a rule of another package, since its reasons may be another's."""
 
 
 class TunableRule(_RuleOptions[SettingsT], frozen=True):
@@ -129,7 +133,26 @@ class Rule(TunableRule[SettingsT], frozen=True):
 
     def judge(self, case: Case) -> Finding:
         """Judge one case."""
-        return self.judge_with(CaseSubject(self.name, case, self.market), self.settings)
+        subject = CaseSubject(self.name, case, self.market, scope=self.scope)
+        return self.judge_with(subject, self.settings)
+
+
+def checked_rule(_: str, value: object) -> Rule[Any]:
+    """Return a rule of another package.
+
+    Raises:
+        TypeError: it is no rule, or its settings are none.
+        ValueError: its name, settings or opening policy cannot be used.
+    """
+    if not isinstance(value, Rule):
+        raise TypeError(f"{value!r} is no rightsizer.advice.rules.rule.Rule")
+    if not isinstance(value.settings, RuleSettings):
+        raise TypeError(f"its settings are no RuleSettings: {value.settings!r}")
+    if not re.fullmatch("[a-z][a-z0-9_]*", value.name):
+        raise ValueError(f"its name is '{value.name}'; write it in small letters, as in idle_pool")
+    shape_of(type(value.settings))
+    value.conduct()
+    return replace(value, scope=f"{value.name}/")
 
 
 class Exclusion(Struct, frozen=True):

@@ -27,6 +27,7 @@ CHECKS: Final[tuple[Callable[[CheckContext], Check], ...]] = (
     peers.check_container_engine,
     peers.check_dcgm,
     peers.check_serving,
+    own.check_extensions,
     own.check_history,
     own.check_broker,
     own.check_local_socket,

@@ -20,6 +20,7 @@ from rightsizer.agent.doctor.check import (
 )
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.host.listeners import listening_process
+from rightsizer.io.extensions import extensions
 from rightsizer.io.program import program_of
 from rightsizer.notify.webhook.settings import read_token
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings
@@ -31,6 +32,17 @@ _LANDING: Final = "profiles beside telemetry"
 _CALLING: Final = "profiles taken when a finding asks for one"
 _LEAST_ROOM_BYTES: Final = 64 * 2**20
 """More than a full queue with its log takes."""
+
+
+def check_extensions(_: CheckContext) -> Check:
+    """Whether what other packages add could be loaded."""
+    name = "extensions"
+    known = extensions()
+    if not known:
+        return Check(name, Verdict.UNUSED, "no other package adds rules, owners or collectors")
+    if broken := [f"{each} ({each.fault})" for each in known if each.fault]:
+        return failed_check(name, Verdict.LIMITED, "broken", f"left out: {'; '.join(broken)}")
+    return Check(name, Verdict.OK, ", ".join(map(str, known)))
 
 
 def check_history(context: CheckContext) -> Check:

@@ -146,3 +146,10 @@ class NvmlCollector(Struct, frozen=True):
         if device.mig is not None:
             return self.on_mig_instance
         return self.on_mig_parent or not device.has_mig_instances
+
+
+def checked_collector(_: str, value: object) -> NvmlCollector:
+    """Return a collector of another package; raises `TypeError` if it is none."""
+    if isinstance(value, NvmlCollector):
+        return value
+    raise TypeError(f"{value!r} is no rightsizer.telemetry.nvml.collector.NvmlCollector")

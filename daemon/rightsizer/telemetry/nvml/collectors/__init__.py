@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.io.extensions import extended
+from rightsizer.telemetry.nvml.collector import NvmlCollector, checked_collector
 from rightsizer.telemetry.nvml.collectors import (
     clocks,
     gpm,
@@ -16,7 +17,7 @@ from rightsizer.telemetry.nvml.collectors import (
     utilization,
 )
 
-COLLECTORS: Final[tuple[NvmlCollector, ...]] = (
+_OURS: Final[tuple[NvmlCollector, ...]] = (
     gpm.GPM,
     utilization.UTILIZATION,
     memory.MEMORY,
@@ -49,3 +50,5 @@ COLLECTORS: Final[tuple[NvmlCollector, ...]] = (
     health.REMAPPED_ROWS,
     health.RECOVERY,
 )
+COLLECTORS: Final = extended("collectors", _OURS, checked_collector, lambda each: each.name)
+"""Those of other packages are the last: they add what ours did not give."""
