@@ -17,7 +17,7 @@ from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Reason, Severity
 from rightsizer.model.settings import Spec
 from rightsizer.notify.delivery import Outbox
-from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX
+from rightsizer.notify.receiver import RECEIVER_OUTBOX
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 from settings_documents import schema
 from webhook_fixture import QUICK, WebhookFixture, severe, to
@@ -163,13 +163,13 @@ def test_waiting_event_survives_a_restart(tmp_path: Path) -> None:
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         with webhook_server() as inbox:
             settings = to(inbox.url)
-        WebhookFixture(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send(event(OPENED))
+        WebhookFixture(settings, outbox=Outbox(database, RECEIVER_OUTBOX)).send(event(OPENED))
     port = int(settings.url.rpartition(":")[2])
     with (
         closing(Database(tmp_path / "history.db", MIGRATIONS)) as database,
         webhook_server(port=port) as inbox,
     ):
-        report = WebhookFixture(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send()
+        report = WebhookFixture(settings, outbox=Outbox(database, RECEIVER_OUTBOX)).send()
 
     assert [body["advice"]["id"] for body in inbox.bodies] == ["a1b2c3"]
     assert report.pending == 0
@@ -178,7 +178,7 @@ def test_waiting_event_survives_a_restart(tmp_path: Path) -> None:
 def test_events_of_a_removed_webhook_are_dropped(tmp_path: Path) -> None:
     """A webhook removed from the configuration is removed from the database."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
-        outbox = Outbox(database, WEBHOOK_OUTBOX)
+        outbox = Outbox(database, RECEIVER_OUTBOX)
         WebhookFixture(to("http://127.0.0.1:9"), outbox=outbox).send(event(OPENED))
         WebhookFixture(to("http://127.0.0.1:9/other"), outbox=outbox)
         with database.transaction() as connection:
@@ -298,7 +298,7 @@ def test_an_address_that_nobody_can_use_is_refused(facts: dict[str, str]) -> Non
 
 def test_a_chat_s_own_webhook_is_told_the_way() -> None:
     """The chat would reject each message; the path, which is its secret, is not repeated."""
-    with pytest.raises(ValueError, match="send advice to an Alertmanager") as refused:
+    with pytest.raises(ValueError, match="set format: slack") as refused:
         WebhookSettings(url="https://hooks.slack.com/services/T0/B0/s3cret")
 
     assert "s3cret" not in str(refused.value)

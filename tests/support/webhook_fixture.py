@@ -1,4 +1,4 @@
-"""Webhooks with what is around them, for tests of what they send."""
+"""Receivers with what is around them, for tests of what they send."""
 
 import threading
 from collections.abc import Mapping
@@ -13,7 +13,9 @@ from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.finding import Severity
 from rightsizer.notify.delivery import DeliveryContext, Outbox
-from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, webhooks_of
+from rightsizer.notify.mail.settings import MailSettings
+from rightsizer.notify.receiver import RECEIVER_OUTBOX
+from rightsizer.notify.receivers import receivers_of
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 
 __all__ = ["MINUTE", "QUICK", "WebhookFixture", "alerts_to", "severe", "to"]
@@ -27,7 +29,7 @@ class WebhookFixture:
 
     def __init__(
         self,
-        *settings: WebhookSettings,
+        *settings: WebhookSettings | MailSettings,
         outbox: Outbox[str] | None = None,
         start: int = NOW,
         titles: Mapping[str, str] | None = None,
@@ -35,9 +37,10 @@ class WebhookFixture:
         self.clock = FastClock(start)
         self.advice: list[Advice] = []
         self.errors: list[str] = []
-        self.outbox = outbox or Outbox(Storage("").database, WEBHOOK_OUTBOX)
-        self.webhooks = webhooks_of(
-            settings,
+        self.outbox = outbox or Outbox(Storage("").database, RECEIVER_OUTBOX)
+        self.webhooks = receivers_of(
+            [each for each in settings if isinstance(each, WebhookSettings)],
+            [each for each in settings if isinstance(each, MailSettings)],
             self.outbox,
             DeliveryContext(
                 lambda: self.advice,

@@ -82,6 +82,9 @@ def _notifications(settings: Settings, environ: Mapping[str, str]) -> Iterator[_
         yield f"{key}.token_file", partial(webhook.read_token, each.token_file, environ)
         yield f"{key}.headers_file", partial(webhook.read_headers, each, environ)
         yield f"{key}.http.ca_file", partial(_authorities, each.http.ca_file)
+    for index, mail in enumerate(settings.mails):
+        key = f"mails[{index}].password_file"
+        yield key, partial(webhook.read_token, mail.password_file, environ)
 
 
 def _captures(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Check]:

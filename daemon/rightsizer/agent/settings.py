@@ -14,6 +14,7 @@ from rightsizer.host.settings import PathSettings
 from rightsizer.io.log_settings import LogSettings
 from rightsizer.model.settings import CONSTANT, LIVE, Spec
 from rightsizer.notify.grafana.settings import GrafanaSettings
+from rightsizer.notify.mail.settings import MailSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.sizing.settings import SizingSettings
@@ -45,7 +46,8 @@ class Settings(Struct, frozen=True):
     """Configuration of the agent.
 
     Attributes:
-        webhooks: Receivers of recommendations: Alertmanager, or any receiver of JSON.
+        webhooks: Receivers of recommendations: Slack, Teams, Alertmanager, or any receiver of JSON.
+        mails: Receivers of recommendations by mail.
         actions: Automated actions on recommendations; none by default.
         policies: Operator-provided facts and thresholds by workload; the first match applies.
     """
@@ -64,6 +66,7 @@ class Settings(Struct, frozen=True):
     profiles: Annotated[ProfileSettings, LIVE] = ProfileSettings()
     grafana: Annotated[GrafanaSettings, LIVE] = GrafanaSettings()
     webhooks: Annotated[tuple[WebhookSettings, ...], Spec(is_live=True)] = ()
+    mails: Annotated[tuple[MailSettings, ...], Spec(is_live=True)] = ()
     actions: tuple[ActionSettings, ...] = ()
     acting: ActionsSettings = ActionsSettings()
     web: WebTree = WebTree()

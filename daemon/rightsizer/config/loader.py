@@ -42,7 +42,7 @@ _Settings = TypeVar("_Settings")
 _REMEDY: Final = "check the path, or leave the flag out to run with the defaults"
 _NOTHING: Final[Mapping[str, str]] = {}
 _NAMES: Final = (
-    "accounting acting actions broker catalogue fleet grafana history labels log node path"
+    "accounting acting actions broker catalogue fleet grafana history labels log mails node path"
     " placement policies prices profiles recommender sampling sizing sources web webhooks"
 )
 SECTIONS: Final = frozenset(_NAMES.split())

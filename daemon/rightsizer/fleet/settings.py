@@ -22,6 +22,7 @@ from rightsizer.io.log_settings import LogSettings
 from rightsizer.model.settings import CONSTANT, Spec, settings_class
 from rightsizer.model.units import DAY_SECONDS
 from rightsizer.notify.grafana.settings import GrafanaSettings
+from rightsizer.notify.mail.settings import MailSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.web.settings import WebTree
@@ -258,6 +259,7 @@ class FleetConfig(Struct, frozen=True):
     sizing: SizingSettings = SizingSettings()
     grafana: GrafanaSettings = GrafanaSettings()
     webhooks: tuple[WebhookSettings, ...] = ()
+    mails: tuple[MailSettings, ...] = ()
     web: WebTree = WebTree()
     log: LogSettings = LogSettings()
     policies: tuple[Policy, ...] = ()

@@ -159,6 +159,8 @@ class Delivery(ABC, Generic[_Body]):
     """Fields of the report by the metrics that export them."""
     _gauges: ClassVar[tuple[str, str]]
     """Metrics of pending messages and of the last success."""
+    _joined: int = 1
+    """Maximum messages of the outbox that are sent as one."""
 
     def __init__(
         self,
@@ -198,6 +200,11 @@ class Delivery(ABC, Generic[_Body]):
             self._settle(failure)
         return self._count(pending=len(self._pending()))
 
+    @property
+    def destination(self) -> str:
+        """Its key in the outbox."""
+        return self._destination
+
     def metrics(self) -> dict[str, float]:
         """Attempts, failures, pending messages and last success by series."""
         report, labels, (pending, last_success) = self.report, self._labels, self._gauges
@@ -219,8 +226,8 @@ class Delivery(ABC, Generic[_Body]):
         """Send what is due; return the failure that stopped it, or `None`."""
 
     @abstractmethod
-    def _post(self, body: _Body) -> Failure | None:
-        """Send one message, and count it if accepted."""
+    def _post(self, bodies: Sequence[_Body]) -> Failure | None:
+        """Send messages as one, and count it if accepted."""
 
     @abstractmethod
     def _hang_up(self) -> None:
@@ -241,11 +248,12 @@ class Delivery(ABC, Generic[_Body]):
         return entries[excess:]
 
     def _send_entries(self, entries: Sequence[OutboxEntry[_Body]]) -> Failure | None:
-        for entry in entries:
-            if (failure := self._post(entry.body)) is None:
-                self._outbox.done([entry.number])
+        for start in range(0, len(entries), self._joined):
+            part = entries[start : start + self._joined]
+            if (failure := self._post([entry.body for entry in part])) is None:
+                self._outbox.done(entry.number for entry in part)
             elif failure.status in _UNACCEPTABLE:
-                self._drop([entry])
+                self._drop(part)
                 self._context.warn(
                     self._trouble, f"{self.report.name} refused {self._message}: {failure.message}"
                 )

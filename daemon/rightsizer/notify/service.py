@@ -1,4 +1,4 @@
-"""Notification service: Grafana and webhooks, each imported only if configured."""
+"""Notification service: Grafana, webhooks and mail, each imported only if configured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,6 +11,7 @@ from rightsizer.io.worker import attempt_all
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.notify.delivery import Delivery, DeliveryContext, Outbox
 from rightsizer.notify.grafana.settings import GrafanaSettings
+from rightsizer.notify.mail.settings import MailSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
 
 
@@ -24,6 +25,10 @@ class NotificationSettings(Protocol):
     @property
     def webhooks(self) -> tuple[WebhookSettings, ...]:
         """Receivers of changes and alerts."""
+
+    @property
+    def mails(self) -> tuple[MailSettings, ...]:
+        """Receivers by mail."""
 
 
 class NotificationService:
@@ -49,11 +54,11 @@ class NotificationService:
         self._database = database
         self._settings = settings
         self._annotations = self._grafana(settings.grafana)
-        self._webhooks = self._webhooks_of(settings.webhooks)
+        self._receivers = self._receivers_of(settings)
 
     @property
     def _deliveries(self) -> tuple[Delivery[Any], ...]:
-        return (*self._annotations, *self._webhooks)
+        return (*self._annotations, *self._receivers)
 
     def change_settings(self, settings: NotificationSettings) -> None:
         """Rebuild the deliveries whose settings differ; pending messages stay in the outboxes.
@@ -63,21 +68,21 @@ class NotificationService:
         """
         before = self._settings
         annotations = self._annotations
-        webhooks = self._webhooks
+        receivers = self._receivers
         if before.grafana != settings.grafana:
             annotations = self._grafana(settings.grafana)
-        if before.webhooks != settings.webhooks:
-            webhooks = self._webhooks_of(settings.webhooks)
+        if (before.webhooks, before.mails) != (settings.webhooks, settings.mails):
+            receivers = self._receivers_of(settings)
         self._settings = settings
         self._annotations = annotations
-        self._webhooks = webhooks
+        self._receivers = receivers
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Pass events to every delivery; fast, without network."""
         attempt_all(partial(delivery.offer, events) for delivery in self._deliveries)
 
     def notify(self, body: str) -> None:
-        """Pass another JSON message to the webhooks; fast, without network."""
+        """Pass another JSON message to the receivers; fast, without network."""
         attempt_all(partial(delivery.notify, body) for delivery in self._deliveries)
 
     def deliver(self) -> None:
@@ -95,9 +100,11 @@ class NotificationService:
 
         return (GrafanaAnnotations(settings, AnnotationOutbox(self._database), self._context),)
 
-    def _webhooks_of(self, settings: tuple[WebhookSettings, ...]) -> tuple[Delivery[Any], ...]:
-        if not settings:
+    def _receivers_of(self, settings: NotificationSettings) -> tuple[Delivery[Any], ...]:
+        if not settings.webhooks and not settings.mails:
             return ()
-        from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, webhooks_of  # noqa: PLC0415
+        from rightsizer.notify.receiver import RECEIVER_OUTBOX  # noqa: PLC0415
+        from rightsizer.notify.receivers import receivers_of  # noqa: PLC0415
 
-        return webhooks_of(settings, Outbox(self._database, WEBHOOK_OUTBOX), self._context)
+        outbox = Outbox(self._database, RECEIVER_OUTBOX)
+        return receivers_of(settings.webhooks, settings.mails, outbox, self._context)

@@ -163,7 +163,8 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
             rest = [entry for entry in self._outbox.pending() if entry.body == summed]
         return [*entries[:limit], *rest]
 
-    def _post(self, body: AnnotationBody) -> Failure | None:
+    def _post(self, bodies: Sequence[AnnotationBody]) -> Failure | None:
+        (body,) = bodies
         failure = self._change_region(body) if body.changes_region else self._create(body)
         if failure is None:
             if not body.changes_region:

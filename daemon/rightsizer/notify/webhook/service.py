@@ -2,19 +2,21 @@
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import AdviceEvent, AdviceEventKind
-from rightsizer.notify.delivery import Delivery, DeliveryContext, Outbox, OutboxTable
+from rightsizer.model.advice import AdviceEvent
+from rightsizer.notify.delivery import DeliveryContext, Outbox
+from rightsizer.notify.message import message_of, slack_body, teams_body
+from rightsizer.notify.receiver import Receiver
+from rightsizer.notify.routing import Route
 from rightsizer.notify.webhook.client import webhook_client
-from rightsizer.notify.webhook.encoder import alerts_of, change_of, is_firing, needs_delivery
+from rightsizer.notify.webhook.encoder import alerts_of, is_firing, needs_delivery
 from rightsizer.notify.webhook.settings import (
     WebhookFormat,
     WebhookSettings,
@@ -22,65 +24,52 @@ from rightsizer.notify.webhook.settings import (
     read_headers,
 )
 
-WEBHOOK_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
-    "webhook_outbox", "body", encode=str, decode=str, destination="destination"
-)
+_MESSAGES: Final = {
+    WebhookFormat.SLACK: slack_body,
+    WebhookFormat.TEAMS: teams_body,
+}
 _ALERTS: Final = "/api/v2/alerts"
 _ALERTS_A_REQUEST: Final = 64
 """Prometheus's batch size."""
+_JOINED: Final = 10
+"""Changes of a message, which a reader takes in and all services accept."""
 
 
-class Webhook(Delivery[str]):
-    """Sends changes from the outbox as JSON, or currently open advice as alerts.
+class Webhook(Receiver):
+    """Sends changes from the outbox as JSON or messages, or currently open advice as alerts.
 
     Alerts need no outbox: as in Prometheus, each run sends all that fire or ended recently, so
     that an agent or Alertmanager that lost state has all of it a run later.
     """
 
-    _trouble = "webhook_trouble"
-    _counters: ClassVar = {
-        "rightsizer_webhook_requests_total": "tried",
-        "rightsizer_webhook_failures_total": "failed",
-        "rightsizer_webhook_dropped_total": "dropped",
-    }
-    _gauges = ("rightsizer_webhooks_pending", "rightsizer_webhook_last_success_timestamp_seconds")
-
     def __init__(
-        self, name: str, settings: WebhookSettings, outbox: Outbox[str], context: DeliveryContext
+        self,
+        name: str,
+        settings: WebhookSettings,
+        route: Route,
+        outbox: Outbox[str],
+        context: DeliveryContext,
     ) -> None:
         """Create the webhook with the settings' outbox limit."""
-        destination = key_of(settings)
-        super().__init__(name, outbox, context, settings=settings, destination=destination)
+        super().__init__(name, route, key_of(settings), outbox, context)
         self._settings = settings
-        self._is_json = settings.format is WebhookFormat.JSON
+        self._has_alerts = settings.format is WebhookFormat.ALERTMANAGER
+        self._written = _MESSAGES.get(settings.format)
+        self._joined = 1 if self._written is None else _JOINED
         self._client: tuple[str, HttpClient] | None = None
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Put changes into the outbox; alerts are built from open advice when sent."""
-        if self._is_json:
-            unwanted = {AdviceEventKind.DECIDED}
-            if not self._settings.send_resolved:
-                unwanted.add(AdviceEventKind.CLOSED)
-            wanted = [
-                change_of(event, self._context.node)
-                for event in events
-                if event.kind not in unwanted and self._settings.wants(event.advice)
-            ]
-            # After a crash the same events may be offered again.
-            waiting = {entry.body for entry in self._pending()}
-            self._outbox.put([body for body in wanted if body not in waiting], self._destination)
+        if not self._has_alerts:
+            super().offer(events)
 
     def notify(self, body: str) -> None:
-        """Put another JSON message into the outbox; Alertmanagers take none."""
-        if self._is_json:
+        """Put another JSON message into the outbox; only receivers of JSON take it."""
+        if self._settings.format is WebhookFormat.JSON:
             self._outbox.put([body], self._destination)
 
-    @property
-    def _labels(self) -> Mapping[str, str]:
-        return {"webhook": self.report.name}
-
     def _send(self) -> Failure | None:
-        if self._is_json:
+        if not self._has_alerts:
             return self._send_entries(self._due())
         alerts = self._alerts()
         starts = range(0, len(alerts), _ALERTS_A_REQUEST)
@@ -94,7 +83,7 @@ class Webhook(Delivery[str]):
         return [
             alert
             for advice in self._context.advice()
-            if settings.wants(advice)
+            if self._route.wants(advice)
             and needs_delivery(advice, now)
             and (settings.send_resolved or is_firing(advice))
             for alert in alerts_of(
@@ -108,8 +97,12 @@ class Webhook(Delivery[str]):
             )
         ]
 
-    def _post(self, body: str) -> Failure | None:
-        return self._request(json.loads(body))
+    def _post(self, bodies: Sequence[str]) -> Failure | None:
+        changes = [json.loads(body) for body in bodies]
+        if self._written is None:
+            (change,) = changes
+            return self._request(change)
+        return self._request(self._written(message_of(changes, self._settings.external_url)))
 
     def _request(self, body: Any) -> Failure | None:
         """Post JSON; duplicates are harmless: changes have a `delivery`, alerts are idempotent."""
@@ -124,7 +117,7 @@ class Webhook(Delivery[str]):
             parts = urlsplit(read_address(self._settings))
         except (OSError, ValueError) as error:
             return Failure(FailureKind.CREDENTIAL, str(error))
-        path = parts.path if self._is_json else parts.path.rstrip("/") + _ALERTS
+        path = parts.path if not self._has_alerts else parts.path.rstrip("/") + _ALERTS
         result = self._client_of(f"{parts.scheme}://{parts.netloc}").request(
             "POST",
             path or "/",
@@ -157,18 +150,7 @@ def key_of(settings: WebhookSettings) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def webhooks_of(
-    settings: Sequence[WebhookSettings], outbox: Outbox[str], context: DeliveryContext
-) -> tuple[Webhook, ...]:
-    """Create the webhooks of the settings; drop messages pending for other destinations."""
-    outbox.keep_only(map(key_of, settings))
-    count: Counter[str] = Counter()
-    found = []
-    for each in settings:
-        # Never the path, which may be secret, nor a quote, which would break a series' key.
-        name = each.name or urlsplit(each.url).netloc or each.url_file.rpartition("/")[2]
-        name = name.replace('"', "'")
-        count[name] += 1
-        unique = name if count[name] == 1 else f"{name} {count[name]}"
-        found.append(Webhook(unique, each, outbox, context))
-    return tuple(found)
+def name_of(settings: WebhookSettings) -> str:
+    """Return its name: never the path, which may be secret, nor a quote, which ends a label."""
+    name = settings.name or urlsplit(settings.url).netloc or settings.url_file.rpartition("/")[2]
+    return name.replace('"', "'")

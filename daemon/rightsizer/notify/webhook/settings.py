@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from rightsizer.io.http_settings import HttpSettings, checked_url, read_token_file
-from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Reason, Severity
 from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.notify.routing import ReceiverSettings
 
 
 class WebhookFormat(StrEnum):
@@ -23,85 +19,74 @@ class WebhookFormat(StrEnum):
     """One request per change of advice."""
     ALERTMANAGER = "alertmanager"
     """Alerts for the Alertmanager API v2."""
+    SLACK = "slack"
+    """Messages of Slack's incoming webhooks."""
+    TEAMS = "teams"
+    """Adaptive cards of a Microsoft Teams workflow."""
 
 
-class WebhookSettings(Struct, frozen=True):
+class WebhookSettings(ReceiverSettings, frozen=True):
     """Receiver of recommendations.
 
     Raises:
-        ValueError: there is no address, two, or one that no client can use.
+        ValueError: there is no address, two, or one that no client can use; or quiet hours for an
+            Alertmanager.
 
     Attributes:
         url: Address to post to; for `alertmanager`, Alertmanager's base URL, including any
             sub-path.
         url_file: File with the address, in place of `url`, if that is a secret.
-        name: Name in metrics and log; empty to use host and port.
-        format: `json` for one request per change, `alertmanager` for alerts.
+        format: `json` for one request per change, `alertmanager` for alerts, `slack` and `teams`
+            for messages that join the changes of a run, by owner.
         token_file: File with a bearer token; a name without a directory is a systemd credential.
         headers_file: File with additional headers, one `Name: value` a line, for other
             authentication.
-        reasons: Reasons to send; empty for all.
-        minimum_severity: Minimum severity to send.
-        send_resolved: Whether closed recommendations are sent too.
         instance: Label `instance` of alerts, as Prometheus has it for this agent, such as
             `node-1:19400`; empty for the node's name.
-        external_url: The agent's address for its users, used for links.
         resend_seconds: Interval between resends of a firing alert, which expires after four missed.
             Source: Prometheus: rules.alert.resend-delay, and alerts that end four of them later
-        outbox_maximum: Maximum pending changes; beyond it the oldest are dropped.
-        pause_seconds: Maximum pause after failures; the first is one minute, each next one twice as
-            long. A Retry-After is waited for, up to half an hour.
-            Source: restarts and upgrades of a server take minutes; a request every five is no load
     """
 
     url: str = ""
     url_file: str = ""
-    name: str = ""
     format: WebhookFormat = WebhookFormat.JSON
     token_file: str = ""
     headers_file: str = ""
-    reasons: tuple[Reason, ...] = ()
-    minimum_severity: Severity = Severity.LOW
-    send_resolved: bool = True
     instance: str = ""
-    external_url: str = ""
     resend_seconds: Annotated[float, Spec(within=(1.0, 3600.0)), CONSTANT] = 60.0
-    outbox_maximum: Annotated[int, Spec(within=(1, 100_000)), CONSTANT] = 1000
-    pause_seconds: Annotated[float, Spec(within=(1.0, DAY_SECONDS)), CONSTANT] = 300.0
     http: HttpSettings = HttpSettings()
 
     def __post_init__(self) -> None:
         """Reject settings that can never work."""
+        super().__post_init__()
         if bool(self.url) == bool(self.url_file):
             raise ValueError("a webhook has either url or url_file")
         if self.url:
-            checked_address(self.url)
-
-    def wants(self, advice: Advice) -> bool:
-        """Whether advice is selected by these settings."""
-        finding = advice.finding
-        is_asked = not self.reasons or any(reason in self.reasons for reason in finding.reasons)
-        return is_asked and finding.severity.rank >= self.minimum_severity.rank
+            checked_address(self.url, self.format)
+        if self.quiet_hours and self.format is WebhookFormat.ALERTMANAGER:
+            raise ValueError("quiet_hours: an Alertmanager has its own, mute_time_intervals")
 
 
-_CHATS: Final = frozenset(
-    {"hooks.slack.com", "discord.com", "discordapp.com", "chat.googleapis.com"}
-)
+_CHATS: Final = {
+    "hooks.slack.com": WebhookFormat.SLACK,
+    "discord.com": None,
+    "discordapp.com": None,
+    "chat.googleapis.com": None,
+}
 """Services whose webhooks accept only messages in their own format."""
 
 
-def checked_address(url: str) -> str:
+def checked_address(url: str, form: WebhookFormat = WebhookFormat.JSON) -> str:
     """Return the address if requests can be posted to it; it may have a query.
 
     Raises:
         ValueError: it cannot; the message never contains the path, which may be secret.
     """
     parts = urlsplit(url)
-    if parts.hostname in _CHATS:
-        raise ValueError(
-            f"{parts.hostname} takes no JSON of ours; send advice to an Alertmanager (format: "
-            "alertmanager) and let that tell the chat"
-        )
+    if (host := parts.hostname) in _CHATS and _CHATS[host] is not form:
+        other = _CHATS[host]
+        remedy = f"set format: {other}" if other else "let an Alertmanager tell it"
+        raise ValueError(f"{host} takes no {form} of ours; {remedy}")
     try:
         checked_url(f"{parts.scheme}://{parts.netloc}")
         parts.port  # noqa: B018 - access validates it.
@@ -126,7 +111,8 @@ def read_address(settings: WebhookSettings, environment: Mapping[str, str] = os.
         return settings.url
     path = _path(settings.url_file, environment)
     try:
-        return checked_address(path.read_text(encoding="utf-8", errors="replace").strip())
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+        return checked_address(text, settings.format)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

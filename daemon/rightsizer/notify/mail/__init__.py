@@ -1,0 +1,1 @@
+"""Mail: the changes of a run as one message, by SMTP."""

@@ -1,0 +1,123 @@
+"""Mail: sends the changes of a run as one message."""
+
+import hashlib
+import json
+import smtplib
+import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import format_datetime, make_msgid
+from typing import Final
+
+from rightsizer.io.http_result import Failure, FailureKind
+from rightsizer.model.units import seconds
+from rightsizer.notify.delivery import DeliveryContext, Outbox
+from rightsizer.notify.mail.settings import MailEncryption, MailSettings
+from rightsizer.notify.message import Message, message_of
+from rightsizer.notify.receiver import Receiver
+from rightsizer.notify.routing import Route
+from rightsizer.notify.webhook.settings import read_token
+
+_JOINED: Final = 100
+_PERMANENT: Final = 500
+"""Reply codes from which a server will not take the same message later (RFC 5321, 4.2.1)."""
+_REJECTED_STATUS: Final = 422
+
+
+class Mail(Receiver):
+    """Sends changes from the outbox to its recipients."""
+
+    _joined = _JOINED
+
+    def __init__(
+        self,
+        name: str,
+        settings: MailSettings,
+        route: Route,
+        outbox: Outbox[str],
+        context: DeliveryContext,
+    ) -> None:
+        """Create the receiver with the settings' outbox limit."""
+        super().__init__(name, route, key_of(settings), outbox, context)
+        self._settings = settings
+
+    def _send(self) -> Failure | None:
+        return self._send_entries(self._due())
+
+    def _post(self, bodies: Sequence[str]) -> Failure | None:
+        changes = [json.loads(body) for body in bodies]
+        failure = self._attempt(message_of(changes, self._settings.external_url))
+        sent = self.report.sent + (failure is None)
+        self._count(sent=sent, failed=self.report.failed + (failure is not None))
+        return failure
+
+    def _attempt(self, message: Message) -> Failure | None:
+        settings = self._settings
+        try:
+            password = read_token(settings.password_file)
+        except (OSError, ValueError) as error:
+            return Failure(FailureKind.CREDENTIAL, str(error))
+        try:
+            with self._connected() as server:
+                if password is not None:
+                    server.login(settings.username, password)
+                server.send_message(self._written(message))
+        except smtplib.SMTPAuthenticationError as error:
+            return Failure(FailureKind.CREDENTIAL, f"{settings.server} refused the user: {error}")
+        except smtplib.SMTPDataError as error:
+            status = _REJECTED_STATUS if error.smtp_code >= _PERMANENT else error.smtp_code
+            return Failure(FailureKind.REFUSED, f"{settings.server}: {error}", status)
+        except ssl.SSLError as error:
+            return Failure(FailureKind.UNTRUSTED, f"{settings.server}: {error}")
+        except smtplib.SMTPException as error:
+            return Failure(FailureKind.REFUSED, f"{settings.server}: {error}")
+        except OSError as error:
+            return Failure(FailureKind.AWAY, f"{settings.server}:{settings.port}: {error}")
+        return None
+
+    def _connected(self) -> smtplib.SMTP:
+        """Return a connection that is encrypted as set, with the system's authorities."""
+        settings = self._settings
+        host = settings.server, settings.port
+        limit = settings.timeout_seconds
+        if settings.encryption is MailEncryption.TLS:
+            return smtplib.SMTP_SSL(*host, timeout=limit, context=ssl.create_default_context())
+        server = smtplib.SMTP(*host, timeout=limit)
+        if settings.encryption is MailEncryption.STARTTLS:
+            try:
+                server.starttls(context=ssl.create_default_context())
+            except Exception:
+                server.close()
+                raise
+        return server
+
+    def _written(self, message: Message) -> EmailMessage:
+        settings = self._settings
+        mail = EmailMessage()
+        mail["From"] = settings.sender
+        mail["To"] = ", ".join(settings.recipients)
+        mail["Subject"] = message.title
+        now = datetime.fromtimestamp(seconds(self._clock.wall_time()), UTC)
+        mail["Date"] = format_datetime(now)
+        mail["Message-ID"] = make_msgid(domain=settings.sender.rpartition("@")[2])
+        mail["Auto-Submitted"] = "auto-generated"
+        mail.set_content(message.text)
+        return mail
+
+    def _hang_up(self) -> None:
+        """Keep no connection."""
+
+    def _explain(self, failure: Failure) -> str:
+        return f"{self.report.name}: {failure.message}"
+
+
+def key_of(settings: MailSettings) -> str:
+    """Return the destination in the outbox: stable across restarts."""
+    text = f"mail|{settings.name}|{settings.server}|{','.join(settings.recipients)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def name_of(settings: MailSettings) -> str:
+    """Return its name, without a quote, which would end a series' key."""
+    return (settings.name or settings.recipients[0]).replace('"', "'")

@@ -1,0 +1,79 @@
+"""Receivers of changes: what they have in common, whether over HTTP or by mail."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Final
+
+from rightsizer.model.advice import AdviceEvent, AdviceEventKind
+from rightsizer.model.finding import Severity
+from rightsizer.model.units import seconds
+from rightsizer.notify.delivery import (
+    Delivery,
+    DeliveryContext,
+    Outbox,
+    OutboxEntry,
+    OutboxTable,
+)
+from rightsizer.notify.routing import Route
+from rightsizer.notify.webhook.encoder import change_of
+
+RECEIVER_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
+    "webhook_outbox", "body", encode=str, decode=str, destination="destination"
+)
+
+
+class Receiver(Delivery[str]):
+    """Keeps the changes that are routed to it in the outbox, as JSON, until they are sent."""
+
+    _trouble = "webhook_trouble"
+    _counters: ClassVar = {
+        "rightsizer_webhook_requests_total": "tried",
+        "rightsizer_webhook_failures_total": "failed",
+        "rightsizer_webhook_dropped_total": "dropped",
+    }
+    _gauges = ("rightsizer_webhooks_pending", "rightsizer_webhook_last_success_timestamp_seconds")
+
+    def __init__(
+        self,
+        name: str,
+        route: Route,
+        destination: str,
+        outbox: Outbox[str],
+        context: DeliveryContext,
+    ) -> None:
+        """Create the receiver with the settings' outbox limit."""
+        super().__init__(name, outbox, context, settings=route.settings, destination=destination)
+        self._route = route
+
+    def offer(self, events: Sequence[AdviceEvent]) -> None:
+        """Put the changes that are routed here into the outbox."""
+        unwanted = {AdviceEventKind.DECIDED}
+        if not self._route.settings.send_resolved:
+            unwanted.add(AdviceEventKind.CLOSED)
+        wanted = [
+            change_of(event, self._context.node)
+            for event in events
+            if event.kind not in unwanted and self._route.wants(event.advice)
+        ]
+        # After a crash the same events may be offered again.
+        waiting = {entry.body for entry in self._pending()}
+        self._outbox.put([body for body in wanted if body not in waiting], self._destination)
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        return {"webhook": self.report.name}
+
+    def _due(self) -> Sequence[OutboxEntry[str]]:
+        """Return what may be sent now: in quiet hours only what is critical."""
+        entries = super()._due()
+        now = datetime.fromtimestamp(seconds(self._clock.wall_time())).astimezone()
+        if not self._route.settings.is_quiet(now):
+            return entries
+        return [entry for entry in entries if _is_critical(json.loads(entry.body))]
+
+
+def _is_critical(change: dict[str, Any]) -> bool:
+    """Whether it is urgent; messages that are no changes of advice are."""
+    advice = change.get("advice")
+    return advice is None or advice["severity"] == Severity.CRITICAL
