@@ -15,7 +15,7 @@ from rightsizer.notify.delivery import (
     OutboxEntry,
     OutboxTable,
 )
-from rightsizer.notify.routing import Route
+from rightsizer.notify.routing import RoutedReceiver
 from rightsizer.notify.webhook.encoder import change_of
 
 RECEIVER_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
@@ -37,24 +37,24 @@ class Receiver(Delivery[str]):
     def __init__(
         self,
         name: str,
-        route: Route,
+        routed: RoutedReceiver,
         destination: str,
         outbox: Outbox[str],
         context: DeliveryContext,
     ) -> None:
         """Create the receiver with the settings' outbox limit."""
-        super().__init__(name, outbox, context, settings=route.settings, destination=destination)
-        self._route = route
+        super().__init__(name, outbox, context, settings=routed.settings, destination=destination)
+        self._routed = routed
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Put the changes that are routed here into the outbox."""
         unwanted = {AdviceEventKind.DECIDED}
-        if not self._route.settings.send_resolved:
+        if not self._routed.settings.send_resolved:
             unwanted.add(AdviceEventKind.CLOSED)
         wanted = [
             change_of(event, self._context.node)
             for event in events
-            if event.kind not in unwanted and self._route.wants(event.advice)
+            if event.kind not in unwanted and self._routed.wants(event.advice)
         ]
         # After a crash the same events may be offered again.
         waiting = {entry.body for entry in self._pending()}
@@ -68,7 +68,7 @@ class Receiver(Delivery[str]):
         """Return what may be sent now: in quiet hours only what is critical."""
         entries = super()._due()
         now = datetime.fromtimestamp(seconds(self._clock.wall_time())).astimezone()
-        if not self._route.settings.is_quiet(now):
+        if not self._routed.settings.is_quiet(now):
             return entries
         return [entry for entry in entries if _is_critical(json.loads(entry.body))]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from rightsizer.notify.delivery import DeliveryContext, Outbox
 from rightsizer.notify.mail.settings import MailSettings
 from rightsizer.notify.receiver import Receiver
-from rightsizer.notify.routing import Route
+from rightsizer.notify.routing import RoutedReceiver
 from rightsizer.notify.webhook.settings import WebhookSettings
 
 
@@ -35,13 +35,13 @@ def _made(
 
         for each in webhooks:
             name = unique(webhook.name_of(each))
-            yield webhook.Webhook(name, each, Route(each, everyone), outbox, context)
+            yield webhook.Webhook(name, each, RoutedReceiver(each, everyone), outbox, context)
     if mails:
         from rightsizer.notify.mail import service as mail  # noqa: PLC0415 - on use.
 
         for one in mails:
             name = unique(mail.name_of(one))
-            yield mail.Mail(name, one, Route(one, everyone), outbox, context)
+            yield mail.Mail(name, one, RoutedReceiver(one, everyone), outbox, context)
 
 
 def _unique_names() -> Callable[[str], str]:

@@ -86,7 +86,7 @@ class ReceiverSettings(Struct, frozen=True):
         )
 
 
-class Route(Struct, frozen=True):
+class RoutedReceiver(Struct, frozen=True):
     """A receiver among all others."""
 
     settings: ReceiverSettings

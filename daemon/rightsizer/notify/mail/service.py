@@ -16,7 +16,7 @@ from rightsizer.notify.delivery import DeliveryContext, Outbox
 from rightsizer.notify.mail.settings import MailEncryption, MailSettings
 from rightsizer.notify.message import Message, message_of
 from rightsizer.notify.receiver import Receiver
-from rightsizer.notify.routing import Route
+from rightsizer.notify.routing import RoutedReceiver
 from rightsizer.notify.webhook.settings import read_token
 
 _JOINED: Final = 100
@@ -34,12 +34,12 @@ class Mail(Receiver):
         self,
         name: str,
         settings: MailSettings,
-        route: Route,
+        routed: RoutedReceiver,
         outbox: Outbox[str],
         context: DeliveryContext,
     ) -> None:
         """Create the receiver with the settings' outbox limit."""
-        super().__init__(name, route, key_of(settings), outbox, context)
+        super().__init__(name, routed, key_of(settings), outbox, context)
         self._settings = settings
 
     def _send(self) -> Failure | None:

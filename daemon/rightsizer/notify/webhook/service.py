@@ -14,7 +14,7 @@ from rightsizer.model.advice import AdviceEvent
 from rightsizer.notify.delivery import DeliveryContext, Outbox
 from rightsizer.notify.message import message_of, slack_body, teams_body
 from rightsizer.notify.receiver import Receiver
-from rightsizer.notify.routing import Route
+from rightsizer.notify.routing import RoutedReceiver
 from rightsizer.notify.webhook.client import webhook_client
 from rightsizer.notify.webhook.encoder import alerts_of, is_firing, needs_delivery
 from rightsizer.notify.webhook.settings import (
@@ -46,12 +46,12 @@ class Webhook(Receiver):
         self,
         name: str,
         settings: WebhookSettings,
-        route: Route,
+        routed: RoutedReceiver,
         outbox: Outbox[str],
         context: DeliveryContext,
     ) -> None:
         """Create the webhook with the settings' outbox limit."""
-        super().__init__(name, route, key_of(settings), outbox, context)
+        super().__init__(name, routed, key_of(settings), outbox, context)
         self._settings = settings
         self._has_alerts = settings.format is WebhookFormat.ALERTMANAGER
         self._written = _MESSAGES.get(settings.format)
@@ -83,7 +83,7 @@ class Webhook(Receiver):
         return [
             alert
             for advice in self._context.advice()
-            if self._route.wants(advice)
+            if self._routed.wants(advice)
             and needs_delivery(advice, now)
             and (settings.send_resolved or is_firing(advice))
             for alert in alerts_of(
