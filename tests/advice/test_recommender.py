@@ -194,6 +194,30 @@ def test_unknown_time_never_creates_advice(hours: dict[State, float], unknown: f
     assert {each.finding.rule for each in after if each.may_open} <= opening
 
 
+@given(
+    st.dictionaries(st.sampled_from(State), st.floats(0.0, 30.0), min_size=1),
+    st.sampled_from(Tier),
+    st.sets(st.sampled_from([rule.name for rule in RULES]), max_size=3),
+)
+def test_what_was_not_flagged_is_counted(
+    hours: dict[State, float], tier: Tier, rules: set[str]
+) -> None:
+    """Complaints and verdicts on open advice stay whole, and each of the others counts once."""
+    cases = [case([window(hours, tiers={tier: 1})], JOB)]
+    open_now = frozenset((JOB.key, rule) for rule in rules)
+    counted: list[Finding] = []
+    whole = judge_all(lambda _: cases, RULES, open_now)
+    kept = judge_all(lambda _: cases, RULES, open_now, count=counted.append, keeps_all=False)
+    assert kept == tuple(
+        each for each in whole if each.finding.is_actionable or each.finding.rule in rules
+    )
+    assert list(map(_kind, counted)) == [_kind(each.finding) for each in whole]
+
+
+def _kind(finding: Finding) -> tuple[object, ...]:
+    return finding.rule, finding.kind, finding.reasons[:1], finding.abstained
+
+
 class FlawedError(RuntimeError):
     """An error raised by a faulty rule."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ Tuned = Callable[[Rule[Any], Case], Rule[Any]]
 """Applies an operator's policy for one workload to a rule."""
 Failed = Callable[[str, str, Exception], None]
 """Called for a rule that raised: its name, the workload's key, the exception."""
+Count = Callable[[Finding], object]
+"""Called with every verdict."""
 
 
 class _RuleError(Exception):
@@ -95,29 +97,38 @@ def without_advice(findings: Iterable[Finding], advice: Iterable[Advice]) -> tup
     return tuple(each for each in actionable(findings) if each.id not in known)
 
 
-def judge_all(
+def judge_all(  # noqa: PLR0913 - what is judged by which rules, and what becomes of it.
     cases: Cases,
     rules: Sequence[Rule[Any]] = RULES,
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
     tuned: Tuned = lambda rule, _: rule,
     failed: Failed = reraise,
+    *,
+    count: Count = lambda _: None,
+    keeps_all: bool = True,
 ) -> tuple[Judgement, ...]:
     """Judge every workload by every rule over the rule's own spans, and resolve conflicts.
 
     The short span is judged only for complaints and open advice (by workload key and rule). The
-    exception of a rule is passed to `failed`, and that verdict is lost.
+    exception of a rule is passed to `failed`, and that verdict is lost. Without
+    `keeps_all`, other verdicts are only counted.
     """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
     judgements = []
     for general in rules:
         for key, present in by_key(0).items():
+            is_open = (key, general.name) in open_now
+            is_counted = not (keeps_all or is_open)
             try:
                 rule = _call_rule(tuned, general, present)
-                found = _judge(rule, present, by_key, is_open=(key, rule.name) in open_now)
+                found = _judge(rule, present, by_key, is_open=is_open, is_counted=is_counted)
             except _RuleError as fault:
                 failed(general.name, key, fault.error)
                 found = _judgement(_failure(general, present), present, OpeningPolicy())
-            if found is not None:
+            if found is None:
+                continue
+            count(found.finding)
+            if found.finding.is_actionable or not is_counted:
                 judgements.append(found)
     return without_conflicts(judgements)
 
@@ -128,12 +139,13 @@ def _judge(
     by_key: Callable[[Nanoseconds], Mapping[str, Case]],
     *,
     is_open: bool,
+    is_counted: bool,
 ) -> Judgement | None:
     conduct = _call_rule(rule.conduct, present.workload)
     long_case = by_key(nanoseconds(conduct.long_seconds)).get(present.key)
     if long_case is None:  # The workload left between the two queries.
         return None
-    finding = _call_rule(rule.judge, long_case)
+    finding = _call_rule(partial(rule.judge, is_counted=is_counted), long_case)
     judgement = _judgement(finding, long_case, conduct)
     matters = finding.is_actionable or is_open
     short_case = by_key(nanoseconds(conduct.short_seconds)).get(present.key) if matters else None

@@ -37,10 +37,11 @@ def usual_hour(
     """
     known = defaultdict[int, int](int)
     worked = defaultdict[int, int](int)
+    is_idle = series.means_below(busy_ratio)
     for number, inside in series.parts(HOUR):
         hour = number % DAY_HOURS
         known[hour] += 1
-        worked[hour] += max(series.means[inside]) >= busy_ratio
+        worked[hour] += 0 in is_idle[inside]
     usual = {
         hour
         for hour, days in known.items()

@@ -218,12 +218,14 @@ _UNSAID: Final[dict[str, Any]] = {
 """Defaults of a finding."""
 
 
-class _Scoped(Struct, frozen=True, kw_only=True):
+class _VerdictOptions(Struct, frozen=True, kw_only=True):
     scope: str = ""
     """Tells recommendations of a rule from those of others with the same reason and action."""
+    is_counted: bool = False
+    """Whether a verdict without a complaint is only counted, and needs no id."""
 
 
-class CaseSubject(_Scoped, frozen=True):
+class CaseSubject(_VerdictOptions, frozen=True):
     """Case under judgement by one rule, and the verdicts that the rule may give."""
 
     rule: str
@@ -306,7 +308,7 @@ class CaseSubject(_Scoped, frozen=True):
     ) -> Finding:
         """Make a finding without a complaint."""
         return self._finding(
-            finding_id(self.case.key, self.rule, Action.NONE, ""),
+            self._id(Action.NONE),
             summary,
             factors,
             evidence,
@@ -318,7 +320,7 @@ class CaseSubject(_Scoped, frozen=True):
     def abstain(self, why: str, reason: Reason = Reason.UNSUPPORTED_TELEMETRY) -> Finding:
         """Make a finding that the rule cannot decide, with the reason."""
         return self._finding(
-            finding_id(self.case.key, self.rule, reason, ""),
+            self._id(reason),
             f"No verdict: {why}.",
             reasons=(reason,),
             abstained=why,
@@ -331,6 +333,10 @@ class CaseSubject(_Scoped, frozen=True):
         why = f"only {format_duration(known)} of telemetry"
         return self.abstain(why, Reason.INSUFFICIENT_DATA)
 
+    def _id(self, of: Action | Reason) -> str:
+        """Id of a verdict without a complaint, or empty if it is only counted."""
+        return "" if self.is_counted else finding_id(self.case.key, self.rule, of, "")
+
     def _finding(
         self,
         advice_id: str,
@@ -340,6 +346,18 @@ class CaseSubject(_Scoped, frozen=True):
         **said: Any,
     ) -> Finding:
         case = self.case
+        if not advice_id:
+            return Finding(
+                id="",
+                rule=self.rule,
+                devices=(),
+                workload=None,
+                summary=summary,
+                confidence=0.0,
+                confidence_factors=_NOTHING,
+                evidence=evidence,
+                **_UNSAID | said,
+            )
         return Finding(
             id=advice_id,
             rule=self.rule,

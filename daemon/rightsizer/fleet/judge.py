@@ -427,7 +427,7 @@ class FleetJudge:
             verdicts.faults.append(RuleFault(rule, key, repr(error)))
 
         whole = evaluate_fleet(views, self._fleet_rules, open_now, failed)
-        verdicts.tallies += Counter(map(VerdictKind.of, whole))
+        verdicts.tallies += Counter(VerdictKind.of(each.finding) for each in whole)
         verdicts.judgements += [
             _worth_advice(each)
             for each in without_conflicts(whole)

@@ -131,9 +131,9 @@ class Rule(TunableRule[SettingsT], frozen=True):
 
     judge_with: Callable[[CaseSubject, SettingsT], Finding]
 
-    def judge(self, case: Case) -> Finding:
-        """Judge one case."""
-        subject = CaseSubject(self.name, case, self.market, scope=self.scope)
+    def judge(self, case: Case, *, is_counted: bool = False) -> Finding:
+        """Judge one case; with `is_counted`, a verdict without a complaint is cut short."""
+        subject = CaseSubject(self.name, case, self.market, scope=self.scope, is_counted=is_counted)
         return self.judge_with(subject, self.settings)
 
 

@@ -351,6 +351,8 @@ class DayDemands:
 
     @cached_property
     def _exported(self) -> Floats:
+        if not self._frames[0].demands:
+            return np.zeros((len(self._frames), 1, 1))
         found = np.zeros((len(self._frames), len(_ROWS), BINS))
         for own, frame in zip(found, self._frames, strict=True):
             for resource, histogram in frame.demands.items():

@@ -28,12 +28,13 @@ from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.usage import WorkloadOwner
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Case, FindingKind, Reason
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case, Finding, FindingKind, Reason
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 
 class VerdictKind(NamedTuple):
-    """A kind of judgement."""
+    """A kind of finding."""
 
     rule: str
     finding: FindingKind
@@ -43,9 +44,8 @@ class VerdictKind(NamedTuple):
     """Missing telemetry as text; empty for other reasons."""
 
     @classmethod
-    def of(cls, judgement: Judgement) -> Self:
-        """Return the kind of a judgement."""
-        finding = judgement.finding
+    def of(cls, finding: Finding) -> Self:
+        """Return the kind of a finding."""
         why = finding.reasons[0] if finding.abstained is not None else None
         missing = finding.abstained or "" if why is Reason.UNSUPPORTED_TELEMETRY else ""
         return cls(finding.rule, finding.kind, why, missing)
@@ -127,16 +127,29 @@ class BatchEvaluation(Struct, frozen=True):
         def failed(rule: str, key: str, error: Exception) -> None:
             found.faults.append(RuleFault(rule, key, f"{type(error).__name__}: {error}"))
 
-        local = cache(self.market.near)
+        def count(finding: Finding) -> None:
+            found.tallies[VerdictKind.of(finding)] += 1
+
+        near = cache(self.market.near)
+
+        @cache
+        def market_of(devices: tuple[Device, ...]) -> Market:
+            providers = {request.devices[each.uuid].cloud.provider for each in devices}
+            return near(providers.pop() if len(providers) == 1 else "")
 
         def tuned(rule: Rule[Any], case: Case) -> Rule[Any]:
-            providers = {request.devices[each.uuid].cloud.provider for each in case.devices}
-            provider = providers.pop() if len(providers) == 1 else ""
-            return self.tuned(rule, case).in_market(local(provider))
+            return self.tuned(rule, case).in_market(market_of(case.devices))
 
         open_now = self.open_now | watched_places(self.incidents, cases(0))
-        judgements = judge_all(cases, self.rules, open_now, tuned, failed)
-        found.tallies.update(map(VerdictKind.of, judgements))
+        judgements = judge_all(
+            cases,
+            self.rules,
+            open_now,
+            tuned,
+            failed,
+            count=count,
+            keeps_all=self.keeps_all,
+        )
         judgements = with_incidents(
             self.suppressed(judgements),
             self.rules,

@@ -1,8 +1,8 @@
 """Parser of API responses: bytes to series, without an object for each sample."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, repeat
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -132,21 +132,13 @@ def _series(heads: Sequence[bytes], samples: Sequence[bytes]) -> Iterator[Sample
     metrics = orjson.loads(b"[" + b",".join(texts) + b"]")
     # Times and values alternate; quotes of values are removed.
     numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
-    counts = [each.count(b"[") + 1 for each in samples]
-    ends = [*accumulate(counts)]
-    moments = numbers[::2]
+    ends = [*accumulate(each.count(b"[") + 1 for each in samples)]
     if len(metrics) != len(samples) or 2 * ends[-1] != len(numbers):
         raise ValueError("something beside times and values")
     values = np.fromiter(numbers[1::2], float, ends[-1])
-    steps = moments[: counts[0]]
-    # Conversion of integers is slow, and most series have a sample at every step.
-    if len({*counts}) == 1 and moments == steps * len(counts):
-        times: Iterable[NDArray[np.int64]] = repeat(_nanoseconds(np.array(steps, float)))
-    else:
-        every = _nanoseconds(np.array(moments, float))
-        times = map(every.__getitem__, map(slice, (0, *ends), ends))
-    for metric, own, begin, end in zip(metrics, times, (0, *ends), ends, strict=False):
-        yield SampledSeries(_labels(metric), own, values[begin:end])
+    times = _nanoseconds(np.fromiter(numbers[::2], float, ends[-1]))
+    for metric, begin, end in zip(metrics, (0, *ends), ends, strict=False):
+        yield SampledSeries(_labels(metric), times[begin:end], values[begin:end])
 
 
 def _slowly(result: Any) -> SampledSeries:
