@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from plan_answers import requirement_of
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.requirement import Parallelism
+from rightsizer.sizing.serving import Server
+from rightsizer.sizing.serving_memory import ServingMemory
 
 Captured = pytest.CaptureFixture[str]
 
@@ -145,3 +148,31 @@ def test_word_of_users_is_answered_by_its_flag(
     assert main(["plan", *options.split()]) != 0
 
     assert message in capsys.readouterr().err
+
+
+def test_streams_of_speech_take_as_long_as_their_bytes() -> None:
+    """Each of 256 windows has 1,500 frames in the caches of 32 layers, read in every step.
+
+    The host launches kernels while these are read, and encodes new windows beside.
+    """
+    (item,) = plan_of_flags({"model": "whisper-large-v3", "concurrency": "256"}).items
+    assert item.requirement is not None
+    board = built_in().get("A100-SXM4-80GB")
+    server = Server(ServingMemory(item.requirement, Parallelism()), board)
+    step = server.forward.decode(256.0, 1500.0)
+
+    cached = 256 * 1504 * 32 * 2 * 1280 * 2.0
+    weights = 0.9e9 * 2.0
+    read = (cached + weights) / (0.74 * board.memory_bandwidth_bytes_per_second)
+    assert step.bandwidth == pytest.approx(read, rel=0.05)
+    assert step.seconds < 1.25 * read
+
+
+def test_a_lone_stream_waits_for_the_host() -> None:
+    """60 to 70 tokens a second in vLLM on an RTX A5000 (its issue 24946)."""
+    (item,) = plan_of_flags({"model": "whisper-large-v3", "concurrency": "1"}).items
+    assert item.requirement is not None
+    board = built_in().get("RTX-A5000")
+    server = Server(ServingMemory(item.requirement, Parallelism()), board)
+
+    assert 1e3 / 70 < server.at(1).tpot_ms.value < 1e3 / 55

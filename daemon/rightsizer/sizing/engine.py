@@ -51,9 +51,6 @@ board left out 0.2 to 0.4 on 141 published rates of TensorRT-LLM 1.0, x1.10 off,
 _BALANCED_RATIO: Final = 1.2
 """Tokens of the fullest GPU, relative to the mean, if experts are balanced: with all alike SGLang
 takes prompts of DeepSeek-V3 1.18 times as fast on 32 H100 (lmsys.org blog, 2025-05-05)."""
-_ALONE_LAYER_SECONDS: Final = 0.45e-3
-"""Of a host that launches the kernels of a layer one by one: 0.31 ms for two parts of a layer in
-transformers, measured with tensors 8 wide in PyTorch 2.13, and a half more for cross attention."""
 _ALONE_ERROR_FACTOR: Final = 1.6
 """Whisper large by faster-whisper on an RTX 3090 and 5090, A100, V100S and T4: x1.22 off, x1.49 at
 most."""
@@ -96,12 +93,8 @@ def engine_settings(
     chunk = settings.chunk_tokens or own.chunk_tokens(board)
     if engine.hears_alone:
         errors = replace(settings.errors, encoder_decoder_factor=_ALONE_ERROR_FACTOR)
-        settings = replace(
-            settings,
-            errors=errors,
-            encoder_decoder_ratio=1.0,
-            layer_seconds=_ALONE_LAYER_SECONDS,
-        )
+        seconds = settings.encoder_decoder_layer_seconds
+        settings = replace(settings, errors=errors, layer_seconds=seconds)
     if own.balances_experts:
         settings = replace(settings, expert_imbalance_ratio=_BALANCED_RATIO)
     else:

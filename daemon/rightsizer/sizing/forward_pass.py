@@ -253,9 +253,8 @@ class ForwardPass:
         rows = _TILE_ROWS.get(board.architecture, 0.0)
         self._tile_rows = _UNPACKED_TILE_ROWS if is_unpacked else rows
         self._depth = model.depth
-        self._times = 1.0 / settings.encoder_decoder_ratio if model.input_ratio else 1.0
-        if model.experts > 1 and board.vendor != _TUNED_VENDOR:
-            self._times /= settings.other_vendor_experts_ratio
+        is_tuned = model.experts <= 1 or board.vendor == _TUNED_VENDOR
+        self._times = 1.0 if is_tuned else 1.0 / settings.other_vendor_experts_ratio
         """Factor on the counted time."""
 
     def decode(self, requests: float, context_tokens: float, proposed: float = 0.0) -> PassCost:
@@ -274,7 +273,11 @@ class ForwardPass:
         beside += self.settings.step_seconds
         if self.model.indexer is not None:
             beside += self.model.indexer.layers * self.settings.indexer_layer_seconds
-        cost = cost.plus(self._exchange(tokens, part)).plus(PassCost(latency=beside))
+        cost = cost.plus(self._exchange(tokens, part))
+        if self.model.input_ratio:  # Kernels are launched one by one, while those before run.
+            launching = part * self._depth * self.settings.encoder_decoder_layer_seconds
+            beside += max(0.0, launching - cost.seconds)
+        cost = cost.plus(PassCost(latency=beside))
         if proposed:
             draft = self._products(each, each, layer).plus(self._exchange(each, layer))
             cost = cost.plus(draft, proposed)
