@@ -142,6 +142,8 @@ class Board(Struct, frozen=True):
     """Maximum number of GPUs joined by its own links: 2 with a bridge, 8 on a baseboard."""
     infinity_fabric_bytes_per_second: float = 0.0
     """One direction over all links; 0 without Infinity Fabric."""
+    reaches_peers: bool = True
+    """Whether its memory is read by others over PCIe, not through the host's memory alone."""
     efficiency: Efficiency = Efficiency()
     all_reduce: Mapping[int, AllReduce] = {}
     """By number of GPUs: 2, 4, 8."""

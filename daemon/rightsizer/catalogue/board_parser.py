@@ -39,6 +39,8 @@ FIGURES: Final[Mapping[str, tuple[str, float]]] = {
     "linked_gpu_count": ("linked_gpus", 1),
 }
 """Numbers of a board: key in a file, and the unit that they are in there."""
+_WITHOUT_PEERS: Final = re.compile("GeForce")
+"""Boards whose driver gives no peer access over PCIe (vLLM and NCCL go through the host there)."""
 _CAPABILITY: Final = re.compile(r"\d{1,3}\.\d")
 _USUAL_PCIE: Final = FactOrigin(OriginKind.ASSUMED, "PCIe 4 with 16 lanes, as most have it")
 _USUAL: Final[Mapping[str, int]] = {"pcie_generation": 4, "pcie_width": 16}
@@ -210,6 +212,7 @@ class BoardEntry(Struct, frozen=True):
             memory_type=self.memory_type,
             source=self.source,
             notes=self.notes,
+            reaches_peers=not any(map(_WITHOUT_PEERS.search, self.names)),
             **entry.figures(),
         )
         measured = FactOrigin(OriginKind.MEASURED, texts.get(_MEASURED, ""))

@@ -33,6 +33,7 @@ from rightsizer.planner.plan_model import (
 from rightsizer.planner.plan_notes import requirement_notes
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.planner.requirement_checks import check_kind
+from rightsizer.sizing.collectives import HostLink
 from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
@@ -211,6 +212,7 @@ class PlanKeys(LoadKeys, frozen=True):
     spares: Annotated[int, Spec(within=(0, 100))] = 0
     engine: ServingEngine = ServingEngine.VLLM
     runtime: VisionRuntime | None = None
+    link: HostLink | None = None
     budget: Annotated[float | None, Spec(unit="amount", within=(0.01, 1e9))] = None
     sure: Annotated[float | None, Spec(parse=_ratio, within=(0.5, 0.999))] = None
     tp: Annotated[int | None, Spec(within=(1, 64))] = None
@@ -341,6 +343,7 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         precision=_precisions(asked.precision, given, trains=trains),
         engine=asked.engine,
         runtime=asked.runtime or _usual_runtime(asked.precision),
+        link=asked.link,
         lora=asked.lora,
         parallel=asked.parallel or asked.layout,
         growth=LoadGrowth(asked.growth.per_month, asked.growth.months),

@@ -29,6 +29,7 @@ from rightsizer.planner.plan_file import PlanFile, PlanFileItem
 from rightsizer.planner.rental import instances_of, providers_of
 from rightsizer.planner.requirement_checks import check_requirement
 from rightsizer.planner.search import Search, SearchFactory
+from rightsizer.sizing.collectives import joined_by
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.mig import slice_board
@@ -113,7 +114,7 @@ class Planner(Struct, frozen=True):
             return self._with_alternatives(plan, by_key, search, biller)
         # What would fit: of all GPUs, and in any layout.
         is_open = replace(requirement, parallel=None, tensor=None, gpus=())
-        least = _ranked(is_open, self.catalogue.boards.values(), search, prices.prices)[0]
+        least = _ranked(is_open, self._joined(is_open), search, prices.prices)[0]
         nearest = plan.candidates[: self.settings.plan.growth_candidates]
         near_boards = [by_key[each.gpu] for each in nearest]
         others = chain(
@@ -155,7 +156,7 @@ class Planner(Struct, frozen=True):
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
         """Predict one kind of GPU for a requirement, whether it fits or not."""
         requirement = self._completed(requirement)
-        (board,) = boards_of((gpu,), self.catalogue)
+        (board,) = self._joined(replace(requirement, gpus=(gpu,)))
         prices = self._prices(requirement)
         found = self._searches(prices)(requirement).best(board)
         return Biller(requirement, prices, self.settings.cost).billed(found)
@@ -169,12 +170,21 @@ class Planner(Struct, frozen=True):
 
     def _boards(self, requirement: Requirement, prices: PlanPrices) -> tuple[Board, ...]:
         """Return the named boards, or all; of named clouds those with a price or an instance."""
-        boards = boards_of(requirement.gpus, self.catalogue)
+        boards = self._joined(requirement)
         if requirement.gpus or not requirement.provider:
             return boards
         rented = prices.instances or {}
         price = prices.dollars_per_hour
         return tuple(each for each in boards if each.key in rented or price(each) is not None)
+
+    def _joined(self, requirement: Requirement) -> tuple[Board, ...]:
+        """Return the named boards, or all, as the links of the host join them."""
+        boards = boards_of(requirement.gpus, self.catalogue)
+        joined = tuple(filter(None, (joined_by(board, requirement.link) for board in boards)))
+        if not joined:
+            fault = f"{boards[0].key} has no links of its own"
+            raise RequirementError(f"link: {requirement.link}: {fault}; take pcie or none")
+        return joined
 
     def _searches(self, prices: PlanPrices) -> SearchFactory:
         price = prices.dollars_per_hour

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from rightsizer.model.table import table_rows
+from rightsizer.sizing.collectives import HostLink
 from rightsizer.sizing.engine import ServingEngine
 from rightsizer.sizing.load import RequestLoad, WorkUnit, units_per_request, work_unit
 from rightsizer.sizing.models import Model, Transformer
@@ -225,6 +226,8 @@ class Requirement(Struct, frozen=True):
     engine: ServingEngine = ServingEngine.VLLM
     runtime: VisionRuntime = VisionRuntime.TENSORRT
     """Of served image networks."""
+    link: HostLink | None = None
+    """What joins the GPUs of a host; all that the boards have if not given."""
     training: Training = Training()
     lora: Lora = Lora()
     parallel: Parallelism | None = None
