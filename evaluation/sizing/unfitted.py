@@ -26,16 +26,18 @@ from rightsizer.planner.question_file import read_questions
 from rightsizer.planner.rates import predict_rate
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory import available_bytes, training_memory
+from rightsizer.sizing.memory_estimate import communication_bytes
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.ratio import place_ratio
 from rightsizer.sizing.requirement import Parallelism, Requirement
-from rightsizer.sizing.settings import SizingSettings
+from rightsizer.sizing.settings import MemorySettings, SizingSettings
 from rightsizer.sizing.workload_family import parse_precision, parse_workload
 
 _FILE: Final = Path(__file__).with_name("unfitted_figures.csv")
 _PARTS: Final = ("seen", "opened", "kept")
 _RATIO: Final = "ratio"
-_MEMORY: Final = "memory_bytes"
+_MEMORY: Final = {"memory_bytes", "allocated_bytes", "reserved_bytes"}
+"""Of a training: what nvidia-smi shows, what the allocator counts, and what it holds."""
 _HEADINGS: Final = ("published figures", "rows", "covered", "bias", "median", "p90", "width")
 _ON_FIGURES: Final = (
     "\nFigures and sources: `evaluation/sizing/unfitted_figures.csv`. Covered: by the 90% "
@@ -115,13 +117,27 @@ def _planned(requirement: Requirement, quantity: str) -> EstimateInterval:
     (board,) = boards_of(requirement.gpus, built_in())
     layout = requirement.parallel or Parallelism()
     settings = SizingSettings()
-    if quantity == _MEMORY:
-        return training_memory(requirement, layout, settings.memory).total
+    if quantity in _MEMORY:
+        return _trained(requirement, layout, quantity)
     room = available_bytes(requirement, board.memory_bytes, settings.memory)
     rate = predict_rate(requirement, board, layout, requirement.load.concurrency, room)
     found: EstimateInterval | None = getattr(rate, quantity)
     assert found is not None, quantity
     return found
+
+
+def _trained(requirement: Requirement, layout: Parallelism, quantity: str) -> EstimateInterval:
+    settings = MemorySettings()
+    memory = training_memory(requirement, layout, settings)
+    device = memory.device
+    assert device is not None, quantity
+    assert memory.allocated_bytes is not None, quantity
+    if quantity == "allocated_bytes":
+        return memory.total.scaled(memory.allocated_bytes / memory.total_bytes)
+    if quantity == "reserved_bytes":
+        outside = settings.context_bytes + communication_bytes(layout, settings, trains=True)
+        return device.scaled((device.value - outside) / device.value)
+    return device
 
 
 def _ratio(asked: Mapping[str, str]) -> EstimateInterval:

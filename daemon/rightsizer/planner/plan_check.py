@@ -120,8 +120,11 @@ def trace_comparisons(
     """Compare a profiled run with the plan for its layout."""
     if run.memory_peak_bytes is not None:
         # The allocator excludes the context and libraries.
-        outside = candidate.memory.overhead_bytes
-        total = candidate.memory.total
+        memory = candidate.memory
+        outside = memory.overhead_bytes
+        if memory.allocated_bytes is not None:
+            outside = memory.total_bytes - memory.allocated_bytes
+        total = memory.total
         low = max(0.0, total.low - outside)
         high = total.high - outside
         within = EstimateInterval(total.value - outside, low, high)

@@ -114,7 +114,8 @@ def _recorded(
     if peaks:
         serves = not requirement.task.trains
         remark = "an engine that takes memory ahead shows what it took" if serves else ""
-        yield FigureComparison("memory_bytes", "bytes", max(peaks), candidate.memory.total, remark)
+        shown = candidate.memory.device or candidate.memory.total
+        yield FigureComparison("memory_bytes", "bytes", max(peaks), shown, remark)
     rate = candidate.rate
     between = _mean(devices, _BETWEEN)
     first = _mean(devices, _FIRST)

@@ -274,6 +274,13 @@ def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str
     free = f"{percent_text(best.memory_headroom_ratio)} free"
     doubt = f", fits with {percent(best.memory_probability)}" * best.is_memory_tight
     yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}{doubt}: {split}")
+    if (allocated := best.memory.allocated_bytes) is not None:
+        shown = min(
+            best.memory.device_bytes or 0.0, max(best.usable_bytes, best.memory.total_bytes)
+        )
+        kept = "with blocks that it keeps while there is room"
+        peak = f"the allocator's own peak is {allocated / GIB:.1f} GiB"
+        yield from wrapped(f"{peak}; nvidia-smi shows about {shown / GIB:.1f} GiB, {kept}")
     yield ""
     yield from costs_lines(best, requirement.unit_text)
 

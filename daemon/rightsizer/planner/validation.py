@@ -103,7 +103,7 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     memory = candidate.memory.total
     low, high, most = (each / GIB for each in (memory.low, memory.high, candidate.usable_bytes))
     if high <= most:
-        yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU"
+        yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU{_shown(candidate)}"
     else:
         yield f"{low:.1f} of {most:.1f} GiB a GPU or more, up to running out of memory"
     if rate.units_per_second is not None:
@@ -117,6 +117,13 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
         yield f"{load.tpot_ms:g} ms between tokens{_share(load.tpot_percentile)}"
     if load.latency_ms is not None:
         yield f"99% of answers within {load.latency_ms:g} ms"
+
+
+def _shown(candidate: PlanCandidate) -> str:
+    """What nvidia-smi shows of a training beyond its need; empty if that is the same."""
+    memory = candidate.memory
+    shown = min(memory.device_bytes or 0.0, candidate.usable_bytes)
+    return f" (nvidia-smi shows up to {shown / GIB:.1f})" if shown > memory.total.high else ""
 
 
 def _spelled(candidate: PlanCandidate) -> str:

@@ -177,7 +177,7 @@ def training_memory(
         peak += dequantized_bytes(count, _base_format(requirement), layout)
     fragments = settings.fragmentation_ratio * (peak + gathered)
     buffers = communication_bytes(layout, settings, trains=True)
-    return MemoryEstimate(
+    estimate = MemoryEstimate(
         weights_bytes=weights,
         activations_bytes=peak,
         gradients_bytes=gradients,
@@ -185,6 +185,13 @@ def training_memory(
         overhead_bytes=settings.context_bytes + buffers + gathered + fragments,
         error_factor=_error_factor(requirement, layout, settings),
     )
+    needed = estimate.total_bytes
+    framework = training.framework
+    keeps = 1.0 + settings.cached_ratio
+    if framework is not None and framework.expands_segments:
+        keeps = 1.0
+    outside = settings.context_bytes + buffers + fragments
+    return replace(estimate, allocated_bytes=needed - outside, device_bytes=needed * keeps)
 
 
 def _error_factor(requirement: Requirement, layout: Parallelism, settings: MemorySettings) -> float:

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.estimate import EstimateInterval, joint_error_factor
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 from rightsizer.sizing.settings import MemorySettings
@@ -14,6 +14,8 @@ _GRAPH_STEP = 8
 """Serving engines capture graphs of batch sizes 1, 2, 4 and multiples of 8."""
 _SERVING: Final = 1.08
 _TRAINING: Final = 1.10
+_DEVICE: Final = 1.2
+"""Of what nvidia-smi shows beside the allocator's peak: 1.10 to 1.58 of the estimate."""
 _ASSUMED_SHAPE: Final = 1.2
 """Additional factor if layers or widths were assumed."""
 _OTHER_KINDS: Final = 1.6
@@ -30,6 +32,11 @@ class MemoryEstimate(Struct, frozen=True):
     optimizer_bytes: float = 0.0
     overhead_bytes: float = 0.0
     """Context, libraries, communication buffers and fragmentation."""
+    allocated_bytes: float | None = None
+    """What the allocator of a training counts as in use, within the total."""
+    device_bytes: float | None = None
+    """What nvidia-smi shows of it: blocks that the allocator keeps come to the total, and are given
+    back where memory runs out."""
     error_factor: float = 1.1
     """Error factor of the total in both directions, with a probability of 90%."""
 
@@ -37,6 +44,13 @@ class MemoryEstimate(Struct, frozen=True):
     def total(self) -> EstimateInterval:
         """Total with its interval."""
         return EstimateInterval.around(self.total_bytes, self.error_factor)
+
+    @property
+    def device(self) -> EstimateInterval | None:
+        """What nvidia-smi shows, with its interval."""
+        shown = self.device_bytes
+        factor = joint_error_factor(self.error_factor, _DEVICE)
+        return None if shown is None else EstimateInterval.around(shown, factor)
 
     @property
     def total_bytes(self) -> float:

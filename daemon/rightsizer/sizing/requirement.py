@@ -110,6 +110,11 @@ class TrainingFramework(StrEnum):
         return self in _frameworks_with("spreads_experts")
 
     @property
+    def expands_segments(self) -> bool:
+        """Whether it asks PyTorch for expandable segments, which hardly leave unused blocks."""
+        return self in _frameworks_with("expandable")
+
+    @property
     def splits_loss(self) -> bool:
         """Whether tensor parallel ranks keep the logits of their part of the vocabulary alone.
 
