@@ -435,7 +435,7 @@ def _in_published_format(
         return replace(requirement, precision=replace(precision, weights=published))
     if precision.weights is not published and isinstance(model, Transformer):
         unread = replace(model.unread, are_towers_quantized=False)
-        changed = replace(model, attention_in_16_bits=False, unread=unread)
+        changed = replace(model, attention_in_16_bits=False, unread=unread, stored_bytes=None)
         return replace(requirement, model=changed)
     return requirement
 

@@ -29,6 +29,7 @@ from rightsizer.sizing.models import (
 from rightsizer.sizing.parameters import count_parameters
 
 if TYPE_CHECKING:
+    from rightsizer.planner.models.checkpoint_tensors import CheckpointTensors
     from rightsizer.planner.models.known_models import KnownModel
 
 INDEX: Final = "model_index.json"
@@ -230,6 +231,7 @@ def _of_known(known: "KnownModel", values: dict[str, Any]) -> PublishedModel[Mod
 def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
     # Readers of published configurations: half of the imports of a plan without one.
     from rightsizer.planner.models import diffusers  # noqa: PLC0415
+    from rightsizer.planner.models.checkpoint_tensors import read_tensors  # noqa: PLC0415
     from rightsizer.planner.models.configuration import (  # noqa: PLC0415
         errors_of,
         of_mistral,
@@ -251,8 +253,41 @@ def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
         diffusion = diffusers.read_diffusers(file, parsed, asked, values["name"])
         changes = {key: values[key] for key in ("parameters",) if key in values}
         return replace(diffusion, model=replace(diffusion.model, **changes))
+    tensors = read_tensors(file.parent)
     with errors_of(file):
+        return _stored(parsed, values, tensors)
+
+
+def _stored(
+    parsed: Mapping[str, Any], values: dict[str, Any], tensors: "CheckpointTensors | None"
+) -> PublishedModel[Model]:
+    """Return the model of a parsed file, with what its checkpoint stores, if that is at hand."""
+    from rightsizer.planner.models.checkpoint_format import checkpoint_format  # noqa: PLC0415
+    from rightsizer.planner.models.configuration import Configuration  # noqa: PLC0415
+    from rightsizer.planner.models.hugging_face import as_decoder  # noqa: PLC0415
+
+    if tensors is None:
         return _of_config(parsed, values)
+    decoder = as_decoder(parsed)
+    if decoder is None:
+        read = _of_config(parsed, values)
+    else:
+        weights = checkpoint_format(Configuration(decoder))
+        counted = tensors.parameters
+        if counted is None and weights is not None and not weights.is_quantized:
+            counted = tensors.stored_bytes / weights.bytes_per_parameter
+        beside = {} if counted is None else {"parameters": counted}
+        read = _of_config(decoder, {**beside, **values})
+        taken = f"model_type '{parsed.get('model_type')}' is not known: taken as a decoder"
+        note = f"{taken} of its shape, with what its checkpoint stores"
+        read = replace(read, notes=(*read.notes, note))
+    model = read.model
+    weights = read.weights
+    if not isinstance(model, Transformer) or weights is None or not weights.is_quantized:
+        return read
+    wide = model.attention_in_16_bits or tensors.has_wide_attention
+    changed = replace(model, attention_in_16_bits=wide, stored_bytes=tensors.stored_bytes)
+    return replace(read, model=changed)
 
 
 def _of_base(file: Path, base: str, values: dict[str, Any]) -> PublishedModel[Model]:

@@ -115,6 +115,8 @@ class Transformer(Struct, frozen=True):
     value_head_dim: int | None = None
     attention_in_16_bits: bool = False
     """Whether quantization excludes attention, as in gpt-oss."""
+    stored_bytes: float | None = None
+    """Of all tensors of a quantized checkpoint; derived from the shape if not given."""
     cached_layers: int | None = None
     """Layers with a KV cache; all if not given, none in an encoder."""
     cache_elements: float | None = None

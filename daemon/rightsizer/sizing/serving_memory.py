@@ -49,8 +49,19 @@ def weight_bytes(
     """Weights on the fullest GPU.
 
     Quantized checkpoints keep embedding and head in 16 bits, except for recommenders, where these
-    are all there is to quantize; for a diffusion model only the denoiser is quantized.
+    are all there is to quantize; for a diffusion model only the denoiser is quantized. Where one is
+    at hand, all are as much as it stores.
     """
+    shaped = _shaped_bytes(model, count, number_format, layout)
+    stored = model.stored_bytes if isinstance(model, Transformer) else None
+    if stored is None or not number_format.is_quantized:
+        return shaped
+    return shaped * stored / _shaped_bytes(model, count, number_format, _SINGLE)
+
+
+def _shaped_bytes(
+    model: Model, count: ParameterCount, number_format: NumberFormat, layout: Parallelism
+) -> float:
     if isinstance(model, RecommenderModel):
         return placed_parameters(model, count, layout) * number_format.bytes_per_parameter
     if isinstance(model, Diffusion):

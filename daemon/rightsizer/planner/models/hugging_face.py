@@ -59,6 +59,12 @@ _DESCRIBE: Final = f"describe the model in the plan instead ({_KEYS_OF_PLANS})"
 _IMAGES_AND_TEXTS: Final = frozenset({"clip"})
 _WITH_TEXT_ENCODER: Final = frozenset({"clip", "siglip"})
 """Models of images and texts whose text part is an encoder."""
+_MIXTURES: Final = {
+    "num_experts": "qwen3_moe",
+    "num_local_experts": "mixtral",
+    "n_routed_experts": "deepseek_v3",
+}
+"""Types that count experts by a key."""
 _SPELLINGS: Final = {
     "layers": ("num_layers", "n_layer", "num_hidden_layers"),
     "hidden": ("d_model", "n_embd", "hidden_size"),
@@ -147,6 +153,29 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
     read = TextModel(model, checkpoint_format(config), longest, format_notes(config))
     has_more = any(config.part(key) for key in OTHER_PARTS)
     return _with_towers(read, config) if has_more else read
+
+
+def as_decoder(values: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return a file of an unknown type as that of a decoder; `None` if its type is known.
+
+    With the experts that it names, a mixture.
+    """
+    config = Configuration(values)
+    parts = filter(None, map(config.part, _TEXT_PARTS))
+    inner = Configuration(next(parts, values))
+    kind = inner.text("model_type") or config.text("model_type")
+    if not kind or is_known_type(kind) or is_known_type(config.text("model_type")):
+        return None
+    usual = next((usual for key, usual in _MIXTURES.items() if inner.whole(key)), "llama")
+    beside = {key: values[key] for key in _COMMON if key in values}
+    return {**beside, **inner.values, "model_type": usual}
+
+
+def is_known_type(kind: str) -> bool:
+    """Whether files of a `model_type` are read by what they say of it."""
+    from rightsizer.planner.models.recurrent import READERS  # noqa: PLC0415 - as below.
+
+    return kind in {*_VISION, *_IMAGES_AND_TEXTS, *_TWO_STACKS, *FAMILIES, *READERS}
 
 
 def read_image_tower(values: Mapping[str, object], name: str) -> TextModel | None:
