@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from plan_answers import answer, refusal
+from plan_answers import answer, refusal, requirement_of
 from published_multimodal import MULTIMODAL
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError
@@ -18,7 +18,7 @@ from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.models import Transformer, UnreadParameters
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Parallelism, Precisions
-from rightsizer.sizing.serving_memory import weight_bytes
+from rightsizer.sizing.serving_memory import ServingMemory, weight_bytes
 from rightsizer.sizing.serving_settings import ServingModelSettings
 
 GEMMA = MULTIMODAL["gemma-3-4b"].config
@@ -218,3 +218,15 @@ def test_a_text_encoder_beside_an_unknown_part_is_not_the_model() -> None:
 
     with pytest.raises(RequirementError, match="'grounding-dino' is not known"):
         read_config({"model_type": "grounding-dino", "text_config": text})
+
+
+@pytest.mark.parametrize(
+    ("name", "gibibytes"), [("qwen2.5-vl-72b", 2.5), ("qwen2-vl-72b", 2.5), ("qwen2.5-vl-7b", 2.5)]
+)
+def test_an_engine_tries_the_largest_image_at_start(name: str, gibibytes: float) -> None:
+    """With what the encoder needs for 65,536 patches; one of a fixed size takes little."""
+    memory = ServingMemory(requirement_of(model=name, concurrency="1"), Parallelism(tensor=4))
+    fixed = ServingMemory(requirement_of(model="gemma-3-27b", concurrency="1"), Parallelism())
+
+    assert memory.at(1.0).activations_bytes / 2**30 == pytest.approx(gibibytes, rel=0.2)
+    assert fixed.at(1.0).activations_bytes / 2**30 < 1.5

@@ -61,6 +61,8 @@ class UnreadParameters(Struct, frozen=True):
     """Tables with one row read per token, besides the embedding; quantized like the embedding."""
     towers: float = 0.0
     """Vision or audio encoders, used once per image or sound."""
+    encoder_elements: float = 0.0
+    """Numbers live while a vision encoder reads the largest image, which engines try at start."""
     are_towers_quantized: bool = False
     """Whether quantization includes the towers; otherwise they stay in 16 bits."""
 

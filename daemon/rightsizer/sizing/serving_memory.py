@@ -310,9 +310,11 @@ class ServingMemory:
                 if isinstance(model, VisionTransformer):
                     tokens = requests * model.tokens
                 rows = min(requests, float(self.settings.sampled_rows))
-                return passing(
+                seen = model.unread.encoder_elements if isinstance(model, Transformer) else 0.0
+                texts = passing(
                     activations.blocks_of(model), number_format, self.layout, tokens, rows
                 )
+                return max(texts, seen * number_format.bytes_per_parameter)
             case ConvolutionalNetwork():
                 kept = activations.convolution_training_bytes(model, number_format, requests)
                 return kept * activations.CONVOLUTION_LIVE_SHARE

@@ -27,7 +27,13 @@ from rightsizer.planner.models.family import (
     mixture_shape,
 )
 from rightsizer.planner.models.special_layers import FAMILY_LAYERS, with_linear_attention
-from rightsizer.planner.models.towers import COLORS, OTHER_PARTS, channels, count_towers
+from rightsizer.planner.models.towers import (
+    COLORS,
+    OTHER_PARTS,
+    channels,
+    count_towers,
+    encoder_elements,
+)
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import LayeredModel, Transformer, VisionTransformer
 from rightsizer.sizing.parameters import count_parameters
@@ -199,8 +205,12 @@ def _with_towers(read: TextModel, config: Configuration) -> TextModel:
     if not isinstance(model, Transformer):
         return read
     towers, notes = count_towers(config, model.hidden)
-    is_all = quantizes_towers(config)
-    unread = replace(model.unread, towers=float(towers), are_towers_quantized=is_all)
+    unread = replace(
+        model.unread,
+        towers=float(towers),
+        encoder_elements=encoder_elements(config),
+        are_towers_quantized=quantizes_towers(config),
+    )
     return replace(read, model=replace(model, unread=unread), notes=(*read.notes, *notes))
 
 

@@ -30,6 +30,12 @@ _SCALED: Final = 4
 """The same for InternVL and Idefics: patches that are merged."""
 _HARD_TOKENS: Final = 128
 """Per part of Gemma 3n, in a separate table."""
+_LARGEST_TOKENS: Final = 16_384
+"""Of one image, where any resolution is taken: `max_pixels` of Qwen2-VL's processor and later."""
+_ANY_RESOLUTION: Final = frozenset(
+    {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}
+)
+_GATED: Final = frozenset({"qwen2_5_vl", "pixtral", "glm4v", "glm4v_moe"})
 _PROJECTED: Final = 512
 """Width of CLIP's joint image-text space."""
 Projector = Callable[[Configuration, Configuration, int], int]
@@ -358,13 +364,40 @@ def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str
 
 def _parameters(config: Configuration, key: str, text_width: int) -> int | None:
     """Return the parameters of one part; `None` if unknown."""
-    kind = config.text("model_type")
-    values = config.part(key)
-    usual, projector = _PARTS[key].get(kind, (kind, None))
-    named = Configuration(values).text("model_type") or usual
-    named = named if named in _TOWERS else named.removesuffix("_vision")
+    _, projector = _PARTS[key].get(config.text("model_type"), ("", None))
+    named, part = _tower(config, key)
     if named not in _TOWERS or projector is None:
         return None
-    part = Configuration(values, MODEL_TYPES["towers"].get(named, {}))
     own = _TOWERS[named](part)
     return None if own is None else own + projector(config, part, text_width)
+
+
+def _tower(config: Configuration, key: str) -> tuple[str, Configuration]:
+    """Return the type of a part, and its values."""
+    kind = config.text("model_type")
+    values = config.part(key)
+    usual, _ = _PARTS[key].get(kind, (kind, None))
+    named = Configuration(values).text("model_type") or usual
+    named = named if named in _TOWERS else named.removesuffix("_vision")
+    return named, Configuration(values, MODEL_TYPES["towers"].get(named, {}))
+
+
+def encoder_elements(config: Configuration) -> float:
+    """Numbers live while an engine tries the largest image; 0 without a tower for images.
+
+    Pixels in three numbers of 16 bits, two streams, what is merged, and the widest part.
+    """
+    named, part = _tower(config, "vision_config")
+    width = part.whole("embed_dim" if named == "qwen2_vl" else "hidden_size")
+    patch = part.whole("patch_size")
+    if named not in _TOWERS or not width or not patch:
+        return 0.0
+    ffn = part.whole("intermediate_size") or (part.whole("mlp_ratio") or _SCALED) * width
+    merged = part.whole("spatial_merge_size")
+    sides = part.whole("image_size")
+    patches = (sides or 0) // patch * ((sides or 0) // patch)
+    if merged and named in _ANY_RESOLUTION:
+        patches = _LARGEST_TOKENS * merged**2
+    pixels = channels(part) * (part.whole("temporal_patch_size") or 1) * patch**2
+    matrices = 3 if named in _GATED else 2
+    return float(patches * (3 * pixels + 3 * width + matrices * ffn))
