@@ -386,7 +386,8 @@ def test_decoder_of_a_pair_of_stacks_is_all_that_writes(ask: Ask) -> None:
     )
 
     assert turbo["tpot_ms"] < large["tpot_ms"] / 2
-    assert turbo["ttft_ms"] == pytest.approx(large["ttft_ms"], rel=0.3)
+    # The first token takes a step of the decoder too.
+    assert 0.5 * large["ttft_ms"] < turbo["ttft_ms"] < large["ttft_ms"]
     assert turbo["tokens_per_second"] > 1.5 * large["tokens_per_second"]
 
 
