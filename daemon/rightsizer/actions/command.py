@@ -1,28 +1,39 @@
-"""`rightsizer actions`: executed, simulated and refused actions."""
+"""`rightsizer actions`: executed, simulated and refused actions; approval of those that wait."""
 
 import argparse
+import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from msgspec import Struct
 
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.actions.encoder import ActionState, encode_state
 from rightsizer.actions.feature import ACTIONS_PATH, actions_here
-from rightsizer.actions.repository import ActionRepository
+from rightsizer.actions.repository import ActionRepository, ActionVerdict
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
-from rightsizer.console.agent_client import add_agent_flags, asked_at
-from rightsizer.console.command import Command, answer, help_of
+from rightsizer.console.agent_client import add_agent_flags, asked_at, user_name
+from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.flags import add_history_flag, history_path, settings_of
+from rightsizer.console.remote_agent import ADVICE_PATH
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.codec import JsonObject
+from rightsizer.io.local import LocalClient
 from rightsizer.io.terminal import aligned, counted, wrapped
+from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.model.units import dollars_text
 
 _HELP: Final = help_of(__file__)
+_HOURS_A_DAY: Final = 24.0
+_WAITING: Final = ("ACTION", "ADVICE", "WORKLOAD", "$/DAY", "SUMMARY")
 _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
 
 
@@ -34,6 +45,9 @@ class _ActionCommandSettings(Struct, frozen=True):
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
+    step = "approve those that wait for it"
+    parser.add_argument("step", nargs="?", choices=("approve",), help=step)
+    add_flags(parser.add_argument, _HELP["approve"], actor={"default": user_name()})
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
     add_agent_flags(parser)
     add_history_flag(parser)
@@ -43,10 +57,83 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, _ActionCommandSettings)
     # Read a history other than the agent's directly.
     path = "" if arguments.history_path else arguments.path_api_socket or settings.path.api_socket
+    if arguments.step == "approve":
+        return _approve(arguments, path)
+    for flag in ("workload", "reason", "yes"):
+        if getattr(arguments, flag):
+            raise UsageError(f"--{flag}: is for `rightsizer actions approve`; leave it out")
     asked = asked_at(path, lambda agent: agent.get(ACTIONS_PATH))
     document = asked or _offline(arguments, settings)
     answer(arguments, document, "\n".join(_lines(document, is_live=asked is not None)))
     return 0
+
+
+def _approve(arguments: argparse.Namespace, path: str | Path) -> int:
+    """Approve all actions of a group by claims, after one confirmation."""
+    document = asked_at(path, lambda agent: agent.get(ACTIONS_PATH))
+    if document is None:
+        raise RightsizerError(f"no agent answers at {path or 'path.api_socket'}; start it first")
+    waiting = [each for each in document["proposals"] if _waits(each, arguments)]
+    if arguments.json:
+        say(json.dumps({"waiting": waiting}, indent=1))
+    else:
+        say("\n".join(_waiting_lines(waiting)))
+    if not waiting or not (arguments.yes or _is_confirmed(len(waiting))):
+        return 0
+    faults = []
+    for each in waiting:
+        try:
+            _claim(arguments, path, each["advice"])
+        except RightsizerError as error:
+            faults.append(f"{each['advice']}: {error}")
+    approved = counted(len(waiting) - len(faults), "action")
+    say(f"Approved by {arguments.actor}: {approved}. One at a time is done, within the limits.")
+    if faults:
+        raise RightsizerError("\n".join(faults))
+    return 0
+
+
+def _waits(proposal: JsonObject, arguments: argparse.Namespace) -> bool:
+    """Whether a claim approves it, and the flags name it."""
+    return (
+        proposal["verdict"] == ActionVerdict.NOT_APPROVED
+        and fnmatchcase(proposal["workload"] or "", arguments.workload or "*")
+        and arguments.reason in {None, *proposal["reasons"]}
+    )
+
+
+def _waiting_lines(waiting: Sequence[JsonObject]) -> Iterator[str]:
+    if not waiting:
+        yield "No action of these waits for an approval: 'rightsizer actions' says why."
+        return
+    saved = sum(each["dollars_per_hour"] for each in waiting)
+    worth = f", which save {dollars_text(saved * _HOURS_A_DAY)} a day" if saved else ""
+    yield f"Waiting for approval: {counted(len(waiting), 'action')}{worth}"
+    rows = [
+        (
+            each["action"],
+            each["advice"],
+            each["workload"] or "-",
+            dollars_text(each["dollars_per_hour"] * _HOURS_A_DAY),
+            each["summary"],
+        )
+        for each in waiting
+    ]
+    yield from aligned(_WAITING, rows, _WAITING)
+
+
+def _is_confirmed(count: int) -> bool:
+    """Ask on a terminal; elsewhere nothing is approved."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        say("Nothing is approved: add --yes to approve them.")
+        return False
+    said = input(f"Approve {counted(count, 'action')}? [y/N] ")
+    return said.strip().lower() in {"y", "yes"}
+
+
+def _claim(arguments: argparse.Namespace, path: str | Path, advice: str) -> None:
+    body = {"actor": arguments.actor, "why": "approved with others of its kind", "for": None}
+    LocalClient(Path(path)).post(f"{ADVICE_PATH}/{quote(advice, safe='')}/claim", body)
 
 
 def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> JsonObject:

@@ -69,6 +69,9 @@ def encode_state(state: ActionState) -> JsonObject:
                 "action": each.action or None,
                 "advice": each.advice.id,
                 "workload": each.advice.finding.workload,
+                "reasons": each.advice.finding.reasons,
+                "summary": each.advice.finding.summary,
+                "dollars_per_hour": each.advice.finding.savings.dollars_per_hour,
                 "verdict": each.verdict,
                 "why": each.why,
             }
