@@ -18,7 +18,7 @@ from grafana.boards.health import health
 from grafana.boards.node import node
 from grafana.boards.waste import waste
 from grafana.boards.workload import workload
-from grafana.levels import with_level
+from grafana.levels import with_setting
 
 __all__ = ["BOARDS", "FOLDER", "dashboards", "main"]
 
@@ -64,12 +64,12 @@ def _text(built: object) -> str:
 
 
 def _finished(made: dict[str, Any]) -> dict[str, Any]:
-    """A part that says which level it needs, and that is in sight.
+    """A part that says which setting it needs, and that is in sight.
 
     The SDK puts every link and every annotation away into a menu, and cannot do otherwise.
     """
     kept = {key: value for key, value in made.items() if key != "placement" or value != _MENU}
-    return with_level(kept)
+    return with_setting(kept)
 
 
 def _committed(path: Path) -> str:

@@ -1,6 +1,7 @@
-"""Which of `web.metrics.level` a query needs, and panels that say so."""
+"""Which settings of the agents a query needs, and panels that say so."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +10,7 @@ from rightsizer.io.yaml import load_yaml
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Level
 
-__all__ = ["level_needed", "with_level"]
+__all__ = ["level_needed", "recorded_rules", "setting_needed", "with_setting"]
 
 _RULES: Final = Path(__file__).parents[1] / "config" / "prometheus" / "rules.yaml"
 _NAMES: Final = re.compile(r"[a-z_]+:[a-z0-9_:]+|\brightsizer_[a-z0-9_]+")
@@ -23,31 +24,38 @@ def level_needed(expression: str) -> Level:
     levels = [Level.ESSENTIAL]
     for name in _NAMES.findall(expression):
         metric = METRICS.get(name.removesuffix("_bucket"))
-        if name in _recorded():
-            levels.append(level_needed(_recorded()[name]))
+        if name in recorded_rules():
+            levels.append(level_needed(recorded_rules()[name]))
         elif metric is not None and metric.collector in DEFAULT_COLLECTORS:
             levels.append(metric.level)
     return max(levels, key=lambda level: level.rank)
 
 
-def with_level(panel: dict[str, Any]) -> dict[str, Any]:
-    """A panel, or any other part of a board, that tells what none of its queries can go without.
+def setting_needed(expressions: Iterable[str]) -> str:
+    """The setting without which agents answer none of these; empty if the defaults answer one."""
+    return min(map(_setting, expressions), default="")
 
-    Agents that export less leave it empty, which would look like a fault.
-    """
+
+def with_setting(panel: dict[str, Any]) -> dict[str, Any]:
+    """A panel, or any other part of a board, that tells what none of its queries can go without."""
     asked = [each["expr"] for each in panel.get("targets", ()) if isinstance(each.get("expr"), str)]
-    least = min(map(level_needed, asked), key=lambda level: level.rank, default=Level.ESSENTIAL)
-    if least is not Level.FULL:
+    if not (setting := setting_needed(asked)):
         return panel
-    told = f"Needs `web.metrics.level: {least}` on the agents."
-    described = " ".join(filter(None, (panel.get("description", ""), told)))
-    fields = panel["fieldConfig"]
-    empty = f"{fields['defaults']['noValue']}, or web.metrics.level is below {least}"
-    defaults = fields["defaults"] | {"noValue": empty}
-    return panel | {"description": described, "fieldConfig": fields | {"defaults": defaults}}
+    described = f"{panel.get('description', '')} Needs `{setting}` on the agents.".strip()
+    return panel | {"description": described}
+
+
+def _setting(expression: str) -> str:
+    found = (METRICS.get(name.removesuffix("_bucket")) for name in _NAMES.findall(expression))
+    collectors = {metric.collector for metric in found if metric is not None}
+    if rare := sorted(collectors - DEFAULT_COLLECTORS):
+        return f"web.metrics.collectors.{rare[0]}: true"
+    level = level_needed(expression)
+    return f"web.metrics.level: {level}" if level.rank > Level.STANDARD.rank else ""
 
 
 @cache
-def _recorded() -> dict[str, str]:
+def recorded_rules() -> dict[str, str]:
+    """The expressions of config/prometheus/rules.yaml, by what they record."""
     groups = load_yaml(_RULES.read_text("utf-8"), _RULES.name).data["groups"]
     return {rule["record"]: rule["expr"] for group in groups for rule in group["rules"]}

@@ -6,7 +6,7 @@ from typing import Final
 from grafana_foundation_sdk.builders.dashboard import DashboardLink
 from grafana_foundation_sdk.models.dashboard import DashboardLinkType
 
-__all__ = ["Board", "of_row", "of_series", "siblings"]
+__all__ = ["Board", "of_agent", "of_row", "of_series", "siblings"]
 
 _KEPT: Final = ("datasource", "cluster", "job")
 
@@ -33,6 +33,12 @@ def of_row(board: Board, **columns: str) -> DashboardLink:
     """From a row of a table to the dashboard of what its columns name, by variable."""
     given = {name: f"${{__data.fields.{column}}}" for name, column in columns.items()}
     return _link(board, given)
+
+
+def of_agent(title: str, path: str) -> DashboardLink:
+    """From a row of a table to the page of the node's agent, at the address that is scraped."""
+    link = DashboardLink(title).type(DashboardLinkType.LINK).target_blank(target_blank=True)
+    return link.url(f"http://${{__data.fields.node}}/{path}")
 
 
 def siblings() -> DashboardLink:

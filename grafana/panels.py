@@ -37,6 +37,7 @@ from grafana_foundation_sdk.models.text import TextMode
 from grafana.colors import STATE_COLORS
 from grafana.queries import DATASOURCE, STATE_CODES
 from grafana.scales import PLAIN, Scale
+from rightsizer.report.labels import PAGE_CAUSE_LABELS, display_name
 
 __all__ = [
     "EMPTY",
@@ -49,6 +50,7 @@ __all__ = [
     "fixed",
     "lines",
     "number",
+    "readable",
     "stack",
     "timeline",
     "words",
@@ -100,7 +102,7 @@ def bars(
         bargauge.Panel()
         .orientation(common.VizOrientation.HORIZONTAL)
         .display_mode(common.BarGaugeDisplayMode.BASIC)
-        .value_mode(common.BarGaugeValueMode.COLOR)
+        .value_mode(common.BarGaugeValueMode.TEXT)
         .name_placement(common.BarGaugeNamePlacement.LEFT)
         .reduce_options(_last())
         .min(0)
@@ -147,7 +149,7 @@ def stack(title: str, description: str, unit: str, *targets: Dataquery) -> times
 def timeline(title: str, description: str, target: Dataquery) -> statetimeline.Panel:
     """A strip of states for each device, from numbers of `STATE_CODES`."""
     texts = {
-        str(code): ValueMappingResult(text=str(state), color=STATE_COLORS[state], index=code)
+        str(code): ValueMappingResult(display_name(state), STATE_COLORS[state], index=code)
         for state, code in STATE_CODES.items()
     }
     panel = (
@@ -197,10 +199,20 @@ def words(title: str, description: str, markdown: str) -> text.Panel:
 
 
 def fixed(panel: _Any, colors: Mapping[str, str]) -> _Any:
-    """A color of its own for each series name."""
+    """A color and a readable name of its own for each series name."""
     for name, color in colors.items():
         value = {"mode": "fixed", "fixedColor": color}
-        panel.override_by_name(str(name), [DynamicConfigValue("color", value)])
+        shown = PAGE_CAUSE_LABELS.get(name) or display_name(name)
+        properties = [DynamicConfigValue("color", value), DynamicConfigValue("displayName", shown)]
+        panel.override_by_name(str(name), properties)
+    return panel
+
+
+def readable(panel: _Any, labels: Mapping[str, str]) -> _Any:
+    """A readable name for each series name."""
+    for name, shown in labels.items():
+        if name != shown:
+            panel.override_by_name(str(name), [DynamicConfigValue("displayName", shown)])
     return panel
 
 

@@ -16,18 +16,22 @@ __all__ = [
     "DATASOURCE",
     "STATE_CODES",
     "advice",
+    "by_number",
     "cells",
     "chosen",
+    "grown_by_device",
     "growth",
     "held",
     "kilowatt_hours",
     "main_state",
     "named",
+    "none_named",
     "now",
     "of_service",
     "over",
     "per_second",
     "recorded",
+    "recorded_or",
     "select",
     "served",
     "share",
@@ -46,6 +50,10 @@ BY_ADVICE: Final = "cluster, job, instance, id"
 STATE_CODES: Final = {state: code for code, state in enumerate(State)}
 """A state timeline draws numbers; these stand for the states."""
 _STATES: Final = "rightsizer_state_seconds_total"
+_RATE_INTERVAL: Final = "$__rate_interval"
+_MINIMUM_STEP: Final = "1m"
+"""Grafana takes it for the scrape interval, of which `$__rate_interval` is four: then rates have
+samples at scrapes of up to two minutes, whatever the data source is told."""
 
 
 def select(name: str, *matchers: str) -> str:
@@ -89,12 +97,36 @@ def of_service(expression: str) -> str:
     return f"{expression} * on {by} group_left () max by {by} ({service})"
 
 
-def recorded(rule: str, *matchers: str) -> str:
-    """A recording rule of config/prometheus/rules.yaml, of the chosen agents."""
+def recorded(rule: str) -> str:
+    """A recording rule of config/prometheus/rules.yaml, of what is chosen."""
+    labels = rule.partition(":")[0].split("_")
+    matchers = (text for label, text in _BY_LABEL.items() if label in labels)
     return f"{rule}{{{', '.join((*_TARGET, *matchers))}}}"
 
 
-def growth(name: str, *matchers: str, span: str = "$__rate_interval") -> str:
+def recorded_or(rule: str, raw: str, by: str) -> str:
+    """The sum over the time range of what a rule records each five minutes, else a raw query."""
+    summed = f"sum_over_time({recorded(rule)}[$__range:5m])"
+    return f"(sum by ({by}) ({summed}) or sum by ({by}) ({raw}))"
+
+
+def grown_by_device(name: str, *labels: str) -> str:
+    """What a counter of devices grew by over the time range, by device and further labels."""
+    rule = f"{'_'.join(('uuid', *labels))}:{name.removesuffix('_total')}:increase5m"
+    return recorded_or(rule, growth(name, span="$__range"), ", ".join((BY_DEVICE, *labels)))
+
+
+def none_named(expression: str, label: str) -> str:
+    """A label with a word where it is empty: Grafana would call such a series Value."""
+    return f'label_replace({expression}, "{label}", "(none)", "{label}", "")'
+
+
+def by_number(expression: str) -> str:
+    """A device's numbers under a label `device`, such as `GPU 3`, in place of its uuid."""
+    return f'label_replace({named(expression)}, "device", "GPU $1", "gpu", "(.+)")'
+
+
+def growth(name: str, *matchers: str, span: str = _RATE_INTERVAL) -> str:
     """What a counter grew by over each step, or over another span."""
     return f"increase({select(name, *matchers)}[{span}])"
 
@@ -109,7 +141,7 @@ def per_second(name: str, *matchers: str) -> str:
     return f"rate({select(name, *matchers)}[$__rate_interval])"
 
 
-def share(name: str, label: str, *matchers: str, span: str = "$__rate_interval") -> str:
+def share(name: str, label: str, *matchers: str, span: str = _RATE_INTERVAL) -> str:
     """A counter's parts by one label, as shares of the device's time in all."""
     part = f"sum by ({BY_DEVICE}, {label}) ({growth(name, *matchers, span=span)})"
     whole = f"sum by ({BY_DEVICE}) ({growth(_STATES, span=span)})"
@@ -167,9 +199,11 @@ def cells(expression: str, *, letter: str = "A") -> Dataquery:
 
 
 def _query(expression: str, legend: str, letter: str) -> Dataquery:
+    query = Dataquery()
+    if _RATE_INTERVAL in expression:
+        query.interval(_MINIMUM_STEP)
     return (
-        Dataquery()
-        .datasource(DATASOURCE)
+        query.datasource(DATASOURCE)
         .expr(expression)
         .legend_format(legend or "__auto")
         .format(PromQueryFormat.TIME_SERIES)

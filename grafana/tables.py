@@ -1,7 +1,7 @@
 """Tables: rows of one or more queries, or a matrix of one."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from grafana_foundation_sdk.builders import table
@@ -13,7 +13,13 @@ from grafana_foundation_sdk.models.common import (
     TableCellHeight,
     TableColoredBackgroundCellOptions,
 )
-from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardRegexMapOptions,
+    DataTransformerConfig,
+    DynamicConfigValue,
+    RegexMap,
+    ValueMappingResult,
+)
 
 from grafana.panels import described
 from grafana.scales import PLAIN, Scale
@@ -35,6 +41,12 @@ class Column:
     decimals: int | None = None
     scale: Scale | None = None
     link: DashboardLink | None = None
+    width: int | None = None
+    """In pixels."""
+    is_hidden: bool = False
+    """Only there for links of other columns."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What stands for each value, by a regular expression."""
 
     def field(self, *, is_only: bool) -> str:
         """What Grafana calls it; the values of an only query go without its letter."""
@@ -58,14 +70,14 @@ def rows(
     unread = set(_TECHNICAL).union(hidden) - set(fields.values())
     options = {
         "excludeByName": dict.fromkeys(sorted(unread), True),
-        "indexByName": {field: place for place, field in enumerate(fields.values())},
-        "renameByName": {field: each.title for each, field in fields.items() if each.title},
+        "indexByName": {name: place for place, name in enumerate(fields.values())},
+        "renameByName": {name: each.title for each, name in fields.items() if each.title},
     }
     panel.with_transformation(DataTransformerConfig("merge", options={}))
     panel.with_transformation(DataTransformerConfig("organize", options=options))
-    for column, field in fields.items():
+    for column, name in fields.items():
         if properties := list(_properties(column)):
-            panel.override_by_name(column.title or field, properties)
+            panel.override_by_name(column.title or name, properties)
     return panel.filterable(filterable=True).span(24).height(8)
 
 
@@ -73,20 +85,26 @@ def matrix(
     title: str, description: str, target: Dataquery, column: str, scale: Scale
 ) -> table.Panel:
     """Shares of one query: a row for each device, a column for each value of a label."""
-    options = {"columnField": column, "rowField": "uuid", "valueField": "Value"}
+    options = {"columnField": column, "rowField": "device", "valueField": "Value"}
     panel = described(_table(), title, description, "percentunit", scale).with_target(target)
     panel.with_transformation(DataTransformerConfig("groupingToMatrix", options=options))
     mode = TableCellBackgroundDisplayMode.GRADIENT
-    return panel.cell_options(TableColoredBackgroundCellOptions(mode)).decimals(0).span(8).height(8)
+    panel.cell_options(TableColoredBackgroundCellOptions(mode)).decimals(0)
+    corner = f"device\\{column}"
+    unpainted = DynamicConfigValue("custom.cellOptions", {"type": "auto"})
+    panel.override_by_name(corner, [unpainted, DynamicConfigValue("displayName", "device")])
+    return sorted_by(panel, "device", is_descending=False).span(8).height(8)
 
 
-def sorted_by(panel: table.Panel, column: str) -> table.Panel:
+def sorted_by(panel: table.Panel, column: str, *, is_descending: bool = True) -> table.Panel:
     """The largest first."""
-    return panel.sort_by([TableSortByFieldState().display_name(column).desc(desc=True)])
+    return panel.sort_by([TableSortByFieldState().display_name(column).desc(is_descending)])
 
 
 def _table() -> table.Panel:
-    return table.Panel().show_header(show_header=True).cell_height(TableCellHeight.SM)
+    """The panel's own word for it stands where there is no row at all, a dash in empty cells."""
+    panel = table.Panel().show_header(show_header=True).cell_height(TableCellHeight.SM)
+    return panel.override_by_regexp("/.+/", [DynamicConfigValue("noValue", "-")])
 
 
 def _properties(column: Column) -> Iterable[DynamicConfigValue]:
@@ -97,8 +115,15 @@ def _properties(column: Column) -> Iterable[DynamicConfigValue]:
     if column.scale:
         yield DynamicConfigValue("thresholds", column.scale.thresholds.build())
         yield DynamicConfigValue("custom.cellOptions", {"type": "color-text"})
-    if len(column.source) == 1:
-        # The panel's own word for it stands where there is no row at all.
-        yield DynamicConfigValue("noValue", "-")
+    if column.is_hidden:
+        yield DynamicConfigValue("custom.hidden", True)
+    if column.width:
+        yield DynamicConfigValue("custom.width", column.width)
+    if column.words:
+        yield DynamicConfigValue("mappings", [_mapping(*each) for each in column.words.items()])
     if column.link:
         yield DynamicConfigValue("links", [column.link.build()])
+
+
+def _mapping(pattern: str, text: str) -> RegexMap:
+    return RegexMap(DashboardRegexMapOptions(f"/^{pattern}$/", ValueMappingResult(text=text)))

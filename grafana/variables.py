@@ -6,7 +6,6 @@ from grafana_foundation_sdk.builders.dashboard import (
     CustomVariable,
     DatasourceVariable,
     QueryVariable,
-    TextBoxVariable,
 )
 from grafana_foundation_sdk.models.dashboard import (
     VariableHide,
@@ -18,27 +17,29 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana.links import Board
 from grafana.queries import DATASOURCE
 
-__all__ = ["price", "variables_of", "window"]
+__all__ = ["variables_of", "window"]
 
 _UP: Final = "rightsizer_device_up"
 _CLUSTER: Final = 'cluster=~"$cluster"'
 _JOB: Final = f'{_CLUSTER}, job=~"$job"'
 _INSTANCE: Final = f'{_JOB}, instance=~"$instance"'
+_HELD: Final = f'rightsizer_workload_share_ratio{{{_INSTANCE}, uuid=~"$uuid"}}'
 
 
 def variables_of(board: Board) -> list[DatasourceVariable | QueryVariable]:
     """From the source of the data down to one device and one workload.
 
-    `cluster` and `workload` also match what has no such label, so that both may be absent. On the
-    estate's dashboard those of nodes choose nothing: they are out of sight, to be handed on.
+    `cluster` and `workload` also match what has no such label, so that both may be absent. Of what
+    a board is about, one is chosen. On the estate's dashboard those of nodes choose nothing: they
+    are out of sight, to be handed on.
     """
-    device = _labels("uuid", "Device", f"{_UP}{{{_INSTANCE}}}")
-    held = f'rightsizer_workload_share_ratio{{{_INSTANCE}, uuid=~"$uuid"}}'
+    instance = _labels("instance", "Node", f"{_UP}{{{_JOB}}}")
+    workload = _labels("workload", "Workload", _HELD)
     of_nodes = [
         _several(_labels("job", "Job", f"{_UP}{{{_CLUSTER}}}"), ".+"),
-        _several(_labels("instance", "Node", f"{_UP}{{{_JOB}}}"), ".+"),
-        device if board is Board.GPU else _several(device, ".+"),
-        _several(_labels("workload", "Workload", held), ".*"),
+        instance if board is Board.NODE else _several(instance, ".+"),
+        _device() if board is Board.GPU else _several(_device(), ".+"),
+        workload if board is Board.WORKLOAD else _several(workload, ".*"),
     ]
     if board is Board.ESTATE:
         of_nodes = [variable.hide(VariableHide.HIDE_VARIABLE) for variable in of_nodes]
@@ -46,7 +47,28 @@ def variables_of(board: Board) -> list[DatasourceVariable | QueryVariable]:
         DatasourceVariable("datasource").label("Data Source").type("prometheus"),
         _several(_labels("cluster", "Cluster", _UP), ".*"),
         *of_nodes,
+        *_tagged(board),
     ]
+
+
+def _tagged(board: Board) -> list[QueryVariable]:
+    """What stands in the tags of annotations, where it differs from the variable's value."""
+    if board is Board.NODE:
+        return [_hidden("nodename", f"label_values(rightsizer_node_info{{{_INSTANCE}}}, nodename)")]
+    if board is not Board.WORKLOAD:
+        return []
+    # Grafana splits tags at colons, so that agents write a dash.
+    held = f'group by (workload) ({_HELD.removesuffix("}")}, workload=~"$workload"}})'
+    told = f'label_replace({held}, "holder", "$1-$2", "workload", "([^:]+):?(.*)")'
+    return [_hidden("holder", f"query_result({told})").regex('/holder="([^"]*?)-?"/')]
+
+
+def _device() -> QueryVariable:
+    """Chosen by node and index, and handed on by its uuid."""
+    known = f"last_over_time(rightsizer_device_info{{{_INSTANCE}}}[$__range])"
+    told = f'label_join({known}, "device", " GPU ", "instance", "gpu")'
+    named = _queried("uuid", f"query_result({told})").label("GPU")
+    return named.regex('/device="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/')
 
 
 def window() -> CustomVariable:
@@ -62,29 +84,22 @@ def window() -> CustomVariable:
     )
 
 
-def price() -> TextBoxVariable:
-    """What a GPU costs.
-
-    A text box and not a constant: Grafana hides constants, and these dashboards are read-only.
-    """
-    return (
-        TextBoxVariable("dollars_per_gpu_hour")
-        .label("Dollars per GPU-hour")
-        .description("Your price of a GPU-hour; 0: no money is shown.")
-        .default_value("0")
-    )
-
-
 def _labels(name: str, label: str, metric: str) -> QueryVariable:
-    expression = f"label_values({metric}, {name})"
+    return _queried(name, f"label_values({metric}, {name})").label(label)
+
+
+def _hidden(name: str, expression: str) -> QueryVariable:
+    return _queried(name, expression).hide(VariableHide.HIDE_VARIABLE)
+
+
+def _queried(name: str, expression: str) -> QueryVariable:
     return (
         QueryVariable(name)
-        .label(label)
         .datasource(DATASOURCE)
         .query({"query": expression, "refId": f"variable-{name}"})
         .definition(expression)
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(VariableSort.ALPHABETICAL_ASC)
+        .sort(VariableSort.NATURAL_ASC)
     )
 
 

@@ -7,11 +7,13 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana.board import Section, board
 from grafana.colors import GREEN
 from grafana.links import Board
-from grafana.panels import GPU_HOURS, Panel, bars, lines, number, words
+from grafana.panels import GPU_HOURS, Panel, bars, lines, number, readable, words
 from grafana.queries import BY_ADVICE, cells, growth, now, over, select
 from grafana.scales import ATTENTION, CONFIDENCE, Scale
-from grafana.sections.advice import advice_table
+from grafana.sections.to_do import advice_table, to_do
 from grafana.tables import Column, rows, sorted_by
+from rightsizer.model.finding import Reason
+from rightsizer.report.labels import ACTION_LABELS, HOURS_A_DAY, reason_label
 
 __all__ = ["advice_board"]
 
@@ -20,13 +22,11 @@ _OUTCOMES: Final = "rightsizer_advice_outcomes_total"
 _WORDS: Final = """\
 **Confidence** is the calibrated probability that the finding is true. **Risk** is the upper bound \
 of the share of 5-minute blocks that would not fit after acting; empty if unknown. **Savings** are \
-lower bounds.
+what is expected, at median prices; low and high bound them by price and use.
 
 *Claim*, *snooze* or *dismiss* a recommendation with the commands of these names; it closes \
-by itself when its cause is gone. Later, before and after are compared: *succeeded* paid off, \
-*regressed* came back. `rightsizer explain ID` has the reasoning.
-
-Orange annotations on every dashboard are recommendations.
+by itself (*expired*) when its cause is gone. What was claimed or changed is compared before and \
+after: *succeeded* paid off, *regressed* came back. `rightsizer explain ID` has the reasoning.
 """
 
 
@@ -37,8 +37,8 @@ def advice_board() -> Dashboard:
         "Recommendations",
         "Recommendations: confidence, savings, outcomes.",
         (
-            Section("Open", (*_numbers(), advice_table().height(10))),
-            Section("Open recommendations", (*_kinds(), _explanation())),
+            Section("What to do", (*to_do(), *_numbers())),
+            Section("Open recommendations", (advice_table().height(10), *_kinds(), _explanation())),
             Section("Outcomes", _outcomes()),
             Section("Captures and actions", _done()),
             Section("The recommender", _recommender(), is_folded=True),
@@ -49,8 +49,8 @@ def advice_board() -> Dashboard:
 def _numbers() -> list[Panel]:
     known = f"max by ({BY_ADVICE}) ({select('rightsizer_advice_info')})"
     shown = f"and on ({BY_ADVICE}) {known}"
-    gpus = f"{select('rightsizer_advice_savings_gpus')} {shown}"
-    dollars = f"{select('rightsizer_advice_savings_dollars_per_hour')} {shown}"
+    gpus = select("rightsizer_advice_combined_savings_gpus")
+    dollars = select("rightsizer_advice_combined_savings_dollars_per_hour")
     sure = f"{select('rightsizer_advice_confidence_ratio')} {shown}"
     age = f"time() - min({select('rightsizer_advice_opened_timestamp_seconds')})"
     return [
@@ -63,7 +63,7 @@ def _numbers() -> list[Panel]:
         ),
         number(
             "GPUs freed",
-            "Lower bound if all of them are applied.",
+            "Expected if all that add up are applied.",
             "short",
             over(f"sum({gpus})"),
             _SAVED,
@@ -71,10 +71,10 @@ def _numbers() -> list[Panel]:
         .decimals(1)
         .no_value("None said"),
         number(
-            "Savings, dollars an hour",
-            "Lower bound if all of them are applied, by the agents' prices.",
+            "Savings a day",
+            "Expected if all that add up are applied, at the agents' median prices.",
             "currencyUSD",
-            over(f"sum({dollars})"),
+            over(f"{HOURS_A_DAY:g} * sum({dollars})"),
             _SAVED,
         ).no_value("No prices known"),
         number(
@@ -107,17 +107,23 @@ def _kinds() -> list[Panel]:
         return f"sort_desc(count by ({label}) (count by ({BY_ADVICE}, {label}) ({told})))"
 
     return [
-        bars(
-            "By reason",
-            "Open recommendations by reason.",
-            "short",
-            now(pieces("reason"), "{{reason}}"),
+        readable(
+            bars(
+                "By reason",
+                "Open recommendations by reason.",
+                "short",
+                now(pieces("reason"), "{{reason}}"),
+            ),
+            {each: reason_label(each) for each in Reason},
         ).no_value("No open recommendations"),
-        bars(
-            "By action",
-            "Open recommendations by action.",
-            "short",
-            now(pieces("action"), "{{action}}"),
+        readable(
+            bars(
+                "By action",
+                "Open recommendations by action.",
+                "short",
+                now(pieces("action"), "{{action}}"),
+            ),
+            ACTION_LABELS,
         ).no_value("No open recommendations"),
     ]
 

@@ -8,19 +8,24 @@ from typing import Final
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from grafana.board import Section, board
-from grafana.links import Board, of_row
-from grafana.panels import EMPTY, Panel, bars, lines, number
-from grafana.queries import cells, now, of_service, over, served
-from grafana.scales import ATTENTION, CONFIDENCE, COVERAGE, LOOK_AGE, POOL_USED
+from grafana.links import Board
+from grafana.panels import EMPTY, Panel, bars, lines, number, readable
+from grafana.queries import cells, none_named, now, of_service, over, served
+from grafana.scales import ATTENTION, COVERAGE, LOOK_AGE, POOL_USED
+from grafana.sections.to_do import Source, advice_table, to_do
 from grafana.tables import Column, rows, sorted_by
+from rightsizer.model.finding import Reason
+from rightsizer.report.labels import reason_label
 
 __all__ = ["estate"]
 
 _LOOK: Final = 'name="fleet"'
 _SPAN: Final = "$__range"
 _NO_SERVICE: Final = "No fleet service is scraped"
-_ADVICE: Final = "cluster, job, instance, id"
-_WORDS: Final = "finding, reason, action, severity, workload, state"
+_SERVICE: Final = Source(
+    of_service(served("rightsizer_advice_info")),
+    lambda name: served(f"rightsizer_advice_{name}"),
+)
 
 
 def estate() -> Dashboard:
@@ -30,9 +35,10 @@ def estate() -> Dashboard:
         "Cluster",
         "Cluster-wide recommendations of rightsizer fleet --serve: pools, teams, cost of queries.",
         (
-            Section("The last run", _numbers()),
+            Section("What to do", to_do(_SERVICE)),
+            Section("The last run", (*_numbers(), *_findings())),
             Section("Pools and teams", (_pools(), *_courses())),
-            Section("Recommendations", (_advice(), *_findings())),
+            Section("Recommendations", (advice_table(_SERVICE),)),
             Section("Sources and queries", (*_sources(), *_store())),
             Section("The service", _service(), is_folded=True),
         ),
@@ -130,19 +136,19 @@ def _pools() -> Panel:
 
 def _courses() -> list[Panel]:
     waiting = "rightsizer_fleet_pool_waiting_gpus"
-    team = "rightsizer_fleet_team_wasted_gpus"
+    by_team = f"sum by (team) ({served('rightsizer_fleet_team_wasted_gpus')})"
     return [
         lines(
             "Active by pool",
             "GPUs that are neither idle nor unknown, as a mean over each lookback.",
             "short",
-            over(_pool("active_gpus", "pool"), "{{pool}}"),
+            over(none_named(_pool("active_gpus", "pool"), "pool"), "{{pool}}"),
         ).span(8),
         lines(
             "Pending by pool",
             "GPUs that pending work needs; with free GPUs in the pool it waits for something else.",
             "short",
-            over(f"sum by (pool) ({served(waiting)})", "{{pool}}"),
+            over(none_named(f"sum by (pool) ({served(waiting)})", "pool"), "{{pool}}"),
         )
         .span(8)
         .no_value("No scheduler's exporter is read"),
@@ -150,62 +156,33 @@ def _courses() -> list[Panel]:
             "Wasted by team",
             "GPUs held and wasted, as a mean over the lookback; top ten.",
             "short",
-            now(f"sort_desc(topk(10, sum by (team) ({served(team)})))", "{{team}}"),
+            now(f"sort_desc(topk(10, {none_named(by_team, 'team')}))", "{{team}}"),
         ).no_value("No team is known"),
     ]
-
-
-def _advice() -> Panel:
-    info = of_service(served("rightsizer_advice_info"))
-    told = f"max by ({_ADVICE}, {_WORDS}) ({info})"
-
-    def of(name: str) -> str:
-        return f"{served(f'rightsizer_advice_{name}')} * on ({_ADVICE}) group_right () {told}"
-
-    panel = rows(
-        "What to do in the cluster",
-        "One line for each piece; `rightsizer explain --fleet ID` and the service's page tell all "
-        "about it. What a node's own agent advises is on the dashboard Recommendations.",
-        (
-            Column("cluster"),
-            Column("finding"),
-            Column("reason"),
-            Column("action"),
-            Column("severity"),
-            Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
-            Column("A", "confidence", "percentunit", 0, CONFIDENCE),
-            Column("B", "opened", "dateTimeFromNow"),
-            Column("C", "GPUs saved", "short", 1),
-            Column("D", "dollars an hour", "currencyUSD", 2),
-            Column("state"),
-            Column("id"),
-        ),
-        cells(of("confidence_ratio")),
-        cells(f"({of('opened_timestamp_seconds')}) * 1000", letter="B"),
-        cells(of("savings_gpus"), letter="C"),
-        cells(of("savings_dollars_per_hour"), letter="D"),
-        hidden=("instance",),
-    )
-    return sorted_by(panel, "GPUs saved").no_value("No open recommendations")
 
 
 def _findings() -> list[Panel]:
     findings = of_service(served("rightsizer_recommender_findings"))
     abstained = of_service(served("rightsizer_recommender_abstentions"))
     nodes = served("rightsizer_fleet_node_advice")
+    reasons = {each: reason_label(each) for each in Reason}
+    found = bars(
+        "Findings of the last run",
+        "Complaints by first reason; those that last become recommendations.",
+        "short",
+        now(f"sort_desc(sum by (reason) ({findings}))", "{{reason}}"),
+    )
+    unjudged = bars(
+        "Not judged in the last run",
+        "Rules that could not judge, by reason.",
+        "short",
+        now(f"sort_desc(sum by (reason) ({abstained}))", "{{reason}}"),
+    )
     return [
-        bars(
-            "Findings of the last run",
-            "Complaints by first reason; those that last become recommendations.",
-            "short",
-            now(f"sort_desc(sum by (reason) ({findings}))", "{{reason}}"),
-        ).no_value("No findings, or no fleet service is scraped"),
-        bars(
-            "Not judged in the last run",
-            "Rules that could not judge, by reason.",
-            "short",
-            now(f"sort_desc(sum by (reason) ({abstained}))", "{{reason}}"),
-        ).no_value("Everything was judged, or no fleet service is scraped"),
+        readable(found, reasons).no_value("No findings, or no fleet service is scraped"),
+        readable(unjudged, reasons).no_value(
+            "Everything was judged, or no fleet service is scraped"
+        ),
         bars(
             "Recommendations of the nodes' agents",
             "Open ones by finding; the service does not repeat them.",

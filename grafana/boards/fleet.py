@@ -15,12 +15,14 @@ from grafana.panels import GPU_HOURS, Panel, bars, fixed, number, stack
 from grafana.queries import (
     BY_DEVICE,
     cells,
+    grown_by_device,
     growth,
     named,
+    none_named,
     now,
     over,
     per_second,
-    recorded,
+    recorded_or,
     select,
     whole_gpus,
 )
@@ -34,15 +36,17 @@ from grafana.scales import (
     USED,
 )
 from grafana.sections.overview import explanation
+from grafana.sections.to_do import to_do
 from grafana.tables import Column, rows, sorted_by
 
 __all__ = ["fleet"]
 
 _SPAN: Final = "$__range"
-_STEP: Final = "$__range:5m"
 _WORKLOAD: Final = "cluster, job, instance, workload"
 _NODE: Final = "cluster, job, instance"
 _CURRENT: Final = 'window="current"'
+_KIND: Final = ("model", "mig_profile")
+_MODEL: Final = ", ".join(_KIND)
 _IDLE: Final = 'state=~"idle_empty|idle_held"'
 
 
@@ -53,6 +57,7 @@ def fleet() -> Dashboard:
         "Fleet",
         "All nodes: GPUs, used share, waste.",
         (
+            Section("What to do", to_do()),
             Section("At a glance", _numbers()),
             Section("Where the time goes", (_states(), _causes())),
             Section("Nodes", (_nodes(),)),
@@ -62,10 +67,9 @@ def fleet() -> Dashboard:
     )
 
 
-def _total(rule: str, metric: str, by: str, *matchers: str) -> str:
+def _total(rule: str, metric: str, by: str) -> str:
     """Seconds of whole GPUs over the time range, by labels of a node."""
-    short = f"sum by ({by}) ({whole_gpus(growth(metric, *matchers, span=_SPAN))})"
-    return f"sum by ({by}) (sum_over_time({recorded(rule, *matchers)}[{_STEP}])) or {short}"
+    return recorded_or(rule, whole_gpus(growth(metric, span=_SPAN)), by)
 
 
 def _used(by: str = "") -> str:
@@ -175,7 +179,7 @@ def _causes() -> Panel:
             "Wasted by cause",
             "Wasted GPU-hours over the time range, by cause.",
             GPU_HOURS,
-            now(f"({_wasted('cause')}) / 3600", "{{cause}}"),
+            now(f"sort_desc(({_wasted('cause')}) / 3600)", "{{cause}}"),
         ),
         CAUSE_COLORS,
     ).span(12)
@@ -205,35 +209,37 @@ def _nodes() -> Panel:
 
 
 def _models() -> Panel:
-    used = named(f"({whole_gpus(growth('rightsizer_used_seconds_total', span=_SPAN))})", "model")
-    wasted = (
-        f"sum by ({BY_DEVICE}) ({whole_gpus(growth('rightsizer_waste_seconds_total', span=_SPAN))})"
+    used = _by_model(grown_by_device("rightsizer_used_seconds_total"))
+    wasted = _by_model(
+        f"sum by ({BY_DEVICE}) {grown_by_device('rightsizer_waste_seconds_total', 'cause')}"
     )
-    by_model = f"sum by (model) ({named(wasted, 'model')})"
-    idle = (
-        f"sum by ({BY_DEVICE}) ({whole_gpus(per_second('rightsizer_state_seconds_total', _IDLE))})"
-    )
+    idle = f"sum by ({BY_DEVICE}) ({per_second('rightsizer_state_seconds_total', _IDLE)})"
     return rows(
         "By model",
         "Over the time range; MIG instances by profile.",
         (
             Column("model"),
+            Column("mig_profile", "MIG profile"),
             Column("A", "devices", "short", 0),
             Column("B", "used", "percentunit", 0, USED),
             Column("C", "GPU-hours wasted", GPU_HOURS, 1),
             Column("D", "GPUs idle now", "short", 1),
         ),
-        cells(f"count by (model) ({select('rightsizer_device_info')})"),
-        cells(f"sum by (model) ({used}) / (sum by (model) ({used}) + {by_model} > 0)", letter="B"),
-        cells(f"{by_model} / 3600", letter="C"),
-        cells(f"sum by (model) ({named(idle, 'model')})", letter="D"),
+        cells(f"count by ({_MODEL}) ({select('rightsizer_device_info')})"),
+        cells(f"{used} / ({used} + {wasted} > 0)", letter="B"),
+        cells(f"{wasted} / 3600", letter="C"),
+        cells(_by_model(idle), letter="D"),
     ).span(12)
+
+
+def _by_model(by_device: str) -> str:
+    return f"sum by ({_MODEL}) ({named(whole_gpus(by_device), *_KIND)})"
 
 
 def _by_namespace(expression: str, known: str) -> str:
     """Sums over the workloads of a namespace; Slurm jobs and the like have none."""
     summed = f"sum by (namespace) ({expression} * on ({_WORKLOAD}) group_left (namespace) {known})"
-    return f'label_replace({summed}, "namespace", "(none)", "namespace", "")'
+    return none_named(summed, "namespace")
 
 
 def _wasted_by_namespace() -> Panel:
@@ -241,10 +247,8 @@ def _wasted_by_namespace() -> Panel:
     wasted = f"sum by ({BY_DEVICE}) ({whole_gpus(growth('rightsizer_waste_seconds_total'))})"
     product = f"({parts} * on ({BY_DEVICE}) group_left () {wasted})"
     raw = f"sum_over_time({product}[$__range:$__rate_interval])"
-    rule = recorded("workload:rightsizer_waste_seconds:increase5m", 'workload=~"$workload"')
-    # By the same labels, so that what is recorded stands in place of the raw series.
-    both = (f"sum by ({_WORKLOAD}) ({each})" for each in (f"sum_over_time({rule}[{_STEP}])", raw))
-    summed = f"({' or '.join(both)})"
+    rule = "workload:rightsizer_waste_seconds:increase5m"
+    summed = recorded_or(rule, raw, _WORKLOAD)
     # Those that have ended since, too.
     known = f"last_over_time({select('rightsizer_workload_info')}[$__range])"
     known = f"max by ({_WORKLOAD}, namespace) ({known})"

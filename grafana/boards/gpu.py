@@ -15,11 +15,11 @@ from grafana.queries import (
     select,
 )
 from grafana.scales import CAPACITY, COVERAGE, HEAT, OVERPROVISIONED, UNDERPROVISIONED, USED
-from grafana.sections.advice import advice_table
 from grafana.sections.energy import energy_by_cause, power
 from grafana.sections.readings import conditions, throttle_reasons
 from grafana.sections.sizing import distributions
 from grafana.sections.time_spent import states_over_time, strip
+from grafana.sections.to_do import advice_table
 from grafana.tables import Column, rows
 from grafana.variables import window
 from rightsizer.model.metric import DISTRIBUTION_SIGNALS

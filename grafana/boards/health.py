@@ -105,27 +105,39 @@ def _devices() -> Panel:
     identity = ("gpu", "model", "mig_profile", "pci_bus_id", "numa_node")
     return rows(
         "Devices",
-        "Devices with location, links and recovery action (0: none).",
+        "Devices with location and recovery action (0: none).",
         (
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
-            Column("gpu"),
+            Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
             Column("model"),
             Column("mig_profile", "MIG profile"),
             Column("pci_bus_id", "PCI address"),
             Column("numa_node", "NUMA node"),
             Column("A", "up", "short", 0, UP),
-            Column("B", "PCIe generation", "short", 0),
-            Column("C", "PCIe lanes", "short", 0),
-            Column("D", "NVLinks up", "short", 0),
-            Column("E", "repair", "short", 0, ERRORS),
-            Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+            Column("B", "repair", "short", 0, ERRORS),
+            Column("uuid", is_hidden=True),
         ),
         cells(named(select("rightsizer_device_up"), *identity)),
-        cells(named(select("rightsizer_pcie_link_generation"), *identity), letter="B"),
-        cells(named(select("rightsizer_pcie_link_width"), *identity), letter="C"),
-        cells(named(select("rightsizer_nvlink_links_up"), *identity), letter="D"),
-        cells(named(select("rightsizer_recovery_action"), *identity), letter="E"),
+        cells(named(select("rightsizer_recovery_action"), *identity), letter="B"),
     )
+
+
+def _links_of_each() -> Panel:
+    return rows(
+        "Links of each device",
+        "Negotiated PCIe generation and lanes, and NVLinks that are up.",
+        (
+            Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+            Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
+            Column("A", "PCIe generation", "short", 0),
+            Column("B", "PCIe lanes", "short", 0),
+            Column("C", "NVLinks up", "short", 0),
+            Column("uuid", is_hidden=True),
+        ),
+        cells(named(select("rightsizer_pcie_link_generation"), "gpu")),
+        cells(named(select("rightsizer_pcie_link_width"), "gpu"), letter="B"),
+        cells(named(select("rightsizer_nvlink_links_up"), "gpu"), letter="C"),
+    ).span(12)
 
 
 def _down() -> Panel:
@@ -135,10 +147,11 @@ def _down() -> Panel:
             "Reason of each.",
             (
                 Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+                Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
                 Column("reason"),
-                Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+                Column("uuid", is_hidden=True),
             ),
-            cells(select("rightsizer_device_down_info")),
+            cells(named(select("rightsizer_device_down_info"), "gpu")),
             hidden=("Value",),
         )
         .span(12)
@@ -176,6 +189,7 @@ def _links() -> list[Panel]:
             "percentunit",
             over(named(f"({degraded})"), _DEVICE),
         ).max(1),
+        _links_of_each(),
         lines(
             "PCIe replays",
             "Replays a second: check seating, riser and retimer.",
@@ -206,17 +220,27 @@ def _topology() -> Panel:
             "processors.",
             (
                 Column("instance", "node", link=of_row(Board.NODE, instance="node")),
-                Column("gpu", "GPU"),
+                Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
                 Column("link"),
-                Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
-                Column("peer_uuid", "peer", link=of_row(Board.GPU, uuid="peer")),
+                Column("peer", link=of_row(Board.GPU, uuid="peer_uuid")),
+                Column("uuid", is_hidden=True),
+                Column("peer_uuid", is_hidden=True),
             ),
-            cells(named(select("rightsizer_topology_link_info"), "gpu")),
+            cells(_with_peer(named(select("rightsizer_topology_link_info"), "gpu"))),
             hidden=("Value",),
         )
         .span(12)
         .no_value("One GPU has no peer")
     )
+
+
+def _with_peer(expression: str) -> str:
+    """The index of the device at the link's other end, as a label."""
+    known = f"group by ({BY_DEVICE}, gpu) ({select('rightsizer_device_info')})"
+    peers = f'label_replace({known}, "peer", "$1", "gpu", "(.+)")'
+    peers = f'label_replace({peers}, "peer_uuid", "$1", "uuid", "(.+)")'
+    node = "cluster, job, instance, peer_uuid"
+    return f"{expression} * on ({node}) group_left (peer) group by ({node}, peer) ({peers})"
 
 
 def _numa() -> Panel:
@@ -246,11 +270,12 @@ def _errors() -> list[Panel]:
             "Since the agent started; see NVIDIA's Xid catalog.",
             (
                 Column("instance", "node", link=of_row(Board.NODE, instance="node")),
+                Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
                 Column("xid"),
                 Column("A", "Xids", "short", 0),
-                Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+                Column("uuid", is_hidden=True),
             ),
-            cells(by_code),
+            cells(named(by_code, "gpu")),
         )
         .span(12)
         .no_value(_SOUND),

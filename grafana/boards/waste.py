@@ -11,29 +11,29 @@ from grafana.panels import GPU_HOURS, KILOWATT_HOURS, Panel, bars, fixed, number
 from grafana.queries import (
     BY_DEVICE,
     cells,
+    grown_by_device,
     growth,
     kilowatt_hours,
     named,
     now,
     over,
     per_second,
+    recorded_or,
     select,
     whole_gpus,
 )
 from grafana.scales import USED
 from grafana.sections.energy import energy_by_cause
+from grafana.sections.to_do import to_do
 from grafana.tables import Column, rows, sorted_by
-from grafana.variables import price
 
 __all__ = ["waste"]
 
-_SPAN: Final = "$__range"
-_USED: Final = whole_gpus(growth("rightsizer_used_seconds_total", span=_SPAN))
-_WASTED: Final = whole_gpus(growth("rightsizer_waste_seconds_total", span=_SPAN))
-_WASTED_ENERGY: Final = kilowatt_hours(growth("rightsizer_waste_joules_total", span=_SPAN))
-_PRICE: Final = "$dollars_per_gpu_hour"
-_NO_PRICE: Final = "Give a price above"
+_NO_PRICE: Final = "No price is known (prices)"
 _NODE: Final = "cluster, job, instance"
+_WORKLOAD: Final = f"{_NODE}, workload"
+_PRICE: Final = select("rightsizer_device_dollars_per_hour")
+_HOURS_A_MONTH: Final = 730
 
 
 def waste() -> Dashboard:
@@ -43,16 +43,30 @@ def waste() -> Dashboard:
         "Waste and cost",
         "Wasted GPU time and energy by cause, workload, node and GPU.",
         (
+            Section("What to do", to_do()),
             Section("Total", _numbers()),
             Section("By cause", (_over_time(), energy_by_cause(), *_totals())),
-            Section("By workload", (_by_workload(),)),
-            Section("By node and GPU", (_by_node(), _by_device())),
+            Section("By workload", (_by_workload(), _energy_by_workload())),
+            Section(
+                "By node and GPU",
+                (_by_node(), _by_device(), _energy_by_node(), _energy_by_device()),
+            ),
         ),
-        extras=(price(),),
     )
 
 
+_USED_SECONDS: Final = grown_by_device("rightsizer_used_seconds_total")
+_WASTED_SECONDS: Final = grown_by_device("rightsizer_waste_seconds_total", "cause")
+_WASTED_JOULES: Final = grown_by_device("rightsizer_waste_joules_total", "cause")
+_USED: Final = whole_gpus(_USED_SECONDS)
+_WASTED: Final = whole_gpus(_WASTED_SECONDS)
+_MONEY: Final = f"{_WASTED_SECONDS} * on ({BY_DEVICE}) group_left () {_PRICE} / 3600"
+"""Dollars, at the price of each device; of none, where none is known."""
+
+
 def _numbers() -> list[Panel]:
+    now_wasted = per_second("rightsizer_waste_seconds_total")
+    monthly = f"{now_wasted} * on ({BY_DEVICE}) group_left () {_PRICE}"
     return [
         number(
             "Wasted",
@@ -71,36 +85,27 @@ def _numbers() -> list[Panel]:
             "Energy wasted",
             "Energy over the time range without work.",
             KILOWATT_HOURS,
-            now(f"sum({_WASTED_ENERGY})"),
+            now(f"sum({kilowatt_hours(_WASTED_JOULES)})"),
         ),
         number(
             "Wasted now",
             "GPUs wasted now.",
             "short",
-            over(f"sum({whole_gpus(per_second('rightsizer_waste_seconds_total'))})"),
+            over(f"sum({whole_gpus(now_wasted)})"),
         ).decimals(1),
         number(
             "Money wasted",
-            "Wasted GPU-hours at the price given above; nothing without a price.",
+            "Wasted GPU-hours at the agents' median prices, as on their pages.",
             "currencyUSD",
-            now(_priced(f"sum({_WASTED})")),
+            now(f"sum({_MONEY})"),
         ).no_value(_NO_PRICE),
         number(
             "Money wasted a month",
-            "Present waste at the price above, for 730 hours.",
+            "Present waste at the agents' median prices, for 730 hours.",
             "currencyUSD",
-            over(
-                _priced(
-                    f"sum({whole_gpus(per_second('rightsizer_waste_seconds_total'))}) * 730 * 3600"
-                )
-            ),
+            over(f"sum({monthly}) * {_HOURS_A_MONTH}"),
         ).no_value(_NO_PRICE),
     ]
-
-
-def _priced(seconds: str) -> str:
-    """Dollars for seconds of GPUs; no answer while no price is given."""
-    return f"{seconds} / 3600 * {_PRICE} > 0"
 
 
 def _over_time() -> Panel:
@@ -125,7 +130,7 @@ def _totals() -> list[Panel]:
                 "Hours by cause",
                 "Wasted GPU-hours over the time range.",
                 GPU_HOURS,
-                now(f"sum by (cause) ({_WASTED}) / 3600", "{{cause}}"),
+                now(f"sort_desc(sum by (cause) ({_WASTED}) / 3600)", "{{cause}}"),
             ),
             CAUSE_COLORS,
         ),
@@ -134,35 +139,43 @@ def _totals() -> list[Panel]:
                 "Energy by cause",
                 "Energy over the time range in proportion to the waste.",
                 KILOWATT_HOURS,
-                now(f"sum by (cause) ({_WASTED_ENERGY})", "{{cause}}"),
+                now(
+                    f"sort_desc(sum by (cause) ({kilowatt_hours(_WASTED_JOULES)}))",
+                    "{{cause}}",
+                ),
             ),
             CAUSE_COLORS,
         ),
         fixed(
             bars(
                 "Money by cause",
-                "Wasted GPU-hours over the time range at the price given above.",
+                "Wasted GPU-hours over the time range at the agents' median prices.",
                 "currencyUSD",
-                now(_priced(f"sum by (cause) ({_WASTED})"), "{{cause}}"),
+                now(f"sort_desc(sum by (cause) ({_MONEY}))", "{{cause}}"),
             ),
             CAUSE_COLORS,
         ).no_value(_NO_PRICE),
     ]
 
 
-def _of_workload(name: str) -> str:
-    """What workloads wasted: each step by what they held then."""
+def _held(grown: str) -> str:
+    """What workloads held of it: each step by what they held then."""
     parts = select("rightsizer_workload_share_ratio")
-    grown = f"sum by ({BY_DEVICE}) ({growth(name)})"
-    if name.endswith("_seconds_total"):
-        grown = whole_gpus(grown)
-    product = f"{parts} * on ({BY_DEVICE}) group_left () ({grown})"
-    return f"sum by (workload) (sum_over_time(({product})[$__range:$__rate_interval]))"
+    product = f"{parts} * on ({BY_DEVICE}) group_left () (sum by ({BY_DEVICE}) ({grown}))"
+    return f"sum by ({_WORKLOAD}) (sum_over_time(({product})[$__range:$__rate_interval]))"
+
+
+def _of_workload(name: str) -> str:
+    """GPU-seconds of workloads, as recorded or else by steps."""
+    rule = f"workload:{name.removesuffix('_total')}:increase5m"
+    raw = _held(whole_gpus(growth(name)))
+    return recorded_or(rule, raw, _WORKLOAD)
 
 
 def _by_workload() -> Panel:
-    used = _of_workload("rightsizer_used_seconds_total")
-    wasted = _of_workload("rightsizer_waste_seconds_total")
+    used = f"sum by (workload) {_of_workload('rightsizer_used_seconds_total')}"
+    wasted = f"sum by (workload) {_of_workload('rightsizer_waste_seconds_total')}"
+    priced = f"{growth('rightsizer_waste_seconds_total')} * on ({BY_DEVICE}) group_left () {_PRICE}"
     panel = rows(
         "Workloads",
         "Held and not used over the time range; most wasted first.",
@@ -170,15 +183,26 @@ def _by_workload() -> Panel:
             Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
             Column("A", "GPU-hours wasted", GPU_HOURS, 1),
             Column("B", "used", "percentunit", 0, USED),
-            Column("C", "energy wasted", KILOWATT_HOURS, 1),
-            Column("D", "money wasted", "currencyUSD", 2),
+            Column("C", "money wasted", "currencyUSD", 2),
         ),
         cells(f"{wasted} / 3600"),
         cells(f"{used} / ({used} + {wasted} > 0)", letter="B"),
-        cells(kilowatt_hours(_of_workload("rightsizer_waste_joules_total")), letter="C"),
-        cells(_priced(wasted), letter="D"),
+        cells(f"sum by (workload) ({_held(priced)}) / 3600", letter="C"),
     )
     return sorted_by(panel, "GPU-hours wasted").no_value("No workload is known")
+
+
+def _energy_by_workload() -> Panel:
+    joules = _held(growth("rightsizer_waste_joules_total"))
+    return bars(
+        "Energy by workload",
+        "Energy held and not used over the time range; top ten.",
+        KILOWATT_HOURS,
+        now(
+            f"sort_desc(topk(10, {kilowatt_hours(f'sum by (workload) ({joules})')}))",
+            "{{workload}}",
+        ),
+    ).no_value("No workload is known")
 
 
 def _by_node() -> Panel:
@@ -191,32 +215,49 @@ def _by_node() -> Panel:
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
             Column("A", "GPU-hours wasted", GPU_HOURS, 1),
             Column("B", "used", "percentunit", 0, USED),
-            Column("C", "energy wasted", KILOWATT_HOURS, 1),
-            Column("D", "money wasted", "currencyUSD", 2),
+            Column("C", "money wasted", "currencyUSD", 2),
         ),
         cells(f"{wasted} / 3600"),
         cells(f"{used} / ({used} + {wasted} > 0)", letter="B"),
-        cells(f"sum by ({_NODE}) ({_WASTED_ENERGY})", letter="C"),
-        cells(_priced(wasted), letter="D"),
+        cells(f"sum by ({_NODE}) ({_MONEY})", letter="C"),
     )
     return sorted_by(panel, "GPU-hours wasted").span(12)
 
 
 def _by_device() -> Panel:
     wasted = f"sum by ({BY_DEVICE}) ({_WASTED})"
-    energy = f"sum by ({BY_DEVICE}) ({_WASTED_ENERGY})"
     panel = rows(
         "GPUs",
         "Waste over the time range; most wasted first.",
         (
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
-            Column("gpu"),
+            Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
             Column("model"),
             Column("A", "GPU-hours wasted", GPU_HOURS, 1),
-            Column("B", "energy wasted", KILOWATT_HOURS, 1),
-            Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+            Column("B", "money wasted", "currencyUSD", 2),
+            Column("uuid", is_hidden=True),
         ),
         cells(f"{named(wasted, 'gpu', 'model')} / 3600"),
-        cells(named(energy, "gpu", "model"), letter="B"),
+        cells(named(f"sum by ({BY_DEVICE}) ({_MONEY})", "gpu", "model"), letter="B"),
     )
     return sorted_by(panel, "GPU-hours wasted").span(12)
+
+
+def _energy_by_node() -> Panel:
+    energy = f"sum by ({_NODE}) ({kilowatt_hours(_WASTED_JOULES)})"
+    return bars(
+        "Energy by node",
+        "Energy wasted over the time range; top ten.",
+        KILOWATT_HOURS,
+        now(f"sort_desc(topk(10, {energy}))", "{{instance}}"),
+    ).span(12)
+
+
+def _energy_by_device() -> Panel:
+    energy = f"sum by ({BY_DEVICE}) ({kilowatt_hours(_WASTED_JOULES)})"
+    return bars(
+        "Energy by GPU",
+        "Energy wasted over the time range; top ten.",
+        KILOWATT_HOURS,
+        now(f"sort_desc(topk(10, {named(energy)}))", "{{instance}} GPU {{gpu}} {{mig_profile}}"),
+    ).span(12)

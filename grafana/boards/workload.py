@@ -20,11 +20,15 @@ from grafana.queries import (
     select,
 )
 from grafana.scales import ATTENTION, PLAIN, USED
-from grafana.sections.advice import advice_table
+from grafana.sections.to_do import advice_table
 from grafana.tables import Column, rows
 
 __all__ = ["workload"]
 
+_DEVICE = "{{instance}} GPU {{gpu}} {{mig_profile}}"
+_MEMORY_USED = (
+    f"{select('rightsizer_memory_used_bytes')} / {select('rightsizer_memory_total_bytes')}"
+)
 _EMPTY = "Choose a workload that held a GPU in this time range"
 
 
@@ -90,7 +94,7 @@ def _strip() -> Panel:
     return timeline(
         "States of its GPUs",
         "Prevailing state of each step, by GPU.",
-        over(named(main_state(of_workload=True)), "{{instance}} GPU {{gpu}} {{mig_profile}}"),
+        over(named(main_state(of_workload=True)), _DEVICE),
     ).no_value(_EMPTY)
 
 
@@ -156,42 +160,41 @@ def _energy_by_cause() -> Panel:
 def _holdings() -> list[Panel]:
     parts = select("rightsizer_workload_share_ratio")
     labels = ("gpu", "model", "mig_profile", "numa_node")
-    needs = select("rightsizer_need_ratio", 'window="current"')
-    need = f"max by ({BY_DEVICE}) ({needs})"
+    spare = select("rightsizer_device_overprovisioned_ratio", 'window="24h"')
+    free = f"max by ({BY_DEVICE}) ({spare})"
     return [
         rows(
             "Its GPUs now",
-            "The part of each that it holds, and the largest need of the window that advice "
-            "rests on.",
+            "The part of each that it holds, and what its largest need leaves free.",
             (
                 Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
                 Column("instance", "node", link=of_row(Board.NODE, instance="node")),
-                Column("gpu"),
+                Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
                 Column("model"),
                 Column("mig_profile", "MIG profile"),
                 Column("numa_node", "NUMA node"),
                 Column("A", "part", "percentunit", 0),
-                Column("B", "largest need", "percentunit", 0),
-                Column("uuid", link=of_row(Board.GPU, uuid="uuid")),
+                Column("B", "over-provisioned", "percentunit", 0),
+                Column("uuid", is_hidden=True),
             ),
             cells(named(parts, *labels)),
             cells(
-                f"{named(parts, *labels)} * 0 + on ({BY_DEVICE}) group_left () {need}", letter="B"
+                f"{named(parts, *labels)} * 0 + on ({BY_DEVICE}) group_left () {free}", letter="B"
             ),
         ).no_value(_EMPTY),
         stack(
             "Parts held over time",
             "The part of each GPU that it held.",
             "short",
-            over(named(parts), "{{instance}} GPU {{gpu}} {{mig_profile}}"),
+            over(named(parts), _DEVICE),
         ).no_value(_EMPTY),
         lines(
             "Memory in use",
             "Framebuffer in use on its GPUs, of their total.",
             "percentunit",
             over(
-                named(f"({held(select('rightsizer_memory_used_ratio'))} > 0)"),
-                "{{instance}} GPU {{gpu}} {{mig_profile}}",
+                named(f"({held(_MEMORY_USED)} > 0)"),
+                _DEVICE,
             ),
         )
         .max(1)
@@ -231,8 +234,8 @@ def _serving() -> list[Panel]:
             unit,
             *(
                 over(
-                    f"max by (instance, uuid) ({held(select(f'rightsizer_{name}'))})",
-                    f"{{{{uuid}}}} {name.replace('_', ' ')}",
+                    named(f"max by ({BY_DEVICE}) ({held(select(f'rightsizer_{name}'))})"),
+                    f"{_DEVICE} {name.replace('_', ' ')}",
                     letter=letter,
                 )
                 for letter, name in zip("ABC", names, strict=False)
@@ -246,7 +249,7 @@ def _serving() -> list[Panel]:
             "Preemptions",
             "Preemptions a second, for lack of key-value cache.",
             "cps",
-            over(f"sum by (instance, uuid) ({preempted})", "{{uuid}}"),
+            over(named(f"sum by ({BY_DEVICE}) ({preempted})"), _DEVICE),
         )
     )
     return [panel.no_value("No serving engine is configured (sources.serving)") for panel in made]

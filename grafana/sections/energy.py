@@ -2,7 +2,7 @@
 
 from grafana.colors import CAUSE_COLORS, USED_COLOR
 from grafana.panels import Panel, fixed, lines, stack
-from grafana.queries import over, per_second, select
+from grafana.queries import named, over, per_second, select
 
 __all__ = ["energy_by_cause", "power"]
 
@@ -13,8 +13,8 @@ def power() -> Panel:
         "Power and its limit",
         "Draw of the board, and enforced limit.",
         "watt",
-        over(select("rightsizer_power_watts"), "{{uuid}} draw"),
-        over(select("rightsizer_power_limit_watts"), "{{uuid}} limit", letter="B"),
+        over(named(select("rightsizer_power_watts")), "GPU {{gpu}} draw"),
+        over(named(select("rightsizer_power_limit_watts")), "GPU {{gpu}} limit", letter="B"),
     )
 
 

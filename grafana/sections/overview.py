@@ -65,7 +65,7 @@ def wasted_by_cause() -> Panel:
         "Wasted by cause",
         "Wasted GPU-hours over the time range, by cause.",
         GPU_HOURS,
-        now(f"sum by (cause) ({_WASTED}) / 3600", "{{cause}}"),
+        now(f"sort_desc(sum by (cause) ({_WASTED}) / 3600)", "{{cause}}"),
     )
     return fixed(panel, CAUSE_COLORS).span(12)
 

@@ -11,13 +11,19 @@ _DEVICE = "{{instance}} GPU {{gpu}} {{mig_profile}}"
 
 def readings() -> list[Panel]:
     """Conditions first, then the readings that explain them."""
+    used = select("rightsizer_memory_used_bytes")
     received = named(select("rightsizer_pcie_receive_bytes_per_second"))
     sent = named(select("rightsizer_pcie_transmit_bytes_per_second"))
     return [
         conditions(),
         throttle_reasons(),
         reading("GPU busy", "Share of time with a kernel resident.", "gpu_busy_ratio").max(1),
-        reading("Memory used", "Framebuffer used of its total.", "memory_used_ratio").max(1),
+        lines(
+            "Memory used",
+            "Framebuffer used of its total.",
+            "percentunit",
+            over(named(f"({used} / {select('rightsizer_memory_total_bytes')})"), _DEVICE),
+        ).max(1),
         reading("Power", "Draw of the board.", "power_watts", "watt"),
         reading("Temperature", "Of the GPU.", "temperature_celsius", "celsius"),
         reading("SM clock", "Clock of the multiprocessors.", "sm_clock_hertz", "hertz"),

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from grafana.links import Board, of_series
 from grafana.panels import Panel, bars, distribution, lines
-from grafana.queries import cells, growth, named, now, over, select
+from grafana.queries import by_number, cells, growth, named, now, over, select
 from grafana.scales import CAPACITY, COVERAGE, OVERPROVISIONED, SATURATED, UNDERPROVISIONED
 from grafana.tables import matrix
 from rightsizer.model.metric import DISTRIBUTION_SIGNALS
@@ -15,7 +15,7 @@ from rightsizer.report.labels import display_name, uncapitalized
 __all__ = ["distributions", "provisioning"]
 
 _WINDOW: Final = 'window="$window"'
-_DEVICE: Final = "{{instance}} GPU {{gpu}} {{mig_profile}}"
+_DEVICE: Final = "GPU {{gpu}} {{mig_profile}}"
 
 
 def provisioning() -> list[Panel]:
@@ -44,7 +44,7 @@ def _verdicts() -> list[Panel]:
         matrix(
             "At the limit",
             "Share of the window's time at each resource's limit.",
-            cells(select("rightsizer_saturated_ratio", _WINDOW)),
+            cells(by_number(select("rightsizer_saturated_ratio", _WINDOW))),
             "resource",
             SATURATED,
         ),
@@ -64,14 +64,14 @@ def _needs() -> list[Panel]:
         matrix(
             "Need by resource",
             "Need of each resource with its margin, of the device's capacity, as it is now.",
-            cells(need),
+            cells(by_number(need)),
             "resource",
             CAPACITY,
         ),
         matrix(
             "Known of each window",
             "Known time over the window's length: coverage of its gauges.",
-            cells(select("rightsizer_coverage_ratio")),
+            cells(by_number(select("rightsizer_coverage_ratio"))),
             "window",
             COVERAGE,
         ),

@@ -5,7 +5,7 @@ from typing import Final
 from grafana.colors import STATE_COLORS
 from grafana.links import Board, of_series
 from grafana.panels import Panel, fixed, stack, timeline
-from grafana.queries import cells, growth, main_state, named, over, whole_gpus
+from grafana.queries import by_number, cells, growth, main_state, named, over, share, whole_gpus
 from grafana.scales import SHARES
 from grafana.tables import matrix
 
@@ -19,7 +19,7 @@ def strip() -> Panel:
     return timeline(
         "State of each device",
         "Prevailing state of each step; click a strip for the device.",
-        over(named(main_state()), "{{instance}} GPU {{gpu}} {{mig_profile}}"),
+        over(named(main_state()), "GPU {{gpu}} {{mig_profile}}"),
     ).data_links([of_series(Board.GPU, "instance", "uuid")])
 
 
@@ -37,14 +37,10 @@ def states_over_time() -> Panel:
 
 def states_by_device() -> Panel:
     """All devices at a glance."""
-    grown = growth(_STATES, span="$__range")
     return matrix(
         "States by device",
         "Share of the time range that each device spent in each state.",
-        cells(
-            f"sum by (uuid, state) ({grown}) / on (uuid) group_left () "
-            f"(sum by (uuid) ({grown}) > 0)"
-        ),
+        cells(by_number(f"({share(_STATES, 'state', span='$__range')})")),
         "state",
         SHARES,
     ).span(24)

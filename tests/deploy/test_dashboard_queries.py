@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -35,12 +36,36 @@ def test_annotation_queries_are_answered(prometheus: Prometheus) -> None:
 
 
 def test_variables_find_values(prometheus: Prometheus) -> None:
-    """Each query variable names a label of its metric; the cluster may be absent."""
+    """Each query variable has values on its metric; the cluster may be absent."""
     for board in BOARDS.values():
         for variable in board["templating"]["list"]:
-            if variable["type"] != "query":
-                continue
-            found = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
-            assert found is not None
-            ((labels, _), *_) = prometheus.query(concrete(found[1]))
-            assert found[2] in labels or found[2] == "cluster"
+            if variable["type"] == "query" and variable["name"] != "cluster":
+                assert options(prometheus, variable), variable["name"]
+
+
+def test_gpus_are_chosen_by_name(prometheus: Prometheus) -> None:
+    """By node and index, while links and queries have the uuid."""
+    variables = {each["name"]: each for each in BOARDS["rightsizer-gpu"]["templating"]["list"]}
+    found = options(prometheus, variables["uuid"])
+    assert {value for _, value in found} == {"GPU-0", "GPU-1"}
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+ GPU x", text) for text, _ in found)
+
+
+def options(prometheus: Prometheus, variable: dict[str, Any]) -> set[tuple[str, str]]:
+    """Texts and values of a variable, as Grafana makes them of an answer."""
+    asked = re.fullmatch(
+        r"(label_values|query_result)\((.+?)(?:, (\w+))?\)", variable["definition"]
+    )
+    assert asked is not None
+    answer = prometheus.query(concrete(asked[2]))
+    if asked[1] == "label_values":
+        return {(labels[asked[3]],) * 2 for labels, _ in answer if asked[3] in labels}
+    pattern = variable["regex"].strip("/").replace("(?<", "(?P<")
+    found = set()
+    for labels, value in answer:
+        inside = ",".join(f'{name}="{text}"' for name, text in sorted(labels.items()))
+        match = re.search(pattern, f"{{{inside}}} {value} 0")
+        assert match is not None
+        named = match.groupdict()
+        found.add((named.get("text", match[1]), named.get("value", match[1])))
+    return found

@@ -24,10 +24,21 @@ from rightsizer.io.yaml import load_yaml
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import MetricKind
 from rightsizer.model.state import Cause, Condition, State
+from rightsizer.report.labels import display_name
 
 ROOT = GRAFANA.parent
 VARIABLES = ["datasource", "cluster", "job", "instance", "uuid", "workload"]
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+SUBJECTS = {
+    "rightsizer-node": "instance",
+    "rightsizer-gpu": "uuid",
+    "rightsizer-workload": "workload",
+}
+TAGS = {
+    "rightsizer-node": "node:$nodename",
+    "rightsizer-gpu": "uuid:$uuid",
+    "rightsizer-workload": "workload:$holder",
+}
 TARGET = 'cluster=~"$cluster", job=~"$job", instance=~"$instance"'
 COLORED = [
     ("rightsizer-node", "States over time", State),
@@ -60,14 +71,14 @@ def colors_of(panel: Any) -> dict[str, str]:
     }
 
 
-def links_of(panel: Any) -> list[str]:
-    """Link targets of a panel's series and table columns."""
+def links_of(panel: Any, start: str = "/d/") -> list[str]:
+    """Link targets of a panel's series and table columns, to our dashboards or elsewhere."""
     config = panel.get("fieldConfig", {})
     links = list(config.get("defaults", {}).get("links", []))
     for override in config.get("overrides", []):
         for found in override["properties"]:
             links += found["value"] if found["id"] == "links" else []
-    return [link["url"] for link in links]
+    return [link["url"] for link in links if link["url"].startswith(start)]
 
 
 def test_generated_files_are_up_to_date() -> None:
@@ -243,7 +254,7 @@ def test_template_rules(board: dict[str, Any]) -> None:
     """All dashboards have the same variables, so that links can pass them on."""
     found = {variable["name"]: variable for variable in board["templating"]["list"]}
     assert list(found)[:6] == VARIABLES
-    assert set(found) - set(VARIABLES) <= {"window", "dollars_per_gpu_hour"}
+    assert set(found) - set(VARIABLES) <= {"window", "nodename", "holder"}
     assert (found["datasource"]["label"], found["datasource"]["query"]) == (
         "Data Source",
         "prometheus",
@@ -251,7 +262,7 @@ def test_template_rules(board: dict[str, Any]) -> None:
     for name in VARIABLES[1:]:
         variable = found[name]
         assert variable["datasource"]["uid"] == "${datasource}"
-        is_one = (board["uid"], name) == ("rightsizer-gpu", "uuid")
+        is_one = SUBJECTS.get(board["uid"]) == name
         assert (variable["multi"], variable["includeAll"]) == (not is_one, not is_one)
         assert variable["refresh"] == 2
         # A label absent from some series must not exclude them.
@@ -261,10 +272,10 @@ def test_template_rules(board: dict[str, Any]) -> None:
 
 def test_every_variable_of_a_query_is_there(board: dict[str, Any]) -> None:
     """Queries use existing variables only, and every variable is used."""
-    asked = set(re.findall(r"\$\{?(?!__)(\w+)", json.dumps([*panels_of(board)])))
+    asked = set(re.findall(r"\$\{?(?!__)([a-z]\w*)", json.dumps([*panels_of(board)])))
     there = {variable["name"] for variable in board["templating"]["list"]}
     assert asked <= there
-    assert {"window", "dollars_per_gpu_hour"} & there <= asked
+    assert {"window"} & there <= asked
 
 
 def test_drill_down_leads_somewhere(board: dict[str, Any]) -> None:
@@ -296,8 +307,8 @@ def test_columns_are_there(board: dict[str, Any]) -> None:
         assert named == values - set(options["excludeByName"]), panel["title"]
         columns = {options["renameByName"].get(name, name) for name in options["indexByName"]}
         overridden = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
-        assert overridden <= columns, panel["title"]
-        for url in links_of(panel):
+        assert overridden <= columns | {"/.+/"}, panel["title"]
+        for url in (*links_of(panel), *links_of(panel, "http://")):
             assert set(re.findall(r"__data\.fields\.(\w+)", url)) <= columns, panel["title"]
 
 
@@ -314,11 +325,16 @@ def test_dashboard_is_not_editable(board: dict[str, Any]) -> None:
     assert board["editable"] is False
 
 
-def test_annotations_ask_for_our_tag(board: dict[str, Any]) -> None:
-    """Annotations posted by agents are shown; those from metrics are an alternative."""
+def test_annotations_are_those_of_the_boards_subject(board: dict[str, Any]) -> None:
+    """Boards that show everything have them off; those from metrics are an alternative."""
     posted, *queries = board["annotations"]["list"]
-    assert (posted["target"]["type"], posted["target"]["tags"]) == ("tags", ["rightsizer"])
-    assert posted["enable"] is True
+    subject = TAGS.get(board["uid"])
+    assert posted["target"]["type"] == "tags"
+    assert posted["target"]["tags"] == ["rightsizer", *filter(None, [subject])]
+    assert posted["target"]["matchAny"] is False
+    assert posted["enable"] is (subject is not None)
+    variables = {variable["name"] for variable in board["templating"]["list"]}
+    assert set(re.findall(r"\$(\w+)", str(subject))) <= variables
     assert [query["enable"] for query in queries] == [False, False]
     assert all(query["datasource"] == SOURCE and query["expr"] for query in queries)
 
@@ -354,7 +370,7 @@ def test_the_strip_has_a_number_for_each_state(uid: str) -> None:
     (mapping,) = strip["fieldConfig"]["defaults"]["mappings"]
     numbered = re.findall(r'vector\((\d+)\), "state", "(\w+)"', strip["targets"][0]["expr"])
     colors = colors_of(panel_of("rightsizer-node", "States over time"))
-    assert {number: (state, colors[state]) for number, state in numbered} == {
+    assert {number: (display_name(state), colors[state]) for number, state in numbered} == {
         number: (named["text"], named["color"]) for number, named in mapping["options"].items()
     }
     assert {state for _, state in numbered} == set(State)
@@ -368,19 +384,12 @@ def test_colors_are_those_of_the_page() -> None:
         assert f"--{state}: {color};" in style
 
 
-def test_money_needs_a_price() -> None:
-    """Every amount of money is exported by agents, or multiplied by the given price."""
+def test_money_is_at_the_agents_prices() -> None:
+    """Alike on all boards: exported savings, or time at the exported price of its device."""
     for query in QUERIES:
         panel = panel_of(query.board, query.panel)
         if panel["fieldConfig"]["defaults"]["unit"].startswith("currency"):
-            is_needed = "rightsizer_advice_savings_dollars_per_hour" in query.expression
-            assert is_needed or "* $dollars_per_gpu_hour" in query.expression, query.name
-    (price,) = [
-        variable
-        for variable in BOARDS["rightsizer-waste"]["templating"]["list"]
-        if variable["name"] == "dollars_per_gpu_hour"
-    ]
-    assert price["query"] == "0"
+            assert "_dollars_per_hour{" in query.expression, query.name
 
 
 def test_provisioning_is_what_grafana_reads() -> None:

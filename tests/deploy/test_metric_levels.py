@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from grafana.levels import level_needed
+from grafana.levels import level_needed, setting_needed
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.metric_family import Level
 
@@ -55,20 +55,17 @@ def test_no_alert_asks_for_histograms() -> None:
     assert not any("_bucket" in rule["expr"] for rule in rules_of("alerts.yaml"))
 
 
-def test_panels_say_what_they_need() -> None:
-    """Those that are empty at the default level, and no others; empty is not "all is well"."""
+def test_panels_beyond_the_defaults_stand_in_a_folded_row_that_names_the_setting() -> None:
+    """All others have something to show at the default level, and no word of levels."""
     for path in sorted(BOARDS.glob("*.json")):
-        for panel in panels(json.loads(path.read_text("utf-8"))["panels"]):
-            ranks = [level_needed(each).rank for each in expressions(panel.get("targets", []))]
-            needs_full = bool(ranks) and min(ranks) > Level.STANDARD.rank
-            assert ("web.metrics.level: full" in panel.get("description", "")) is needs_full
-            empty = panel.get("fieldConfig", {}).get("defaults", {}).get("noValue", "")
-            assert empty.endswith(", or web.metrics.level is below full") is needs_full
-
-
-def panels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All panels, those in folded rows too."""
-    return [each for row in rows for each in (row, *panels(row.get("panels", [])))]
+        for row in json.loads(path.read_text("utf-8"))["panels"]:
+            for panel in row.get("panels") or [row]:
+                setting = setting_needed(expressions(panel.get("targets", [])))
+                assert (f"Needs `{setting}`" in panel.get("description", "")) is bool(setting)
+                is_folded = row["type"] == "row" and row["collapsed"] and bool(row["panels"])
+                assert not setting or (is_folded and row["title"].endswith(f"({setting})"))
+                empty = panel.get("fieldConfig", {}).get("defaults", {}).get("noValue", "")
+                assert "web.metrics.level" not in empty
 
 
 @pytest.mark.parametrize(

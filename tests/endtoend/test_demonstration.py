@@ -16,6 +16,7 @@ from markupsafe import escape
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
+from rightsizer.advice.compatible import savings_of
 from rightsizer.console.node_screen import frame_of
 from rightsizer.console.node_table import TableView, shown_rows
 from rightsizer.console.remote_agent import RemoteAgent
@@ -227,7 +228,7 @@ def test_the_headline_is_the_sum_of_the_rows(node: AgentProcess) -> None:
 
 
 def test_all_count_the_same_recommendations(node: AgentProcess) -> None:
-    """In the same order on page and terminal; metrics have the same lower bounds."""
+    """In the same order on page and terminal; metrics have the same savings and bounds."""
     opened = [each for each in node.json("/api/v1/advice")["advice"] if each["closed"] is None]
     summary = node.json("/api/v1/summary")["advice"]
     page = page_of(node)
@@ -250,13 +251,20 @@ def test_all_count_the_same_recommendations(node: AgentProcess) -> None:
         if each.name.startswith("rightsizer_advice")
     }
     assert families["rightsizer_advice_open"][0].value == len(opened)
-    low = {
-        sample.labels["id"]: sample.value
-        for sample in families.get("rightsizer_advice_savings_dollars_per_hour", ())
-    }
+    expected, low, high = (
+        {
+            sample.labels["id"]: pytest.approx(sample.value)
+            for sample in families.get(f"rightsizer_advice_savings_{end}dollars_per_hour", ())
+        }
+        for end in ("", "low_", "high_")
+    )
     for each in opened:
-        bound = each["savings"]["dollars_per_hour_low"]
-        assert low.get(each["id"]) == (None if bound is None else pytest.approx(bound))
+        savings = savings_of(each)
+        assert low.get(each["id"]) == savings.dollars_per_hour_low
+        assert high.get(each["id"]) == savings.dollars_per_hour_high
+        assert expected.get(each["id"], 0.0) == savings.dollars_per_hour
+    for together in families.get("rightsizer_advice_combined_savings_dollars_per_hour", ()):
+        assert together.value == pytest.approx(summary["savings"]["dollars_per_hour"])
 
 
 def test_top_has_the_waste_of_the_page(node: AgentProcess) -> None:

@@ -33,7 +33,6 @@ VALUES: Final = {
     "$__rate_interval": "4s",
     "$__range": "1m",
     "$window": "24h",
-    "$dollars_per_gpu_hour": "2.5",
     "$cluster": ".*",
     "$job": ".+",
     "$instance": ".+",

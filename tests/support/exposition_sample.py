@@ -23,6 +23,7 @@ LABELS = {
     "id": ("a1b2c3",),
     "level": ("info",),
     "parent_uuid": ("",),
+    "peer_uuid": ("GPU-0",),
 }
 """Values of the relevant labels; any other label has one value."""
 
@@ -30,6 +31,7 @@ LABELS = {
 def page(reads: int) -> str:
     """The page at its n-th reading."""
     lines = [line for metric in METRICS.values() for line in _family(metric, reads)]
+    lines.append('ALERTS{alertname="RightsizerGpuIdle",alertstate="firing",severity="info"} 1')
     lines += ["process_resident_memory_bytes 4e7", f"process_cpu_seconds_total {reads / 50}"]
     return "\n".join(lines) + "\n"
 

@@ -40,7 +40,7 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
-from rightsizer.report.facts import price_rate
+from rightsizer.report.facts import PriceRate, price_rate
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
 from rightsizer.web.advice_api import AdviceApi
@@ -220,7 +220,12 @@ class Agent:
         wall_time = self._clock.wall_time
         dcgm = settings.sources.dcgm.url
         metrics = settings.web.metrics
-        return MetricsExposition(latest, metrics, self._freshness(), wall_time, dcgm_source=dcgm)
+        return MetricsExposition(
+            latest, metrics, self._freshness(), wall_time, dcgm_source=dcgm, rate_of=self._rate_of
+        )
+
+    def _rate_of(self, device: Device) -> PriceRate | None:
+        return price_rate(self.recommender.market, device.board)
 
     def _server(self, access: WebAccess, local_routes: Sequence[Route]) -> WebServer:
         settings = self.settings
@@ -246,7 +251,7 @@ class Agent:
             past=spans,
             blocks=spans.blocks,
             accounts=self.accounting.whole_accounts,
-            rate_of=lambda device: price_rate(self.recommender.market, device.board),
+            rate_of=self._rate_of,
             hang=self.coordinator.hang,
             may_operate=self._features.may_operate,
         )

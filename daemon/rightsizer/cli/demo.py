@@ -25,7 +25,6 @@ from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import checked_address, with_values
 from rightsizer.io.clock import FastClock
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.metric_family import Level
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
 from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -202,8 +201,6 @@ def agent_settings(demo: DemoSettings, folder: Path) -> Settings:
         "web.enable_lifecycle": demo.enable_lifecycle,
         "web.server.page_refresh_seconds": 5.0,
         "web.server.plan_form": True,
-        # For dashboards, whose panels need all metrics.
-        "web.metrics.level": Level.FULL,
         "log.level": LogLevel.WARNING,
         # The socket belongs to the agent of this machine's GPUs.
         "path.api_socket": "",

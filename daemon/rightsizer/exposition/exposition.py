@@ -25,6 +25,7 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.metric_family import Collector
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
+from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 
 
@@ -94,6 +95,7 @@ class MetricsExposition:
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
         dcgm_source: str = "",
         hostname: str = "",
+        rate_of: RateOf = no_rate,
     ) -> None:
         """Create the exposition; `dcgm_source` is the URL of the dcgm-exporter read, if any."""
         self._latest = latest
@@ -101,6 +103,7 @@ class MetricsExposition:
         self._freshness = freshness or FreshnessSettings()
         self._dcgm_source = dcgm_source
         self._hostname = hostname or node_name()
+        self._rate_of = rate_of
         self._lock = threading.Lock()
         self._series = SeriesCache()
         self.change_settings(settings or MetricsSettings())
@@ -186,6 +189,8 @@ class MetricsExposition:
             families = Families(self._enabled, self._settings.level, self._series)
             limit = self._settings.advice_limit
             add_report(families, generation.report, generation.fresh, limit, self._hostname)
+            if generation.report is not None:
+                _add_prices(families, generation.report, self._rate_of)
             generation.families = list(families)
             if Collector.PROCESS in self._enabled:
                 generation.families += process_families()
@@ -198,6 +203,14 @@ class MetricsExposition:
         version = report.node.driver.get("driver_version", "")
         labels = DcgmLabelEncoder(self._settings.dcgm_labels, self._hostname, version)
         return dcgm_page(report, self._generation.fresh, labels).encode()
+
+
+def _add_prices(families: Families, report: Report, rate_of: RateOf) -> None:
+    for each in report.devices:
+        device = each.device
+        if (rate := rate_of(device)) is not None:
+            dollars = rate.dollars_per_hour_typical * device.capacity_ratio
+            families.add("rightsizer_device_dollars_per_hour", dollars, device.uuid)
 
 
 def _encode(families: Iterable[SampleFamily], chosen: ExpositionFormat) -> bytes:

@@ -40,7 +40,7 @@ class MetricsSettings(Struct, frozen=True):
         level: What default collectors export: `essential` (states, waste, provisioning, advice,
             health), `standard` (also conditions, errors, usual readings) or `full` (also
             histograms). Others export everything.
-            Source: measured on eight GPUs: 38, 68 and 229 series a GPU
+            Source: measured on eight GPUs: 40, 71 and 231 series a GPU
         details: Enable every collector: also single NVLinks, links between GPUs, BAR1, the host by
             workload and others. About 40 more series per GPU, 108 with 18 NVLinks.
             Source: the default set keeps to 1,920 series for eight GPUs
