@@ -20,6 +20,7 @@ from evaluation.options import Options
 from measured import quantile, table
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import built_in_ratios
+from rightsizer.io.yaml import load_yaml
 from rightsizer.planner.plan_file import read_plan_file
 from rightsizer.planner.planner import boards_of
 from rightsizer.planner.question_file import read_questions
@@ -36,6 +37,11 @@ from rightsizer.sizing.workload_family import parse_precision, parse_workload
 _FILE: Final = Path(__file__).with_name("unfitted_figures.csv")
 _PARTS: Final = ("seen", "opened", "kept")
 _RATIO: Final = "ratio"
+_MEMORY_SETTINGS: Final = MemorySettings()
+_ON_DEVICE: Final = "memory of training on the device"
+_CACHED: Final = tuple(0.05 * step for step in range(15))
+"""Ratios of kept blocks that are tried."""
+_PARTED: Final = (0.5, 0.9)
 _MEMORY: Final = {"memory_bytes", "allocated_bytes", "reserved_bytes"}
 """Of a training: what nvidia-smi shows, what the allocator counts, and what it holds."""
 _HEADINGS: Final = ("published figures", "rows", "covered", "bias", "median", "p90", "width")
@@ -91,9 +97,11 @@ def unfitted_figures() -> tuple[UnfittedFigure, ...]:
         )
 
 
-def predictions() -> Iterator[Prediction]:
-    """Of all rows; those of plans first."""
-    figures = unfitted_figures()
+def predictions(
+    domain: str = "", memory: MemorySettings = _MEMORY_SETTINGS
+) -> Iterator[Prediction]:
+    """Of all rows, or those of a domain; those of plans first."""
+    figures = [each for each in unfitted_figures() if domain in {"", each.domain}]
     planned = [each for each in figures if each.quantity != _RATIO]
     compared = [each for each in figures if each.quantity == _RATIO]
     with TemporaryDirectory() as folder:
@@ -101,7 +109,9 @@ def predictions() -> Iterator[Prediction]:
         _write(planned, file)
         for figure, item in zip(planned, read_plan_file(file).items, strict=True):
             assert item.requirement is not None, item.error
-            yield Prediction(figure, _planned(item.requirement, figure.quantity))
+            yield Prediction(figure, _planned(item.requirement, figure.quantity, memory))
+        if not compared:
+            return
         _write(compared, file)
         asked = read_questions(file, "")
         for figure, question in zip(compared, asked.questions, strict=True):
@@ -112,13 +122,13 @@ def _write(figures: Sequence[UnfittedFigure], file: Path) -> None:
     file.write_text("".join(f"- {each.question}\n" for each in figures), "utf-8")
 
 
-def _planned(requirement: Requirement, quantity: str) -> EstimateInterval:
+def _planned(requirement: Requirement, quantity: str, memory: MemorySettings) -> EstimateInterval:
     """On the board and in the layout that were measured, whether or not the memory would do."""
     (board,) = boards_of(requirement.gpus, built_in())
     layout = requirement.parallel or Parallelism()
     settings = SizingSettings()
     if quantity in _MEMORY:
-        return _trained(requirement, layout, quantity)
+        return _trained(requirement, layout, quantity, memory)
     room = available_bytes(requirement, board.memory_bytes, settings.memory)
     rate = predict_rate(requirement, board, layout, requirement.load.concurrency, room)
     found: EstimateInterval | None = getattr(rate, quantity)
@@ -126,14 +136,14 @@ def _planned(requirement: Requirement, quantity: str) -> EstimateInterval:
     return found
 
 
-def _trained(requirement: Requirement, layout: Parallelism, quantity: str) -> EstimateInterval:
-    settings = MemorySettings()
+def _trained(
+    requirement: Requirement, layout: Parallelism, quantity: str, settings: MemorySettings
+) -> EstimateInterval:
     memory = training_memory(requirement, layout, settings)
     device = memory.device
     assert device is not None, quantity
-    assert memory.allocated_bytes is not None, quantity
     if quantity == "allocated_bytes":
-        return memory.total.scaled(memory.allocated_bytes / memory.total_bytes)
+        return memory.allocated
     if quantity == "reserved_bytes":
         outside = settings.context_bytes + communication_bytes(layout, settings, trains=True)
         return device.scaled((device.value - outside) / device.value)
@@ -157,6 +167,34 @@ def evaluate(_: Options) -> Iterator[str]:
     groups |= {part: [e for e in found if e.figure.part == part] for part in _PARTS}
     yield table((_cells(*group) for group in (*groups.items(), ("all", found))), _HEADINGS)
     yield _ON_FIGURES
+    yield _kept_blocks()
+
+
+def _kept_blocks() -> str:
+    """Errors of memory on the device, its only constant fitted to other models and tasks."""
+    errors: dict[tuple[str, str], list[list[float]]] = {}
+    for ratio in _CACHED:
+        settings = replace(_MEMORY_SETTINGS, cached_ratio=ratio)
+        by_run: dict[tuple[str, str], list[float]] = {}
+        for row in predictions(_ON_DEVICE, settings):
+            asked = load_yaml(row.figure.question, "").data
+            by_run.setdefault((asked["model"], asked["task"]), []).append(row.error)
+        for run, found in by_run.items():
+            errors.setdefault(run, []).append(found)
+    plain = [abs(error) for steps in errors.values() for error in steps[0]]
+    left = list[float]()
+    for run, steps in errors.items():
+        others = [other for name, other in errors.items() if name != run]
+        sizes = [
+            quantile([abs(error) for other in others for error in other[step]], 0.5)
+            for step in range(len(_CACHED))
+        ]
+        left += map(abs, steps[sizes.index(min(sizes))])
+    told = [f"x{math.exp(quantile(each, part)):.2f}" for each in (left, plain) for part in _PARTED]
+    return (
+        f"Memory of training on the device, its ratio of kept blocks fitted to other models and "
+        f"tasks: {told[0]}, nine in ten {told[1]}; without such blocks {told[2]} and {told[3]}.\n"
+    )
 
 
 def _cells(name: str, rows: Sequence[Prediction]) -> tuple[str, ...]:

@@ -121,17 +121,11 @@ def trace_comparisons(
     if run.memory_peak_bytes is not None:
         # The allocator excludes the context and libraries.
         memory = candidate.memory
-        outside = memory.overhead_bytes
-        if memory.allocated_bytes is not None:
-            outside = memory.total_bytes - memory.allocated_bytes
-        total = memory.total
-        low = max(0.0, total.low - outside)
-        high = total.high - outside
-        within = EstimateInterval(total.value - outside, low, high)
+        outside = memory.outside_bytes
         peak = run.memory_peak_bytes
         context = f"{outside / GIB:.1f} GiB of context and libraries come on top"
         remark = f"the allocator's own peak; {context}"
-        yield FigureComparison("memory_bytes", "bytes", float(peak), within, remark)
+        yield FigureComparison("memory_bytes", "bytes", float(peak), memory.allocated, remark)
     if requirement.task.trains:
         if run.step_seconds is None:
             fault = "no step is marked, and a prediction of training is of steps"

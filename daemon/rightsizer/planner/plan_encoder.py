@@ -208,8 +208,9 @@ def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
     parts = {name: part for name, part in asdict(memory).items() if name.endswith("_bytes")}
     low = memory.total.low
     high = memory.total.high
+    allocated = {"allocated_bytes": memory.allocated.value}
     total = {"total_bytes": memory.total_bytes, "total_bytes_low": low, "total_bytes_high": high}
-    return parts | total
+    return parts | allocated | total
 
 
 def _encode_outlook(plan: GpuPlan, outlook: GrowthOutlook) -> dict[str, Any]:

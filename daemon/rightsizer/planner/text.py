@@ -274,13 +274,11 @@ def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str
     free = f"{percent_text(best.memory_headroom_ratio)} free"
     doubt = f", fits with {percent(best.memory_probability)}" * best.is_memory_tight
     yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}{doubt}: {split}")
-    if (allocated := best.memory.allocated_bytes) is not None:
-        shown = min(
-            best.memory.device_bytes or 0.0, max(best.usable_bytes, best.memory.total_bytes)
-        )
-        kept = "with blocks that it keeps while there is room"
-        peak = f"the allocator's own peak is {allocated / GIB:.1f} GiB"
-        yield from wrapped(f"{peak}; nvidia-smi shows about {shown / GIB:.1f} GiB, {kept}")
+    if (shown := best.memory.device_bytes) is not None:
+        most = max(best.usable_bytes, best.memory.total_bytes)
+        kept = f"{min(shown, most) / GIB:.1f} GiB, with blocks that it keeps while there is room"
+        peak = f"the allocator's own peak is {best.memory.allocated.value / GIB:.1f} GiB"
+        yield from wrapped(f"{peak}; nvidia-smi shows about {kept}")
     yield ""
     yield from costs_lines(best, requirement.unit_text)
 

@@ -183,15 +183,13 @@ def training_memory(
         gradients_bytes=gradients,
         optimizer_bytes=optimizer,
         overhead_bytes=settings.context_bytes + buffers + gathered + fragments,
+        outside_bytes=settings.context_bytes + buffers + fragments,
         error_factor=_error_factor(requirement, layout, settings),
     )
-    needed = estimate.total_bytes
     framework = training.framework
-    keeps = 1.0 + settings.cached_ratio
-    if framework is not None and framework.expands_segments:
-        keeps = 1.0
-    outside = settings.context_bytes + buffers + fragments
-    return replace(estimate, allocated_bytes=needed - outside, device_bytes=needed * keeps)
+    is_steady = framework is not None and framework.expands_segments
+    keeps = 1.0 if is_steady else 1.0 + settings.cached_ratio
+    return replace(estimate, device_bytes=estimate.total_bytes * keeps)
 
 
 def _error_factor(requirement: Requirement, layout: Parallelism, settings: MemorySettings) -> float:

@@ -32,11 +32,11 @@ class MemoryEstimate(Struct, frozen=True):
     optimizer_bytes: float = 0.0
     overhead_bytes: float = 0.0
     """Context, libraries, communication buffers and fragmentation."""
-    allocated_bytes: float | None = None
-    """What the allocator of a training counts as in use, within the total."""
+    outside_bytes: float = 0.0
+    """Of this overhead, what an allocator does not count as in use."""
     device_bytes: float | None = None
-    """What nvidia-smi shows of it: blocks that the allocator keeps come to the total, and are given
-    back where memory runs out."""
+    """What nvidia-smi shows of a training: blocks that the allocator keeps come to the total, and
+    are given back where memory runs out."""
     error_factor: float = 1.1
     """Error factor of the total in both directions, with a probability of 90%."""
 
@@ -44,6 +44,14 @@ class MemoryEstimate(Struct, frozen=True):
     def total(self) -> EstimateInterval:
         """Total with its interval."""
         return EstimateInterval.around(self.total_bytes, self.error_factor)
+
+    @property
+    def allocated(self) -> EstimateInterval:
+        """What an allocator counts as in use, with its interval."""
+        total = self.total
+        outside = self.outside_bytes
+        low = max(0.0, total.low - outside)
+        return EstimateInterval(total.value - outside, low, total.high - outside)
 
     @property
     def device(self) -> EstimateInterval | None:

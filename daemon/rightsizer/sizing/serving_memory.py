@@ -262,13 +262,14 @@ class ServingMemory:
         if isinstance(model, Transformer):
             layers = math.ceil(model.layers / self.layout.pipeline)
             graphs = graph_bytes(layers, requests, settings)
+        communication = communication_bytes(self.layout, settings, trains=False)
+        overhead = settings.context_bytes + graphs + communication
         return MemoryEstimate(
             weights_bytes=self.weights_bytes,
             kv_cache_bytes=self.request_bytes * requests,
             activations_bytes=self._unpacked_bytes + self._activation_bytes(requests),
-            overhead_bytes=settings.context_bytes
-            + graphs
-            + communication_bytes(self.layout, settings, trains=False),
+            overhead_bytes=overhead,
+            outside_bytes=overhead,
             error_factor=memory_error_factor(self.requirement),
         )
 
