@@ -75,7 +75,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     measured = {"type": Path, "nargs": "+"}
     add_flags(parser.add_argument, _HELP["sources"], measured=measured, catalogue=Path, prices=Path)
     add_config_flag(parser)
-    add_flags(parser.add_argument, _HELP["forms"], html=Path)
+    add_flags(parser.add_argument, _HELP["forms"], html=Path, save=Path)
 
 
 def _accept_other_names(parser: argparse.ArgumentParser) -> None:
@@ -136,6 +136,8 @@ def _run(arguments: argparse.Namespace) -> int:
     measured = _measured(arguments, file, found, planner)
     if arguments.html is not None:
         _write_html(arguments.html, arguments.file, found, _forms(found))
+    if arguments.save is not None:
+        _save(arguments.save, file, found, planner)
     if arguments.json:
         forms = _forms(found, measured)
         say(json.dumps(forms if file.is_list else forms[0], indent=1))
@@ -216,6 +218,34 @@ def _write_html(
     )
     with whole_file(path, "plan") as out:
         out.write(plan_document(list(zip(titles, forms, strict=True))).encode())
+
+
+def _save(folder: Path, file: PlanFile, found: Sequence[PlanAnswer], planner: Planner) -> None:
+    """Write the files that run the plan's first candidate, and the plan.
+
+    Raises:
+        UsageError: the file asks several questions, or the folder cannot be made.
+        RequirementError: nothing fits, or no known program runs it.
+    """
+    # Imported on use: not needed without the flag.
+    from rightsizer.io.files import whole_file  # noqa: PLC0415
+    from rightsizer.planner.launch import launch_files  # noqa: PLC0415
+
+    plan = found[0].plan
+    if file.is_list or plan is None:
+        raise UsageError("--save: is for one question; give a file of one requirement")
+    files = launch_files(plan.requirement, plan.best, planner.catalogue)
+    forms = _forms(found)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        raise UsageError(
+            f"--save: folder '{folder}' cannot be made: {reason}; name another"
+        ) from None
+    for name, text in {**files, "plan.json": json.dumps(forms[0], indent=1) + "\n"}.items():
+        with whole_file(folder / name, "plan") as out:
+            out.write(text.encode())
 
 
 def _measured(

@@ -14,7 +14,7 @@ _JsonMapping = Mapping[str, Any]
 _MOST: Final = 20
 """Candidates in a table."""
 _NOTHING: Final[_JsonMapping] = {
-    **dict.fromkeys(("error", "model", "nothing_fits")),
+    **dict.fromkeys(("error", "model", "nothing_fits", "launch")),
     **dict.fromkeys(("notes", "candidates", "alternatives", "growth", "validation"), ()),
 }
 """Fields absent from an error answer, and vice versa."""

@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
 from rightsizer.planner.cost_text import shortcomings
 from rightsizer.planner.growth import GrowthOutlook
+from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.rental import Rental
 from rightsizer.planner.validation import validation_steps
@@ -81,6 +82,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
     outlook = plan.outlook
     trains = plan.requirement.task.trains
     steps = () if best is None else validation_steps(plan.requirement, best)
+    launch = None if best is None else launch_of(plan.requirement, best)
     return {
         "model": plan.requirement.model.name or None,
         "task": str(plan.requirement.task),
@@ -121,6 +123,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         ],
         "growth_outlook": None if outlook is None else _encode_outlook(plan, outlook),
         "validation": plain(tuple(steps)),
+        "launch": None if launch is None else {**plain(launch), "text": launch.text},
         "notes": list(notes),
     }
 

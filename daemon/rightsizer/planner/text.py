@@ -24,6 +24,7 @@ from rightsizer.planner.display import (
     priced,
     range_text,
 )
+from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.load import RequestLoad, WorkUnit, units_per_request, work_unit
@@ -208,6 +209,7 @@ def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = Fal
         rejection_lines(plan.candidates, shows_all=shows_all),
         alternative_lines(plan),
         growth_lines(plan),
+        () if best is None else _launch_lines(plan.requirement, best),
         () if best is None else _validation_lines(plan.requirement, best),
     )
     texts = ("\n".join(part) for part in parts)
@@ -304,6 +306,19 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
         text = f"{each.change}: {candidate.with_spares}{speed}{time}{memory}{price}{caution}"
         # Of two parts the change says all.
         yield from wrapped(text if each.prompts is None else f"{each.change}{caution}", indent=2)
+
+
+def _launch_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:
+    launch = launch_of(requirement, best)
+    if launch is None:
+        return
+    copies = f", {launch.servers} servers of {launch.server_gpus}" if launch.servers > 1 else ""
+    yield f"to run it{copies} (--save FOLDER writes it):"
+    yield from wrapped(
+        " ".join(launch.command).replace("$MODEL", launch.model or "$MODEL"), indent=2
+    )
+    for note in launch.notes:
+        yield from wrapped(f"note: {note}", indent=2)
 
 
 def _validation_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:

@@ -60,6 +60,7 @@ _QUESTION: Final = re.compile(
 _ACTIVE: Final = re.compile(r"-A[\d.]+B\b")
 """Parameters at work for a token, which a name may leave out where that is not ambiguous."""
 _NAMED: Final = 3
+_REPOSITORY: Final = re.compile(r"[\w.-]+/[\w.-]+")
 _IMAGE_MODELS: Final = "image_models.csv"
 """Counts of pytorch-image-models (results/, commit aa4b585, Apache-2.0)."""
 _LIKENESS: Final = 0.65
@@ -193,6 +194,13 @@ def _is_same_model(name: str, key: str, dropped: Sequence[str]) -> bool:
 def known_names() -> list[str]:
     """Return all names of the table, in its order."""
     return list(dict.fromkeys(row["name"] for row in table_rows(__file__, "known_models.csv")))
+
+
+def published_source(name: str) -> str:
+    """Repository of a model of the table, as Hugging Face names it; empty if it is not known."""
+    row = _rows().get(_key(name), {})
+    source = row.get("source", "")
+    return source if _REPOSITORY.fullmatch(source) else ""
 
 
 def near_models(name: str) -> list[str]:
