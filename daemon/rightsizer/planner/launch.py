@@ -48,6 +48,7 @@ class Launcher(Struct, frozen=True):
     caches: Mapping[str, str] = {}
     dtypes: Mapping[str, str] = {}
     image: str = ""
+    """Empty if there is no public one without a registry of its own."""
     port: int = 0
     load: str = ""
     """Command of a run that verifies the plan."""
@@ -303,10 +304,10 @@ def _broken(command: tuple[str, ...]) -> list[str]:
 def manifest(requirement: Requirement, launch: Launch, board: Board) -> str | None:
     """Return a Deployment and a Service of the servers.
 
-    `None` if a server needs several machines, or boards of which the image is another.
+    `None` if a server needs several machines, or there is no image for its engine and boards.
     """
     launcher = launchers().get(str(requirement.engine))
-    if launcher is None or not launch.verify or launch.nodes > 1 or board.vendor != "NVIDIA":
+    if launcher is None or not launcher.image or launch.nodes > 1 or board.vendor != "NVIDIA":
         return None
     model = launch.model or "/models/checkpoint"
     words = [word.replace(_MODEL, model) for word in launch.command]
