@@ -307,7 +307,9 @@ def manifest(requirement: Requirement, launch: Launch, board: Board) -> str | No
     `None` if a server needs several machines, or there is no image for its engine and boards.
     """
     launcher = launchers().get(str(requirement.engine))
-    if launcher is None or not launcher.image or launch.nodes > 1 or board.vendor != "NVIDIA":
+    if launcher is None or not launcher.image or not launch.verify:
+        return None
+    if launch.nodes > 1 or board.vendor != "NVIDIA":
         return None
     model = launch.model or "/models/checkpoint"
     words = [word.replace(_MODEL, model) for word in launch.command]
