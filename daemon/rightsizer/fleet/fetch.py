@@ -21,11 +21,8 @@ from rightsizer.fleet.prometheus.endpoint import WaitingCallback
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport, StoreUse
 from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 
-_WIDEST: Final = len(State)
-"""Maximum series per device in one query."""
 _SAMPLES_A_STRETCH: Final = 2
 """Five minutes need at least two samples."""
 
@@ -99,10 +96,10 @@ def plan_of(
     fine = {name: _fine_days(own, days, now, settings) for name, own in by_cluster.items()}
     shards: list[FetchShard] = []
     kept = wanted = samples = 0
-    most = max(1, settings.store.series_maximum // _WIDEST)
     part = settings.part
     for source in sources:
         name = source.report.key
+        most = max(1, settings.store.series_maximum // source.report.series_at_once)
         known = done(source.report.key, days)
         devices = tuple(each for each in source.devices if part.has_node(each.cluster, each.node))
         asked: list[_GridDevices] = []

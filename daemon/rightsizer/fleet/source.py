@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import Cluster, FleetDay, FleetDevice, FleetInventory
-from rightsizer.model.state import Tier
+from rightsizer.model.state import State, Tier
 from rightsizer.model.units import Nanoseconds
 
 
@@ -136,6 +136,8 @@ class SourceReport(Struct, frozen=True):
     """Seconds between two samples on each UTC day, by its number; old ones may be downsampled."""
     days_at_once: int = 1
     """Number of hourly days that one grid may cover."""
+    series_at_once: int = len(State)
+    """Maximum series per device in one query, approximately."""
     time: Nanoseconds | None = None
     """Of the probe; what is later is not known yet."""
     warnings: tuple[str, ...] = ()

@@ -79,10 +79,6 @@ class BatchVerdicts:
         self.parts.merge(other.parts)
 
 
-def _not_suppressed(judgements: Iterable[Judgement]) -> tuple[Judgement, ...]:
-    return tuple(judgements)
-
-
 def _as_configured(rule: Rule[Any], _: object) -> Rule[Any]:
     return rule
 
@@ -101,7 +97,7 @@ class BatchEvaluation(Struct, frozen=True):
     """Key and rule of open advice."""
     incidents: tuple[Advice, ...] = ()
     """Open incidents."""
-    suppressed: Callable[[Iterable[Judgement]], tuple[Judgement, ...]] = _not_suppressed
+    suppressed: Callable[[Iterable[Judgement]], tuple[Judgement, ...]] = tuple
     """Marks judgements that policies exclude from becoming advice."""
     owners: Mapping[str, WorkloadOwner] = {}
     """Owners of all workloads that held a device, by key."""
@@ -183,14 +179,13 @@ def evaluate_batches(
     batches = list(batches_of(request))
     found = BatchVerdicts()
     progress(0, len(batches))
-    # Fixed order: sums depend on it in the last digit.
-    due = [min(each.occupancy.present) for each in reversed(batches)]
-    early: dict[str, BatchVerdicts] = {}
+    by_key: dict[str, BatchVerdicts] = {}
     for done, verdicts in enumerate(pool.run(judging.begin, batches), start=1):
-        early[verdicts.first_key] = verdicts
-        while due and due[-1] in early:
-            found.merge(early.pop(due.pop()))
+        by_key[verdicts.first_key] = verdicts
         progress(done, len(batches))
+    # Fixed order: sums depend on it in the last digit.
+    for batch in batches:
+        found.merge(by_key.pop(min(batch.occupancy.present)))
     places = {rule.name: place for place, rule in enumerate(judging.rules)}
     found.judgements.sort(key=lambda each: (each.key, places.get(each.finding.rule, 0)))
     found.faults.sort()

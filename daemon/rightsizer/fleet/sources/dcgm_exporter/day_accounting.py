@@ -296,16 +296,15 @@ def _idle_watts(
     found = np.full((rows, count + 1), np.nan)
     columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))
     drawn = np.concatenate([each for each in columns if each is not None] or [rests[:, :0]], axis=1)
+    lowest = np.min(drawn, axis=1, initial=np.inf, where=drawn > 0.0)
+    highest = np.max(drawn, axis=1, initial=0.0, where=drawn > 0.0)
     watts = signals.get(Signal.POWER_WATTS, np.full(rests.shape, np.nan))
     limit = settings.classify.idle_power_ratio
-    for row, device in enumerate(watched.devices):
-        seen = drawn[row][drawn[row] > 0.0]
-        if not len(seen):
-            continue
-        learned = LearnedPower(float(seen.min()), float(seen.max()))
+    for row in np.flatnonzero(highest).tolist():
+        device = watched.devices[row]
         known = PowerRange(settings.power)
+        known.restore(LearnedPower(float(lowest[row]), float(highest[row])))
         since = 0
-        known.restore(learned)
         idle = known.idle_watts(device.power_limit_watts)
         for place in np.flatnonzero(rests[row] & ~np.isnan(watts[row])).tolist():
             draw = float(watts[row, place])
