@@ -45,7 +45,8 @@ CAUSE_COLORS: Final[dict[str, str]] = {
     Cause.PCIE: STATE_COLORS[State.PCIE_BOUND],
     Cause.STALLED: STATE_COLORS[State.HIDDEN_STALL],
     Cause.IDLE: STATE_COLORS[State.IDLE_HELD],
-    Cause.HEADROOM: STATE_COLORS[State.IDLE_EMPTY],
+    # Lighter than on the page: bars of it stand on a dark ground.
+    Cause.HEADROOM: "#8fa3bd",
     Cause.THROTTLED: "#e6522c",
 }
 

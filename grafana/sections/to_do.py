@@ -24,27 +24,27 @@ _ACTIONS: Final = {
 _REASONS: Final = {each: reason_label(each) for each in Reason}
 _NOTHING: Final = "No open recommendations"
 _WHERE: Final = (
-    Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid"), width=60),
-    Column("instance", "node", link=of_row(Board.NODE, instance="node"), width=130),
-    Column("namespace", "owner", width=90),
-    Column("workload", link=of_row(Board.WORKLOAD, workload="workload"), width=150),
-    Column("do", "do", words=_ACTIONS, width=170),
+    Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid"), width=50),
+    Column("instance", "node", link=of_row(Board.NODE, instance="node"), width=135),
+    Column("namespace", "owner", width=80),
+    Column("holder", "workload", link=of_row(Board.WORKLOAD, workload="key"), width=125),
+    Column("do", "do", words=_ACTIONS, width=160),
     Column(
         "reason",
         "because",
         words=_REASONS,
         link=of_agent("The sentence, as JSON", "api/v1/advice/${__data.fields.evidence}"),
-        width=150,
+        width=180,
     ),
 )
-_UUID: Final = Column("uuid", is_hidden=True)
-_STATE: Final = Column("state", width=75)
+_LINKED: Final = (Column("uuid", is_hidden=True), Column("workload", "key", is_hidden=True))
+_STATE: Final = Column("state", width=65)
 _UNREAD: Final = ("Value #B", "action", "finding", "severity")
 _EVIDENCE: Final = Column(
     "id",
     "evidence",
     link=of_agent("Evidence and claim", "#advice-${__data.fields.evidence}"),
-    width=105,
+    width=108,
 )
 
 
@@ -58,8 +58,10 @@ class Source(Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """One series for each recommendation, with its action and finding as one label."""
-        return f'label_join(topk by ({BY_ADVICE}) (1, {self.info}), "do", "/", "action", "finding")'
+        """One series for each recommendation, with its workload's name and with what to do."""
+        first = f"topk by ({BY_ADVICE}) (1, {self.info})"
+        named = f'label_replace({first}, "holder", "$1", "workload", "(?:.*(?::|/))?(.+)")'
+        return f'label_join({named}, "do", "/", "action", "finding")'
 
     def of(self, name: str) -> str:
         """A figure of what is chosen."""
@@ -80,7 +82,7 @@ def to_do(source: Source = _NODES) -> list[Panel]:
         "What to do",
         "Dearest first, by the money that acting is expected to save a day. Evidence opens the "
         "agent's page, where it can be claimed.",
-        (*_WHERE, Column("A", "a day", "currencyUSD", 0, width=80), _STATE, _EVIDENCE, _UUID),
+        (*_WHERE, Column("A", "a day", "currencyUSD", 0, width=60), _STATE, _EVIDENCE, *_LINKED),
         cells(source.daily()),
         cells(source.told, letter="B"),
         hidden=_UNREAD,
@@ -96,17 +98,17 @@ def advice_table(source: Source = _NODES) -> Panel:
         "bounds, by price and use.",
         (
             *_WHERE,
-            Column("A", "a day", "currencyUSD", 0),
-            Column("C", "low", "currencyUSD", 0),
-            Column("D", "high", "currencyUSD", 0),
-            Column("E", "GPUs", "short", 1),
-            Column("F", "confidence", "percentunit", 0, CONFIDENCE),
-            Column("G", "risk", "percentunit", 0),
-            Column("H", "opened", "dateTimeFromNow"),
-            Column("severity"),
+            Column("A", "a day", "currencyUSD", 0, width=60),
+            Column("C", "low", "currencyUSD", 0, width=60),
+            Column("D", "high", "currencyUSD", 0, width=60),
+            Column("E", "GPUs", "short", 1, width=55),
+            Column("F", "confidence", "percentunit", 0, CONFIDENCE, width=90),
             _STATE,
             _EVIDENCE,
-            _UUID,
+            Column("severity", width=70),
+            Column("G", "risk", "percentunit", 0, width=60),
+            Column("H", "opened", "dateTimeFromNow"),
+            *_LINKED,
         ),
         cells(source.daily()),
         cells(source.told, letter="B"),
@@ -130,7 +132,7 @@ def firing() -> Panel:
         "Firing alerts",
         "Alerts of config/prometheus/alerts.yaml, as Prometheus evaluates them.",
         (
-            Column("alert", link=of_row(Board.NODE, instance="node"), width=170),
+            Column("alert", link=of_row(Board.NODE, instance="node"), width=165),
             Column("instance", "node"),
         ),
         cells(f"group by (alert, instance) ({told})"),

@@ -196,11 +196,32 @@ def test_instances_of_one_board_share_its_fault() -> None:
     ]
     (event,) = run(Ledger(), cases)
     assert event.advice.finding.devices == ("MIG-0", "MIG-1", "MIG-2")
-    assert event.advice.finding.summary.startswith("GPU 0 (3 of 3 GPUs)")
+    assert event.advice.finding.summary.startswith("GPU 0 (3 of 3 instances)")
+
+
+@pytest.mark.parametrize("busy", [0, 5])
+def test_free_instances_of_one_gpu_are_one_finding(busy: int) -> None:
+    """However many others are held; a whole GPU that is free stays its own."""
+    cut = [replace(instance(), uuid=f"MIG-{number}") for number in range(2 + busy)]
+    around = Node(devices=(gpu(0), gpu(1), *cut))
+    free = window({State.IDLE_EMPTY: 24.0})
+    works = window({State.PRODUCTIVE: 24.0})
+    cases = [case([free], None, [each]) for each in cut[:2]]
+    cases += [case([works], workload(f"job-{each.uuid}"), [each]) for each in cut[2:]]
+    cases.append(case([free], None, [gpu(1)]))
+    cases = [replace(each, node=around) for each in cases]
+    rules = [rule for rule in RULES if rule.name == "idle"]
+    judgements = judge_all(lambda _: cases, rules)
+    folded = with_incidents(judgements, rules, lambda _: cases, lambda rule, _: rule)
+    events = Ledger().update(folded, NOW)
+    found = {event.advice.finding.devices: event.advice.finding for event in opened(events)}
+    assert set(found) == {("MIG-0", "MIG-1"), ("GPU-1",)}
+    summary = found["MIG-0", "MIG-1"].summary
+    assert summary.startswith(f"GPU 0 (2 of {2 + busy} instances): ")
 
 
 def test_idle_gpus_are_no_incident() -> None:
-    """No rule but those of faults names a shared part."""
+    """Whole ones share nothing that is to be given back."""
     idle = [
         replace(
             each,

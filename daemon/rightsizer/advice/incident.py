@@ -1,6 +1,7 @@
 """Incidents: one finding of the part of a node that devices share, in place of one for each.
 
-A part is the likely cause if most devices below it complain of what it can cause. An open incident
+A part is the likely cause if most devices below it complain of what it can cause, or if their rule
+says that a part's complaints are one matter, as of a GPU's free MIG instances. An open incident
 keeps its id while devices join and leave, and ends when fewer than two of them complain.
 """
 
@@ -270,11 +271,13 @@ class _NodeRule:
 
     def _likeliest(self, parts: Iterable[Part], left: _Complaints) -> Part | None:
         """Part that explains most complaints, then the smallest; `None` if none is likely."""
-        counts = {part: _count(self._caused(part, left)) for part in parts}
+        caused = {part: self._caused(part, left) for part in parts}
+        counts = {part: _count(each) for part, each in caused.items()}
         likely = [
             part
             for part, count in counts.items()
-            if count >= _LEAST_DEVICES and 2 * count > len(part.members)
+            if count >= _LEAST_DEVICES
+            and (2 * count > len(part.members) or self._is_stated(part, caused[part]))
         ]
         return min(
             likely,
@@ -293,6 +296,12 @@ class _NodeRule:
     def _may_cause(self, part: Part, key: str, uuid: str) -> bool:
         causes = self._judgements[key].finding.shared_by.get(uuid, ())
         return part.kind is SharedPart.BOARD or part.kind in causes
+
+    def _is_stated(self, part: Part, taken: _Complaints) -> bool:
+        """Whether the rule names the GPU of each instance, so that nothing is inferred."""
+        findings = (self._judgements[key].finding for key in taken)
+        causes = [each for finding in findings for each in finding.shared_by.values()]
+        return part.kind is SharedPart.BOARD and all(part.kind in each for each in causes)
 
     def _verdict(self, part: Part, key: str, taken: _Complaints) -> Finding | None:
         """The rule's verdict on all affected devices as one case, never surer than the others.
@@ -399,9 +408,10 @@ def _of_part(finding: Finding, part: Part, key: str, folded: Sequence[Judgement]
     if ceiling < finding.confidence:
         factors["least_certain"] = round(ceiling / finding.confidence, 3)
     affected = len(finding.culprits)
+    members = "instances" if part.kind is SharedPart.BOARD else "GPUs"
     return replace(
         finding,
-        summary=f"{part.name} ({affected} of {len(part.members)} GPUs): {finding.summary}",
+        summary=f"{part.name} ({affected} of {len(part.members)} {members}): {finding.summary}",
         confidence=min(ceiling, finding.confidence),
         confidence_factors=factors,
         evidence={

@@ -11,7 +11,16 @@ from rightsizer.advice.risk import risk_under, upper_bound
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite_factors, release_savings
 from rightsizer.model.block import Measure
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
+from rightsizer.model.finding import (
+    Action,
+    Case,
+    Finding,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    SharedPart,
+)
 from rightsizer.model.pattern import IdleGap
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
@@ -130,13 +139,11 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     parts = (1.0, 1.0) if soon.usual_hour is None else _idle_parts(case, share, settings)
     savings = release_savings(case, subject.market, *parts)
     reason, what = _reason(case)
+    instances = _free_instances(case, reason)
     # A share of 100% adds nothing to a start time.
     is_whole = bool(soon.since) and f"{share:.0%}" == "100%"
-    details = (
-        soon.since.removeprefix(",")
-        if is_whole
-        else f" {percent_text(share)} of {subject.span}{soon.since}"
-    )
+    partly = f" {percent_text(share)} of {subject.span}{soon.since}"
+    details = soon.since.removeprefix(",") if is_whole else partly
     return subject.find_problem(
         reasons=(reason,),
         action=action,
@@ -150,6 +157,8 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
         savings=savings,
         instructions=release_instructions(case, is_held=reason is Reason.IDLE_HELD),
         affected_gpus=share * case.gpus,
+        culprits=instances,
+        shared_by=dict.fromkeys(instances, (SharedPart.BOARD,)),
     )
 
 
@@ -168,6 +177,12 @@ def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
         close_ratio=0.8,
         close_after_seconds=600.0,
     )
+
+
+def _free_instances(case: Case, reason: Reason) -> tuple[str, ...]:
+    """Uuids of MIG instances without a holder: those of one GPU are one matter."""
+    is_free = reason is Reason.IDLE_EMPTY and case.workload is None
+    return tuple(each.uuid for each in case.devices if is_free and each.mig is not None)
 
 
 def _reason(case: Case) -> tuple[Reason, str]:
