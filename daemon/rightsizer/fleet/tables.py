@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rightsizer.advice.compatible import savings_of
 from rightsizer.fleet.advice_groups import opened
+from rightsizer.fleet.focus import FOCUS_COLUMNS, focus_rows
 from rightsizer.fleet.usage import FREE, FREE_NAME
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.report.labels import HOURS_A_DAY
@@ -191,11 +192,12 @@ _COLUMNS: Final = {
     "recommendations": (*_RECOMMENDATION, "reasons", "gpus", "dollars_per_day", "devices"),
     "teams": ("team", "cluster", *summed(())),
     "gpus": _HOLDING,
+    "focus": FOCUS_COLUMNS,
 }
 
 
 def csv_tables(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return open recommendations, teams and GPUs as CSV, by name of the table."""
+    """Return open recommendations, teams, GPUs and the bill in FOCUS as CSV, by name."""
     advice = [
         {
             **{name: piece[name] for name in _RECOMMENDATION},
@@ -211,6 +213,7 @@ def csv_tables(document: Mapping[str, Any]) -> dict[str, str]:
         for row in document["teams"]
     ]
     tables = {"recommendations": advice, "teams": teams, "gpus": document["holdings"]}
+    tables["focus"] = [*focus_rows(document)]
     return {name: _csv(columns, tables[name]) for name, columns in _COLUMNS.items()}
 
 
