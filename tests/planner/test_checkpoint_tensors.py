@@ -81,6 +81,20 @@ def test_files_without_a_header_say_nothing(tmp_path: Path, content: bytes) -> N
     assert read_tensors(tmp_path) is None
 
 
+def test_copies_and_half_downloads_are_not_counted(tmp_path: Path) -> None:
+    """The index has the whole where a file is missing; Mistral's own file holds the same again."""
+    weights = {"model.layers.0.mlp.up_proj.weight": ("BF16", [8, 8], 128)}
+    header(tmp_path / "model-00001-of-00002.safetensors", weights)
+    header(tmp_path / "consolidated.safetensors", weights)
+    assert read_tensors(tmp_path) is None
+
+    checkpoint(tmp_path, SHAPE, {"total_size": 256})
+    assert read_tensors(tmp_path) == CheckpointTensors(256.0)
+
+    header(tmp_path / "model-00002-of-00002.safetensors", weights)
+    assert read_tensors(tmp_path) == CheckpointTensors(256.0, 128.0)
+
+
 def test_partly_quantized_weights_are_as_large_as_they_are_stored(tmp_path: Path) -> None:
     """Llama 3.1 405B in fp8 with attention in 16 bits: 57.8 GiB a GPU of eight."""
     folder = checkpoint(tmp_path, PARTLY, {"total_size": 8 * 57.8 * GIB})

@@ -62,3 +62,9 @@ def test_boards_without_links_are_left_out(capsys: Captured) -> None:
     """Named alone, they are refused with a remedy."""
     assert main(["plan", "--model", "8B", "--gpus", "L40S", "--link", "nvlink"]) == 2
     assert "L40S has no links of its own; take pcie or none" in capsys.readouterr().err
+
+
+def test_the_answer_says_how_hosts_and_runtimes_were_taken(capsys: Captured) -> None:
+    """Also where they were not asked for, as rates hang on them."""
+    assert main(["plan", "resnet-50", "--gpus", "L40S", "--link", "pcie"]) == 0
+    assert "runtime compiled, link pcie" in " ".join(capsys.readouterr().out.split())

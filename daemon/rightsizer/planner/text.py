@@ -28,7 +28,7 @@ from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.load import RequestLoad, WorkUnit, units_per_request, work_unit
-from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.models import ImageNetwork, Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Recompute, Requirement
 
@@ -77,6 +77,8 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
     demands = [*(_trained(requirement) if trains else _served(requirement))]
     if requirement.spares:
         demands.append(counted(requirement.spares, "spare"))
+    if requirement.link is not None:
+        demands.append(f"link {requirement.link}")
     if requirement.budget is not None:
         demands.append(f"at most ${dollars(requirement.budget)} an hour")
     if demands:
@@ -95,6 +97,8 @@ def _served(requirement: Requirement) -> Iterator[str]:
         yield f"{number(load.input_tokens)} tokens a sequence"
     elif unit is WorkUnit.AUDIO_SECONDS:
         yield f"requests of {units_per_request(model, load):g} s of sound"
+    elif isinstance(model, ImageNetwork):
+        yield f"runtime {requirement.runtime}"
     elif isinstance(model, Transformer):
         yield f"{number(load.input_tokens)} tokens in and {number(load.output_tokens)} out"
     if load.concurrency is not None:

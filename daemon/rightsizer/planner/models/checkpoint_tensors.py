@@ -11,7 +11,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 _INDEXES: Final = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_HEADERS: Final = "*.safetensors"
+_FILE: Final = re.compile(r"model(?:-\d{5}-of-(?P<files>\d{5}))?\.safetensors")
+"""As transformers names them; others beside them, such as `consolidated`, hold the same again."""
 _LENGTH_BYTES: Final = 8
 _LONGEST_BYTES: Final = 1 << 27
 """Of a header; that of a model of 400 billion parameters has some 200 KB."""
@@ -30,9 +31,11 @@ class CheckpointTensors(Struct, frozen=True):
 
 
 def read_tensors(folder: Path) -> CheckpointTensors | None:
-    """Return the tensors of the files in a folder; `None` without files or an index."""
-    tensors = [tensor for file in sorted(folder.glob(_HEADERS)) for tensor in _header(file)]
-    if tensors:
+    """Return the tensors of the files in a folder; `None` without all files or an index."""
+    named = [(file, _FILE.fullmatch(file.name)) for file in sorted(folder.glob("model*"))]
+    files = [(file, int(name["files"] or 1)) for file, name in named if name]
+    tensors = [tensor for file, _ in files for tensor in _header(file)]
+    if tensors and all(count == len(files) for _, count in files):
         return _of_tensors(tensors)
     found = (_parsed(folder / name) for name in _INDEXES)
     metadata = next((index["metadata"] for index in found if "metadata" in index), None)
