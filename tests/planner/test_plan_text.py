@@ -86,3 +86,17 @@ def test_people_read_lines_that_a_terminal_shows_whole(
         rejected = int(text.partition("rejected, ")[2].partition(" ")[0])
         named = [line for line in text.splitlines() if re.match(r"    \d+ x \S+: \w+: ", line)]
         assert len(named) == rejected <= kinds
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--concurrency 16", r"nvidia-smi shows about 71\.3 GiB: the engine takes it ahead"),
+        ("--train lora --tokens 1e8", r"nvidia-smi shows about [\d.]+ GiB: its allocator has"),
+    ],
+)
+def test_details_tell_what_the_device_shows(line: str, said: str, capsys: Captured) -> None:
+    """An engine's reserve, or blocks that an allocator keeps."""
+    asked = ["plan", "llama-3.1-8b", "--gpus", "H100-SXM5-80GB", *line.split(), "--details"]
+    assert main(asked) == 0
+    assert re.search(said, " ".join(capsys.readouterr().out.split()))

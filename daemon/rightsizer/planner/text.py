@@ -26,7 +26,7 @@ from rightsizer.planner.display import (
 )
 from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
-from rightsizer.planner.validation import validation_steps
+from rightsizer.planner.validation import shown_gibibytes, validation_steps
 from rightsizer.sizing.load import RequestLoad, WorkUnit, units_per_request, work_unit
 from rightsizer.sizing.models import ImageNetwork, Transformer
 from rightsizer.sizing.parameters import count_parameters
@@ -280,11 +280,13 @@ def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str
     free = f"{percent_text(best.memory_headroom_ratio)} free"
     doubt = f", fits with {percent(best.memory_probability)}" * best.is_memory_tight
     yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}{doubt}: {split}")
-    if (shown := best.memory.device_bytes) is not None:
-        most = max(best.usable_bytes, best.memory.total_bytes)
-        kept = f"{min(shown, most) / GIB:.1f} GiB, with blocks that it keeps while there is room"
-        peak = f"the allocator's own peak is {best.memory.allocated.value / GIB:.1f} GiB"
-        yield from wrapped(f"{peak}; nvidia-smi shows about {kept}")
+    shown = shown_gibibytes(requirement, best)
+    if shown is not None:
+        why = "the engine takes it ahead"
+        if requirement.task.trains:
+            peak = f"{best.memory.allocated.value / GIB:.1f} GiB at its peak"
+            why = f"its allocator has {peak}, and keeps blocks while there is room"
+        yield from wrapped(f"nvidia-smi shows about {shown:.1f} GiB: {why}")
     yield ""
     yield from costs_lines(best, requirement.unit_text)
 

@@ -9,6 +9,8 @@ from msgspec import Struct
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.display import interval_text, number
+from rightsizer.sizing.engine import TAKEN_RATIO
+from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Requirement
 
 _ABOVE: Final = 1.25
@@ -103,7 +105,9 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     memory = candidate.memory.total
     low, high, most = (each / GIB for each in (memory.low, memory.high, candidate.usable_bytes))
     if high <= most:
-        yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU{_shown(candidate)}"
+        shown = shown_gibibytes(requirement, candidate)
+        also = "" if shown is None else f" (nvidia-smi shows {shown:.1f})"
+        yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU{also}"
     else:
         yield f"{low:.1f} of {most:.1f} GiB a GPU or more, up to running out of memory"
     if rate.units_per_second is not None:
@@ -119,11 +123,19 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
         yield f"99% of answers within {load.latency_ms:g} ms"
 
 
-def _shown(candidate: PlanCandidate) -> str:
-    """What nvidia-smi shows of a training beyond its need; empty if that is the same."""
+def shown_gibibytes(requirement: Requirement, candidate: PlanCandidate) -> float | None:
+    """Return what nvidia-smi shows beside what is needed; `None` if that is the same.
+
+    A server takes memory ahead, the allocator of a training keeps blocks while there is room.
+    """
     memory = candidate.memory
-    shown = min(memory.device_bytes or 0.0, candidate.usable_bytes)
-    return f" (nvidia-smi shows up to {shown / GIB:.1f})" if shown > memory.total.high else ""
+    shown = memory.device_bytes or 0.0
+    model = requirement.model
+    serves = not requirement.task.trains and isinstance(model, Transformer)
+    if serves and not requirement.engine.hears_alone:
+        shown = TAKEN_RATIO * candidate.usable_bytes
+    shown = min(shown, candidate.usable_bytes)
+    return shown / GIB if shown > memory.total_bytes else None
 
 
 def _spelled(candidate: PlanCandidate) -> str:

@@ -11,6 +11,9 @@ from rightsizer.catalogue.board import Board
 from rightsizer.model.units import GIB
 from rightsizer.sizing.serving_settings import ServingModelSettings
 
+TAKEN_RATIO: Final = 0.9
+"""Of the memory of a GPU, what servers take ahead: vLLM's `gpu_memory_utilization`, TensorRT-LLM's
+`free_gpu_memory_fraction`; SGLang's `mem_fraction_static` is near it."""
 _LARGE_BYTES: Final = 70 * GIB
 
 
