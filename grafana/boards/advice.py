@@ -10,10 +10,9 @@ from grafana.links import Board
 from grafana.panels import GPU_HOURS, Panel, bars, lines, number, readable, words
 from grafana.queries import BY_ADVICE, cells, growth, now, over, select
 from grafana.scales import ATTENTION, CONFIDENCE, Scale
-from grafana.sections.to_do import advice_table, to_do
+from grafana.sections.to_do import REASONS, advice_table, to_do
 from grafana.tables import Column, rows, sorted_by
-from rightsizer.model.finding import Reason
-from rightsizer.report.labels import ACTION_LABELS, HOURS_A_DAY, reason_label
+from rightsizer.report.labels import ACTION_LABELS, HOURS_A_DAY
 
 __all__ = ["advice_board"]
 
@@ -114,7 +113,7 @@ def _kinds() -> list[Panel]:
                 "short",
                 now(pieces("reason"), "{{reason}}"),
             ),
-            {each: reason_label(each) for each in Reason},
+            REASONS,
         ).no_value("No open recommendations"),
         readable(
             bars(
@@ -137,7 +136,7 @@ def _outcomes() -> list[Panel]:
     panel = rows(
         "Outcomes",
         "Recommendations closed over the time range, by reason and outcome.",
-        (Column("reason"), Column("outcome"), Column("A", "pieces", "short", 0)),
+        (Column("reason", words=REASONS), Column("outcome"), Column("A", "pieces", "short", 0)),
         cells(closed),
     )
     return [

@@ -12,10 +12,8 @@ from grafana.links import Board
 from grafana.panels import EMPTY, Panel, bars, lines, number, readable
 from grafana.queries import cells, none_named, now, of_service, over, served
 from grafana.scales import ATTENTION, COVERAGE, LOOK_AGE, POOL_USED
-from grafana.sections.to_do import Source, advice_table, to_do
+from grafana.sections.to_do import REASONS, Source, advice_table, to_do
 from grafana.tables import Column, rows, sorted_by
-from rightsizer.model.finding import Reason
-from rightsizer.report.labels import reason_label
 
 __all__ = ["estate"]
 
@@ -165,7 +163,6 @@ def _findings() -> list[Panel]:
     findings = of_service(served("rightsizer_recommender_findings"))
     abstained = of_service(served("rightsizer_recommender_abstentions"))
     nodes = served("rightsizer_fleet_node_advice")
-    reasons = {each: reason_label(each) for each in Reason}
     found = bars(
         "Findings of the last run",
         "Complaints by first reason; those that last become recommendations.",
@@ -179,8 +176,8 @@ def _findings() -> list[Panel]:
         now(f"sort_desc(sum by (reason) ({abstained}))", "{{reason}}"),
     )
     return [
-        readable(found, reasons).no_value("No findings, or no fleet service is scraped"),
-        readable(unjudged, reasons).no_value(
+        readable(found, REASONS).no_value("No findings, or no fleet service is scraped"),
+        readable(unjudged, REASONS).no_value(
             "Everything was judged, or no fleet service is scraped"
         ),
         bars(

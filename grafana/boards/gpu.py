@@ -55,10 +55,10 @@ def _identity() -> Panel:
         "Device",
         "Board, PCIe address, NUMA node and telemetry.",
         (
-            Column("uuid"),
+            Column("uuid", width=330),
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
-            Column("gpu"),
-            Column("model"),
+            Column("gpu", "GPU"),
+            Column("model", width=190),
             Column("mig_profile", "MIG profile"),
             Column("pci_bus_id", "PCI address"),
             Column("numa_node", "NUMA node"),

@@ -19,7 +19,7 @@ from grafana.queries import (
 )
 from grafana.scales import ERRORS, HEAT, MEMORY_HEAT, UP
 from grafana.sections.readings import conditions, reading, throttle_reasons
-from grafana.tables import Column, rows
+from grafana.tables import Column, rows, sorted_by
 
 __all__ = ["health"]
 
@@ -103,13 +103,13 @@ def _numbers() -> list[Panel]:
 
 def _devices() -> Panel:
     identity = ("gpu", "model", "mig_profile", "pci_bus_id", "numa_node")
-    return rows(
+    panel = rows(
         "Devices",
         "Devices with location and recovery action (0: none).",
         (
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
             Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
-            Column("model"),
+            Column("model", width=190),
             Column("mig_profile", "MIG profile"),
             Column("pci_bus_id", "PCI address"),
             Column("numa_node", "NUMA node"),
@@ -120,6 +120,7 @@ def _devices() -> Panel:
         cells(named(select("rightsizer_device_up"), *identity)),
         cells(named(select("rightsizer_recovery_action"), *identity), letter="B"),
     )
+    return sorted_by(panel, "GPU", is_descending=False)
 
 
 def _links_of_each() -> Panel:

@@ -232,7 +232,7 @@ def _by_device() -> Panel:
         (
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
             Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
-            Column("model"),
+            Column("model", width=190),
             Column("A", "GPU-hours wasted", GPU_HOURS, 1),
             Column("B", "money wasted", "currencyUSD", 2),
             Column("uuid", is_hidden=True),

@@ -170,7 +170,7 @@ def _holdings() -> list[Panel]:
                 Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
                 Column("instance", "node", link=of_row(Board.NODE, instance="node")),
                 Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid")),
-                Column("model"),
+                Column("model", width=190),
                 Column("mig_profile", "MIG profile"),
                 Column("numa_node", "NUMA node"),
                 Column("A", "part", "percentunit", 0),

@@ -4,10 +4,12 @@ from typing import Final
 
 from grafana.colors import STATE_COLORS
 from grafana.links import Board, of_series
-from grafana.panels import Panel, fixed, stack, timeline
+from grafana.panels import Panel, fixed, readable, stack, timeline
 from grafana.queries import by_number, cells, growth, main_state, named, over, share, whole_gpus
 from grafana.scales import SHARES
 from grafana.tables import matrix
+from rightsizer.model.state import State
+from rightsizer.report.labels import display_name
 
 __all__ = ["states_by_device", "states_over_time", "strip"]
 
@@ -37,10 +39,11 @@ def states_over_time() -> Panel:
 
 def states_by_device() -> Panel:
     """All devices at a glance."""
-    return matrix(
+    panel = matrix(
         "States by device",
         "Share of the time range that each device spent in each state.",
         cells(by_number(f"({share(_STATES, 'state', span='$__range')})")),
         "state",
         SHARES,
-    ).span(24)
+    )
+    return readable(panel, {state: display_name(state) for state in State}).span(24)

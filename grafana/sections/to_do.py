@@ -13,7 +13,7 @@ from grafana.tables import Column, rows, sorted_by
 from rightsizer.model.finding import Action, FindingKind, Reason
 from rightsizer.report.labels import HOURS_A_DAY, action_label, reason_label
 
-__all__ = ["Source", "advice_table", "to_do"]
+__all__ = ["REASONS", "Source", "advice_table", "to_do"]
 
 _INFO: Final = "rightsizer_advice_info"
 _CHANGE: Final = f"{Action.CHANGE_GPU_TYPE}/{FindingKind.UNDERPROVISIONED}"
@@ -21,20 +21,19 @@ _ACTIONS: Final = {
     _CHANGE: action_label(Action.CHANGE_GPU_TYPE, FindingKind.UNDERPROVISIONED),
     **{f"{each}/.*": action_label(each, "") for each in Action},
 }
-_REASONS: Final = {each: reason_label(each) for each in Reason}
+REASONS: Final = {each: reason_label(each) for each in Reason}
 _NOTHING: Final = "No open recommendations"
 _WHERE: Final = (
     Column("gpu", "GPU", link=of_row(Board.GPU, uuid="uuid"), width=50),
     Column("instance", "node", link=of_row(Board.NODE, instance="node"), width=135),
     Column("namespace", "owner", width=80),
     Column("holder", "workload", link=of_row(Board.WORKLOAD, workload="key"), width=125),
-    Column("do", "do", words=_ACTIONS, width=160),
+    Column("do", "do", words=_ACTIONS, width=175),
     Column(
         "reason",
         "because",
-        words=_REASONS,
+        words=REASONS,
         link=of_agent("The sentence, as JSON", "api/v1/advice/${__data.fields.evidence}"),
-        width=180,
     ),
 )
 _LINKED: Final = (Column("uuid", is_hidden=True), Column("workload", "key", is_hidden=True))
