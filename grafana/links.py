@@ -8,7 +8,7 @@ from grafana_foundation_sdk.models.dashboard import DashboardLinkType
 
 __all__ = ["Board", "of_agent", "of_row", "of_series", "siblings"]
 
-_KEPT: Final = ("datasource", "cluster", "job")
+_KEPT: Final = ("datasource", "cluster", "job", "scheme")
 
 
 class Board(StrEnum):
@@ -38,7 +38,7 @@ def of_row(board: Board, **columns: str) -> DashboardLink:
 def of_agent(title: str, path: str) -> DashboardLink:
     """From a row of a table to the page of the node's agent, at the address that is scraped."""
     link = DashboardLink(title).type(DashboardLinkType.LINK).target_blank(target_blank=True)
-    return link.url(f"http://${{__data.fields.node}}/{path}")
+    return link.url(f"${{scheme}}://${{__data.fields.node}}/{path}")
 
 
 def siblings() -> DashboardLink:

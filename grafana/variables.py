@@ -1,5 +1,6 @@
 """The variables at the top of the dashboards; the same on all, so that links can hand them on."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from grafana_foundation_sdk.builders.dashboard import (
@@ -26,12 +27,12 @@ _INSTANCE: Final = f'{_JOB}, instance=~"$instance"'
 _HELD: Final = f'rightsizer_workload_share_ratio{{{_INSTANCE}, uuid=~"$uuid"}}'
 
 
-def variables_of(board: Board) -> list[DatasourceVariable | QueryVariable]:
+def variables_of(board: Board) -> list[DatasourceVariable | QueryVariable | CustomVariable]:
     """From the source of the data down to one device and one workload.
 
     `cluster` and `workload` also match what has no such label, so that both may be absent. Of what
     a board is about, one is chosen. On the estate's dashboard those of nodes choose nothing: they
-    are out of sight, to be handed on.
+    are out of sight, to be handed on. So is the scheme of the addresses that are scraped.
     """
     instance = _labels("instance", "Node", f"{_UP}{{{_JOB}}}")
     workload = _labels("workload", "Workload", _HELD)
@@ -48,6 +49,7 @@ def variables_of(board: Board) -> list[DatasourceVariable | QueryVariable]:
         _several(_labels("cluster", "Cluster", _UP), ".*"),
         *of_nodes,
         *_tagged(board),
+        _choice("scheme", "Agents' pages", ("http", "https")).hide(VariableHide.HIDE_VARIABLE),
     ]
 
 
@@ -73,15 +75,14 @@ def _device() -> QueryVariable:
 
 def window() -> CustomVariable:
     """How far the gauges of provisioning look back."""
-    names = ("current", "24h", "7d")
-    options = [VariableOption(name == names[0], name, name) for name in names]
-    return (
-        CustomVariable("window")
-        .label("Window")
-        .values(",".join(names))
-        .options(options)
-        .current(options[0])
-    )
+    return _choice("window", "Window", ("current", "24h", "7d"))
+
+
+def _choice(name: str, label: str, values: Sequence[str]) -> CustomVariable:
+    """One of these, the first at first."""
+    options = [VariableOption(value == values[0], value, value) for value in values]
+    variable = CustomVariable(name).label(label).values(",".join(values))
+    return variable.options(options).current(options[0])
 
 
 def _labels(name: str, label: str, metric: str) -> QueryVariable:

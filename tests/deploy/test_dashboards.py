@@ -254,7 +254,7 @@ def test_template_rules(board: dict[str, Any]) -> None:
     """All dashboards have the same variables, so that links can pass them on."""
     found = {variable["name"]: variable for variable in board["templating"]["list"]}
     assert list(found)[:6] == VARIABLES
-    assert set(found) - set(VARIABLES) <= {"window", "nodename", "holder"}
+    assert set(found) - set(VARIABLES) <= {"window", "nodename", "holder", "scheme"}
     assert (found["datasource"]["label"], found["datasource"]["query"]) == (
         "Data Source",
         "prometheus",
@@ -284,7 +284,7 @@ def test_drill_down_leads_somewhere(board: dict[str, Any]) -> None:
         for url in links_of(panel):
             parts = urlsplit(url)
             assert parts.path.removeprefix("/d/") in BOARDS
-            for kept in ("datasource", "cluster", "job"):
+            for kept in ("datasource", "cluster", "job", "scheme"):
                 assert f"${{{kept}:queryparam}}" in parts.query
             assert parts.query.endswith("${__url_time_range}")
             given = [name for name, _ in parse_qsl(parts.query) if name.startswith("var-")]
@@ -308,7 +308,7 @@ def test_columns_are_there(board: dict[str, Any]) -> None:
         columns = {options["renameByName"].get(name, name) for name in options["indexByName"]}
         overridden = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
         assert overridden <= columns | {"/.+/"}, panel["title"]
-        for url in (*links_of(panel), *links_of(panel, "http://")):
+        for url in (*links_of(panel), *links_of(panel, "${scheme}://")):
             assert set(re.findall(r"__data\.fields\.(\w+)", url)) <= columns, panel["title"]
 
 
