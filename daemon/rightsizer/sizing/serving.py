@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, OriginKind
+from rightsizer.catalogue.expert_kernels import ExpertKernels, ExpertShape, expert_kernels
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing import queueing
 from rightsizer.sizing.engine import engine_settings
@@ -17,7 +18,7 @@ from rightsizer.sizing.estimate import EstimateInterval, halved
 from rightsizer.sizing.forward_pass import Adapters, ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Parallelism
+from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingErrorSettings, ServingModelSettings
@@ -67,6 +68,7 @@ def _error_factors(
         settings.small_model_factor if is_small else 1.0,
         settings.other_kind_factor if _is_other_kind(model) else 1.0,
         settings.assumed_shape_factor if model.assumed else 1.0,
+        1.0 if forward.are_experts_measured else settings.unmeasured_experts_factor,
     )
     slower = math.hypot(
         math.log(settings.other_vendor_factor) if board.vendor != "NVIDIA" else 0.0,
@@ -85,6 +87,22 @@ def _error_factors(
             settings.first_token_factor, settings.experts_first_token_factor, slower
         ),
     )
+
+
+def _kernels(
+    requirement: Requirement, model: Transformer, board: Board, layout: Parallelism
+) -> ExpertKernels | None:
+    """Kernels for experts that replicas do not share: others sort and multiply otherwise."""
+    if model.experts == 1 or layout.expert > 1:
+        return None
+    shape = ExpertShape(
+        model.expert_input or model.hidden,
+        model.ffn_width,
+        model.experts_per_token,
+        model.experts,
+    )
+    number_format = requirement.precision.weights
+    return expert_kernels(requirement.engine, number_format, board, shape, layout.tensor)
 
 
 def _is_other_kind(model: Transformer) -> bool:
@@ -162,7 +180,13 @@ class Server:
         self.load = requirement.load.accepting(settings.token_acceptance_ratio)
         adapters = Adapters(requirement.load.adapters, memory.adapter_bytes)
         self.forward = ForwardPass(
-            model, requirement.precision, board, memory.layout, settings, adapters=adapters
+            model,
+            requirement.precision,
+            board,
+            memory.layout,
+            settings,
+            adapters=adapters,
+            kernels=_kernels(requirement, model, board, memory.layout),
         )
         self.is_causal = self.forward.attention.is_causal
         tokens = self.load.input_tokens
