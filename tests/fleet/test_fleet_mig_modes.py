@@ -47,3 +47,21 @@ def test_agent_s_gpu_that_is_whole_again_is_found() -> None:
 
     assert not found[gpu(0)].device.has_mig_instances
     assert found[gpu(1)].device.has_mig_instances
+
+
+@pytest.mark.parametrize(("number", "index", "instance"), [("6:2", 6, 2), ("6", 6, 0)])
+def test_agent_s_instance_has_its_number(number: str, index: int, instance: int) -> None:
+    """As on the agent's page; agents before 1.0 state the GPU's index alone."""
+    infos = [
+        {
+            "uuid": "MIG-0",
+            "gpu": number,
+            "model": "NVIDIA H100 80GB HBM3",
+            "parent_uuid": gpu(0),
+            "mig_profile": "3g.40gb",
+        }
+    ]
+    device = devices_of(infos, {}, {}, built_in(), FleetSettings())["MIG-0"].device
+
+    assert device.mig is not None
+    assert (device.index, device.mig.gpu_instance_id) == (index, instance)

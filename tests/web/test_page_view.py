@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from publish_advice import node_advice
 from publish_reports import device_report, node_report, rated_report
-from rightsizer.model.finding import Severity
+from rightsizer.model.finding import Action, Severity
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, Report, StripCell
 from rightsizer.model.signal import Signal
@@ -20,6 +20,7 @@ from rightsizer.report.evidence_labels import evidence_labels
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.json_encoder import encode_device
 from rightsizer.report.labels import (
+    ACTION_LABELS,
     PAGE_STATE_LABELS,
     SEVERITY_COLORS,
     STATE_ORDER,
@@ -150,6 +151,11 @@ def test_open_advice_comes_by_money_behind_what_is_critical_and_closed_apart() -
     ]
     assert [piece.finding.severity for piece in view.advice] == ["critical", "low", "medium"]
     assert [piece.state for piece in view.closed] == ["succeeded"]
+
+
+def test_every_action_has_words() -> None:
+    """Those of profiles too, without which their advice would break the page."""
+    assert set(Action) == set(ACTION_LABELS)
 
 
 def test_advice_speaks_to_people() -> None:
