@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from cases import NOW, finding
 from dashboard_files import BOARDS, QUERIES, concrete
 from exposition_sample import sample_exporter
 from prometheus_server import Prometheus, prometheus_server, scrape_config
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.notify.grafana.annotation import body_of
 
 pytestmark = pytest.mark.prometheus
 
@@ -49,6 +52,22 @@ def test_gpus_are_chosen_by_name(prometheus: Prometheus) -> None:
     found = options(prometheus, variables["uuid"])
     assert {value for _, value in found} == {"GPU-0", "GPU-1"}
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+ GPU x", text) for text, _ in found)
+
+
+@pytest.mark.parametrize("board", ["rightsizer-node", "rightsizer-gpu", "rightsizer-workload"])
+def test_annotations_have_the_tags_that_the_board_asks_for(
+    prometheus: Prometheus, board: str
+) -> None:
+    """An agent's own tags, and the values of the board's variables for the same node."""
+    told = finding(devices=("GPU-0",), workload="kubernetes:research/llama")
+    event = AdviceEvent(AdviceEventKind.OPENED, Advice(told, AdviceState.ACTIVE, NOW, NOW), NOW)
+    written = body_of(event, node="node-7").tags
+    variables = {each["name"]: each for each in BOARDS[board]["templating"]["list"]}
+    _, asked = BOARDS[board]["annotations"]["list"][0]["target"]["tags"]
+    kind, _, name = asked.partition(":$")
+    values = {value for _, value in options(prometheus, variables[name])}
+
+    assert {f"{kind}:{value}" for value in values} & set(written)
 
 
 def options(prometheus: Prometheus, variable: dict[str, Any]) -> set[tuple[str, str]]:

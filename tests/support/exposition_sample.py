@@ -24,6 +24,8 @@ LABELS = {
     "level": ("info",),
     "parent_uuid": ("",),
     "peer_uuid": ("GPU-0",),
+    "workload": ("kubernetes:research/llama",),
+    "nodename": ("node-7",),
 }
 """Values of the relevant labels; any other label has one value."""
 
