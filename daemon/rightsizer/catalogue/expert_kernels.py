@@ -64,6 +64,7 @@ class ExpertKernels(Struct, frozen=True):
     deviations: _Logs = (0.0, 0.0)
     """Further ones of the model's own shape, by tokens of a pass; 0 if it was not measured."""
     is_shape_measured: bool = False
+    fixed_seconds: float = FIXED_SECONDS
 
     def factor(self, read_seconds: float, rows: float, tokens: float) -> float:
         """How much longer a layer takes than reads, products and a fixed time; held beyond ends."""

@@ -1,12 +1,11 @@
 """Forward pass of tokens on one board: attention, experts, products, communication."""
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, Precision
-from rightsizer.catalogue.expert_kernels import FIXED_SECONDS, ExpertKernels
 from rightsizer.sizing.collectives import ServerLinks, all_reduce_seconds, other_servers
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (
@@ -23,6 +22,9 @@ from rightsizer.sizing.roofline import (
 )
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format, stored_parameters
 from rightsizer.sizing.serving_settings import ServingModelSettings
+
+if TYPE_CHECKING:
+    from rightsizer.catalogue.expert_kernels import ExpertKernels
 
 _BYTE = 1.0
 _BF16_BYTES = 2.0
@@ -211,7 +213,7 @@ class ForwardPass:
         settings: ServingModelSettings,
         *,
         adapters: Adapters = _NO_ADAPTERS,
-        kernels: ExpertKernels | None = None,
+        kernels: "ExpertKernels | None" = None,
     ) -> None:
         self.model = model
         self.board = board
@@ -371,7 +373,7 @@ class ForwardPass:
         return products.plus(PassCost(0.0, moved, layers * there_and_back, layers * launch))
 
     def _measured_experts(
-        self, kernels: ExpertKernels, tokens: float, *, is_prompt: bool
+        self, kernels: "ExpertKernels", tokens: float, *, is_prompt: bool
     ) -> PassCost:
         """Cost of experts in all layers by kernels that were measured as a whole."""
         model = self.model
@@ -382,7 +384,7 @@ class ForwardPass:
         peak = self.board.peak(compute_format(self.board, self.number_format)) or math.inf
         compute = 2.0 * chosen * part / peak
         reading = used * part * self._stored_bytes / self.board.memory_bandwidth_bytes_per_second
-        layer = _overlapped(compute, reading).plus(PassCost(latency=FIXED_SECONDS))
+        layer = _overlapped(compute, reading).plus(PassCost(latency=kernels.fixed_seconds))
         factor = kernels.factor(reading, chosen / used, max(1.0, tokens))
         launch = self.settings.expert_prompt_layer_seconds if is_prompt else 0.0
         return PassCost(latency=layers * launch).plus(layer, layers * factor)

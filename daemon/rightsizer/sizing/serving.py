@@ -4,13 +4,12 @@ import math
 from bisect import bisect_left
 from copy import copy
 from functools import cache, partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, OriginKind
-from rightsizer.catalogue.expert_kernels import ExpertKernels, ExpertShape, expert_kernels
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing import queueing
 from rightsizer.sizing.engine import engine_settings
@@ -22,6 +21,9 @@ from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingErrorSettings, ServingModelSettings
+
+if TYPE_CHECKING:
+    from rightsizer.catalogue.expert_kernels import ExpertKernels
 
 _HALVINGS: Final = 12
 _BATCH_TOKENS: Final = 8192
@@ -91,10 +93,13 @@ def _error_factors(
 
 def _kernels(
     requirement: Requirement, model: Transformer, board: Board, layout: Parallelism
-) -> ExpertKernels | None:
+) -> "ExpertKernels | None":
     """Kernels for experts that replicas do not share: others sort and multiply otherwise."""
     if model.experts == 1 or layout.expert > 1:
         return None
+    # A module and two tables that dense models do not need.
+    from rightsizer.catalogue.expert_kernels import ExpertShape, expert_kernels  # noqa: PLC0415
+
     shape = ExpertShape(
         model.expert_input or model.hidden,
         model.ffn_width,
