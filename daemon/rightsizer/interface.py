@@ -54,7 +54,8 @@ def plan(
     settings = _settings(PlannerSettings, configuration)
     boards = read_catalogue(settings.catalogue.boards_path)
     prices = read_prices(settings.catalogue.prices_path, boards, settings.prices)
-    file = plan_of_keys({"model": str(model), **question})
+    asked = {key: list(each) if isinstance(each, tuple) else each for key, each in question.items()}
+    file = plan_of_keys({"model": str(model), **asked})
     (answer,) = plan_answers(file, Planner(boards, prices, settings.sizing))
     return answer
 
@@ -179,18 +180,24 @@ def fleet(
 
     Raises:
         StoreError: the store does not answer, or not wholly.
+        UsageError: the span is too short or too long, or `at` has no time zone.
         ConfigurationError: the configuration has faults, or no store is known.
     """
     from rightsizer.console.flags import CONFIGURATION, FLEET_FILE, with_values
     from rightsizer.fleet.judge import FleetJudge
     from rightsizer.fleet.run import run_once
-    from rightsizer.fleet.settings import FleetConfig
+    from rightsizer.fleet.settings import FleetConfig, with_lookback
     from rightsizer.io.clock import FastClock, SystemClock
+    from rightsizer.model.errors import UsageError
     from rightsizer.model.units import nanoseconds
 
     usual = CONFIGURATION.with_name(FLEET_FILE)
-    stated = {"fleet.store.url": store_url, "fleet.lookback_seconds": lookback_seconds}
+    stated = {"fleet.store.url": store_url}
     settings = with_values(_settings(FleetConfig, configuration, usual), stated)
+    if lookback_seconds is not None:
+        settings = with_lookback(settings, lookback_seconds, "lookback_seconds")
+    if at is not None and at.tzinfo is None:
+        raise UsageError(f"at: {at} has no time zone; give one, such as datetime.now(UTC)")
     clock = SystemClock() if at is None else FastClock(nanoseconds(at.timestamp()))
     with FleetJudge(settings, clock, keeps_all=keeps_all) as judge:
         return run_once(judge, settings, clock)

@@ -1,5 +1,6 @@
 """`rightsizer actions` explains why nothing is done: no advice, or none with an action."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -155,7 +156,7 @@ def test_a_group_is_listed_before_it_is_approved(
     capsys.readouterr()
     assert approve(tmp_path, "--workload", "slurm/research/*") == 0
     told = capsys.readouterr().out
-    assert told.startswith("Waiting for approval: 3 actions, which save $144 a day\n")
+    assert told.startswith("Waiting for approval: 3 actions, which save $144 a day together\n")
     assert [line.split()[1] for line in told.splitlines()[2:5]] == [
         "advice-0",
         "advice-1",
@@ -187,8 +188,24 @@ def test_nothing_that_waits_is_no_fault(
     """Of another reason, or of a workload that is not there."""
     capsys.readouterr()
     assert approve(tmp_path, "--reason", "HiddenStall", "--yes") == 0
+    assert approve(tmp_path, "--reason", "Idelheld", "--yes") == 2
+    assert "did you mean IdleHeld?" in capsys.readouterr().err
+    assert approve(tmp_path, "--reason", "HiddenStall", "--yes") == 0
     assert "No action of these waits for an approval" in capsys.readouterr().out
     assert group.claims == {}
+
+
+def test_json_is_one_document(group: ActionNode, tmp_path: Path, capsys: Captured) -> None:
+    """Without --yes it only lists."""
+    capsys.readouterr()
+    assert approve(tmp_path, "--json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert (len(listed["waiting"]), listed["approved"]) == (4, [])
+    assert approve(tmp_path, "--json", "--yes") == 0
+    logged = capsys.readouterr().out
+    done = json.loads(logged[logged.index("{\n") :])
+    assert len(done["approved"]) == 4
+    assert len(group.claims) == 4
 
 
 def test_without_an_agent_nothing_can_be_approved(tmp_path: Path, capsys: Captured) -> None:

@@ -94,7 +94,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     points = {
         "rightsizer.rules": {**POINTS["rightsizer.rules"], **bad},
-        "rightsizer.owners": {"torn": "site_owner:torn"},
+        "rightsizer.owners": {"torn": "site_owner:torn", "gone": "no_such_module:collector"},
         "rightsizer.collectors": {"seven": "site_faults:NUMBER"},
     }
     modules = {
@@ -190,6 +190,19 @@ def test_broken_ones_are_named_and_left_out(broken: Path, tmp_path: Path) -> Non
     for name in ("absent", "missing", "wrong", "twice", "loud", "unshaped"):
         assert f"rule {name} of site-rules (" in told
     assert "collector seven of site-rules (TypeError: " in told
+    assert "owner gone of site-rules (ModuleNotFoundError: " in told
+
+
+def test_an_agent_starts_without_the_broken_ones(
+    broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log names each, on a simulated node too, where no owner is asked."""
+    monkeypatch.setenv("PYTHONPATH", str(broken))
+    node = ("--simulated.scenario", "single-h100")
+    with agent_process(tmp_path, *node, is_measured=True) as agent:
+        left_out = {each["extension"] for each in agent.events("extension_left_out")}
+    assert {"owner gone of site-rules", "rule absent of site-rules"} <= left_out
+    assert "rule barely_used of site-rules" not in left_out
 
 
 def test_an_owner_that_cannot_start_is_an_outcome(broken: Path) -> None:

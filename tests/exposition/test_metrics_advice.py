@@ -102,6 +102,9 @@ def test_advice_names_its_gpus_and_its_namespace() -> None:
         ("user:alice", ""),
         ("slurm:4711", ""),
         ("kubernetes:1b2c", ""),
+        ("east/kubernetes:research/llama", "research"),
+        ("east/slurm:4711", ""),
+        ("container:docker/abc", ""),
         ("", ""),
     ],
 )

@@ -158,7 +158,9 @@ def test_the_bill_in_focus_adds_up_to_the_hours_and_their_cost() -> None:
     assert json.loads(free["Tags"]) == {"pool": "batch", "kind": "free", "state": "free"}
     unpriced = [row for row in rows if row["SkuId"] == "NO-SUCH-BOARD"]
     assert unpriced
-    assert {row["BilledCost"] for row in unpriced} == {""}
+    assert {row["EffectiveCost"] for row in unpriced} == {""}
+    assert {float(row["BilledCost"]) for row in rows} == {0.0}
+    assert free["BillingPeriodEnd"] == "2026-02-01T00:00:00Z"
 
 
 def test_tables_without_rows_have_their_heading() -> None:

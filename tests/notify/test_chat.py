@@ -54,9 +54,9 @@ def test_changes_of_a_run_are_one_message_by_owner() -> None:
     with webhook_server() as inbox:
         settings = to(inbox.url, format=WebhookFormat.SLACK, external_url="http://node-1:19400/")
         report = WebhookFixture(settings).send(
-            about(event(OPENED, id="a"), "kubernetes/research/train"),
+            about(event(OPENED, id="a"), "kubernetes:research/train"),
             about(event(OPENED, id="b"), "slurm:7"),
-            about(event(CLOSED, id="c"), "kubernetes/research/other"),
+            about(event(CLOSED, id="c"), "kubernetes:research/other"),
             about(event(OPENED, id="d"), None),
         )
     (body,) = inbox.bodies
@@ -64,7 +64,7 @@ def test_changes_of_a_run_are_one_message_by_owner() -> None:
     assert list(slack_faults(body)) == []
     assert texts[0] == "Rightsizer on node-1: 4 changes of recommendations"
     owners = [text for text in texts if text.startswith("*")]
-    assert owners == ["*kubernetes/research*", "*slurm*", "*GPUs without a workload*"]
+    assert owners == ["*research*", "*slurm*", "*GPUs without a workload*"]
     assert "<http://node-1:19400/#advice-a|New>: " in texts[2]
     assert "claim it with: rightsizer claim a" in texts[2]
     assert "|Closed>: " in texts[3]
@@ -78,7 +78,7 @@ def test_many_changes_are_several_messages_within_the_limits() -> None:
     with webhook_server() as inbox:
         settings = to(inbox.url, format=WebhookFormat.SLACK)
         events = [
-            about(event(OPENED, id=f"a{number}"), f"kubernetes/{'n' * 300}{number}/w", hostile)
+            about(event(OPENED, id=f"a{number}"), f"kubernetes:{'n' * 300}{number}/w", hostile)
             for number in range(25)
         ]
         report = WebhookFixture(settings).send(*events)
@@ -94,11 +94,11 @@ def test_teams_gets_an_adaptive_card() -> None:
     """With the same facts."""
     with webhook_server() as inbox:
         settings = to(inbox.url, format=WebhookFormat.TEAMS, external_url="http://node-1:19400")
-        WebhookFixture(settings).send(about(event(OPENED, id="a"), "kubernetes/research/train"))
+        WebhookFixture(settings).send(about(event(OPENED, id="a"), "kubernetes:research/train"))
     (body,) = inbox.bodies
     title, owner, line, detail = card_of(body)
     assert title["text"] == "Rightsizer on node-1: 1 change of recommendations"
-    assert owner["text"] == "kubernetes/research"
+    assert owner["text"] == "research"
     assert line["text"].startswith("[New](http://node-1:19400/#advice-a): ")
     assert detail["text"].endswith("claim it with: rightsizer claim a")
 
@@ -115,18 +115,35 @@ def test_a_refused_run_waits_as_a_whole() -> None:
     assert len(inbox.bodies) == 1
 
 
+def test_receivers_of_everything_take_nothing_from_the_rest() -> None:
+    """Such as an Alertmanager or a log beside those of owners."""
+    with webhook_server() as all_of_it, webhook_server() as rest:
+        fixture = WebhookFixture(to(all_of_it.url), to(rest.url, sends_rest=True))
+        fixture.send(about(event(OPENED, id="a"), "kubernetes:sales/bot"))
+    assert len(all_of_it.bodies) == len(rest.bodies) == 1
+
+
+def test_names_are_no_markup_in_cards() -> None:
+    """They are chosen by others."""
+    with webhook_server() as inbox:
+        settings = to(inbox.url, format=WebhookFormat.TEAMS)
+        WebhookFixture(settings).send(about(event(OPENED), "slurm:7", "[x](http://evil) *b* _a_"))
+    line = card_of(inbox.bodies[0])[2]["text"]
+    assert line == r"New: \[x\]\(http://evil\) \*b\* \_a\_"
+
+
 def test_the_rest_goes_to_who_asks_for_it() -> None:
     """Owners get theirs; what no other receiver selects has a receiver too."""
     with webhook_server() as research, webhook_server() as faults, webhook_server() as rest:
         fixture = WebhookFixture(
-            to(research.url, workloads=("kubernetes/research/*",)),
+            to(research.url, workloads=("kubernetes:research/*",)),
             to(faults.url, minimum_severity=Severity.CRITICAL),
             to(rest.url, sends_rest=True),
         )
         fixture.send(
-            about(event(OPENED, id="a"), "kubernetes/research/train"),
-            about(event(OPENED, id="b"), "kubernetes/sales/bot"),
-            severe(about(event(OPENED, id="c"), "kubernetes/research/train"), Severity.CRITICAL),
+            about(event(OPENED, id="a"), "kubernetes:research/train"),
+            about(event(OPENED, id="b"), "kubernetes:sales/bot"),
+            severe(about(event(OPENED, id="c"), "kubernetes:research/train"), Severity.CRITICAL),
             severe(about(event(OPENED, id="d"), None), Severity.CRITICAL),
         )
     got = [[body["advice"]["id"] for body in box.bodies] for box in (research, faults, rest)]

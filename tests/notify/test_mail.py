@@ -124,6 +124,9 @@ def test_a_server_without_encryption_gets_no_mail() -> None:
         ({"server": ""}, "server: is missing"),
         ({"recipients": ()}, "recipients: name at least one"),
         ({"sender": "gpu"}, "'gpu' is no address"),
+        ({"sender": "gpu@"}, "is no address"),
+        ({"sender": "@x"}, "is no address"),
+        ({"recipients": ("a,b@c.org",)}, "is no address"),
         ({"recipients": ("a@b.org\nBcc: x@y.org",)}, "is no address"),
         ({"username": "gpu"}, "belong together"),
         ({"username": "gpu", "password_file": "p"}, "in plain"),
@@ -133,6 +136,28 @@ def test_settings_that_cannot_work_are_refused(facts: dict[str, Any], fault: str
     """With the key and the remedy."""
     with pytest.raises(ValueError, match=fault):
         mail_to(25, **facts)
+
+
+def test_a_refused_recipient_is_named_and_keeps_nobody_else_from_it() -> None:
+    """All of them refused for good is a rejected mail."""
+    with mail_server() as box:
+        box.unknown = ["ops@example.org"]
+        fixture = WebhookFixture(mail_to(box.port))
+        report = fixture.send(event(OPENED, id="a"))
+        assert (report.sent, report.pending) == (1, 0)
+        assert "refused ops@example.org" in fixture.errors[0]
+        box.unknown = ["ops@example.org", "research@example.org"]
+        report = fixture.send(event(OPENED, id="b"))
+    assert (report.dropped, report.pending) == (1, 0)
+    assert box.recipients == [["research@example.org"]]
+
+
+def test_a_fault_after_the_mail_was_taken_sends_it_no_second_time() -> None:
+    """Of the farewell."""
+    with mail_server() as box:
+        box.farewell = "421 too busy"
+        report = WebhookFixture(mail_to(box.port)).send(event(OPENED))
+    assert (report.sent, report.pending, len(box.mail)) == (1, 0, 1)
 
 
 def test_metrics_are_those_of_all_receivers() -> None:

@@ -26,6 +26,9 @@ class Mailbox:
     recipients: list[list[str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     """A reply to the end of the data, such as `554 no`, or `cut`."""
+    unknown: list[str] = field(default_factory=list)
+    """Recipients that it refuses."""
+    farewell: str = "221 bye"
     users: list[tuple[str, str]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
@@ -44,7 +47,7 @@ class _Handler(socketserver.StreamRequestHandler):
         while line := self.rfile.readline(_LINE_MAXIMUM_BYTES):
             verb, _, rest = line.decode("ascii").strip().partition(" ")
             if verb.upper() == "QUIT":
-                self._reply("221 bye")
+                self._reply(self.mailbox.farewell)
                 return
             if not self._answer(verb.upper(), rest):
                 return
@@ -78,8 +81,10 @@ class _Handler(socketserver.StreamRequestHandler):
                 "250 ok" if re.match(r"FROM:<[^<>\s]+@[^<>\s]+>", rest, re.IGNORECASE) else "501 no"
             )
         elif verb == "RCPT":
-            self._recipients.append(rest[len("TO:<") : rest.index(">")])
-            self._reply("250 ok")
+            name = rest[len("TO:<") : rest.index(">")]
+            is_known = name not in self.mailbox.unknown
+            self._recipients += [name] if is_known else []
+            self._reply("250 ok" if is_known else "550 5.1.1 nobody of that name")
         elif verb == "DATA":
             return self._take()
         else:

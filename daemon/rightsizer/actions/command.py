@@ -18,6 +18,7 @@ from rightsizer.actions.encoder import ActionState, encode_state
 from rightsizer.actions.feature import ACTIONS_PATH, actions_here
 from rightsizer.actions.repository import ActionRepository, ActionVerdict
 from rightsizer.actions.settings import ActionSettings
+from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.console.agent_client import add_agent_flags, asked_at, user_name
@@ -27,8 +28,10 @@ from rightsizer.console.remote_agent import ADVICE_PATH
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.local import LocalClient
+from rightsizer.io.near import near_words
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.model.finding import Reason, Savings
 from rightsizer.model.units import dollars_text
 
 _HELP: Final = help_of(__file__)
@@ -70,27 +73,41 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _approve(arguments: argparse.Namespace, path: str | Path) -> int:
     """Approve all actions of a group by claims, after one confirmation."""
+    if not arguments.actor.strip():
+        raise UsageError("--actor: is empty; say who approves")
+    if arguments.reason is not None and arguments.reason not in set(Reason):
+        near = near_words(arguments.reason, list(Reason))
+        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(Reason)}"
+        raise UsageError(f"--reason: there is no '{arguments.reason}'; {hint}")
     document = asked_at(path, lambda agent: agent.get(ACTIONS_PATH))
     if document is None:
         raise RightsizerError(f"no agent answers at {path or 'path.api_socket'}; start it first")
     waiting = [each for each in document["proposals"] if _waits(each, arguments)]
-    if arguments.json:
-        say(json.dumps({"waiting": waiting}, indent=1))
-    else:
+    if not arguments.json:
         say("\n".join(_waiting_lines(waiting)))
-    if not waiting or not (arguments.yes or _is_confirmed(len(waiting))):
-        return 0
-    faults = []
+    is_approved = arguments.yes or (not arguments.json and _is_confirmed(len(waiting)))
+    faults = dict(_claimed(arguments, path, waiting)) if is_approved else {}
+    approved = [each["advice"] for each in waiting if is_approved and each["advice"] not in faults]
+    if arguments.json:
+        answered = {"waiting": waiting, "approved": approved, "faults": faults}
+        say(json.dumps(answered, indent=1))
+    elif approved:
+        count = counted(len(approved), "action")
+        say(f"Approved by {arguments.actor}: {count}. One at a time is done, within the limits.")
+    if faults:
+        raise RightsizerError("\n".join(f"{advice}: {why}" for advice, why in faults.items()))
+    return 0
+
+
+def _claimed(
+    arguments: argparse.Namespace, path: str | Path, waiting: Sequence[JsonObject]
+) -> Iterator[tuple[str, str]]:
+    """Claim the advice of each action; yield those that were refused, with why."""
     for each in waiting:
         try:
             _claim(arguments, path, each["advice"])
         except RightsizerError as error:
-            faults.append(f"{each['advice']}: {error}")
-    approved = counted(len(waiting) - len(faults), "action")
-    say(f"Approved by {arguments.actor}: {approved}. One at a time is done, within the limits.")
-    if faults:
-        raise RightsizerError("\n".join(faults))
-    return 0
+            yield each["advice"], str(error)
 
 
 def _waits(proposal: JsonObject, arguments: argparse.Namespace) -> bool:
@@ -106,28 +123,45 @@ def _waiting_lines(waiting: Sequence[JsonObject]) -> Iterator[str]:
     if not waiting:
         yield "No action of these waits for an approval: 'rightsizer actions' says why."
         return
-    saved = sum(each["dollars_per_hour"] for each in waiting)
-    worth = f", which save {dollars_text(saved * _HOURS_A_DAY)} a day" if saved else ""
+    together = compatible(waiting, _exclusive_key)
+    saved = sum(savings_of(each).dollars_per_hour for each in together)
+    worth = f", which save {dollars_text(saved * _HOURS_A_DAY)} a day together" if saved else ""
     yield f"Waiting for approval: {counted(len(waiting), 'action')}{worth}"
     rows = [
         (
             each["action"],
             each["advice"],
             each["workload"] or "-",
-            dollars_text(each["dollars_per_hour"] * _HOURS_A_DAY),
-            each["summary"],
+            _worth(savings_of(each)),
+            " ".join(each["summary"].split()),
         )
         for each in waiting
     ]
     yield from aligned(_WAITING, rows, _WAITING)
 
 
+def _exclusive_key(proposal: JsonObject) -> ExclusiveKey:
+    return ExclusiveKey.of_form({**proposal, "id": proposal["advice"]})
+
+
+def _worth(savings: Savings) -> str:
+    """Dollars a day, negative where it costs more; `-` without a price."""
+    if savings.dollars_per_hour_low is None:
+        return "-"
+    return dollars_text(savings.dollars_per_hour * _HOURS_A_DAY)
+
+
 def _is_confirmed(count: int) -> bool:
     """Ask on a terminal; elsewhere nothing is approved."""
+    if not count:
+        return False
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         say("Nothing is approved: add --yes to approve them.")
         return False
-    said = input(f"Approve {counted(count, 'action')}? [y/N] ")
+    try:
+        said = input(f"Approve {counted(count, 'action')}? [y/N] ")
+    except EOFError:
+        return False
     return said.strip().lower() in {"y", "yes"}
 
 

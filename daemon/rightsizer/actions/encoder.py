@@ -9,7 +9,7 @@ from msgspec import Struct
 from rightsizer.actions.proposals import ActionProposal
 from rightsizer.actions.repository import ActionRecord
 from rightsizer.actions.settings import ActionSettings
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.model.units import seconds
 
 _KEPT: Final = (
@@ -71,7 +71,9 @@ def encode_state(state: ActionState) -> JsonObject:
                 "workload": each.advice.finding.workload,
                 "reasons": each.advice.finding.reasons,
                 "summary": each.advice.finding.summary,
-                "dollars_per_hour": each.advice.finding.savings.dollars_per_hour,
+                "devices": each.advice.finding.devices,
+                "exclusive_group": each.advice.finding.exclusive_group,
+                "savings": plain_fields(each.advice.finding.savings),
                 "verdict": each.verdict,
                 "why": each.why,
             }

@@ -8,11 +8,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.io.extensions import extensions
 from rightsizer.io.log import Logger
 from rightsizer.model.device import Device
 from rightsizer.model.snapshot import Refusal, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.owners.extension import loaded_extensions
 
 _TELL_AFTER: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND
 """GPUs become slow one after another; after this time the affected ones are known."""
@@ -77,7 +77,7 @@ class _Outage(Struct, frozen=True):
 
 def log_extensions(log: Logger) -> None:
     """Log what other packages add, and what of it was left out."""
-    for extension in extensions():
+    for extension in loaded_extensions():
         name = str(extension)
         if extension.fault:
             log.warning("extension_left_out", extension=name, detail=extension.fault)

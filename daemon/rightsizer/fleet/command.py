@@ -6,7 +6,6 @@ import argparse
 import sys
 from contextlib import nullcontext
 from functools import partial
-from operator import gt, lt
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,14 +24,12 @@ from rightsizer.console.flags import (
     with_values,
 )
 from rightsizer.console.progress import ProgressLine
-from rightsizer.fleet.settings import FleetConfig, FleetSettings
+from rightsizer.fleet.settings import FleetConfig, with_lookback
 from rightsizer.io.clock import FastClock, SystemClock
 from rightsizer.io.files import whole_file
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.model.settings import bounds_of
-from rightsizer.model.units import format_duration
 
 _HELP: Final = help_of(__file__)
 
@@ -185,22 +182,14 @@ def _make_folders(arguments: argparse.Namespace) -> None:
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:
     settings = settings_of(arguments, FleetConfig)
-    lookback = arguments.lookback
-    if lookback is not None:
-        # Flags have the same bounds as settings.
-        bounds = bounds_of(FleetSettings)["lookback_seconds"]
-        for limit, word, is_beyond in ((bounds.minimum, "less", lt), (bounds.maximum, "more", gt)):
-            if limit is not None and is_beyond(lookback, limit):
-                lookback_text = format_duration(lookback)
-                end = format_duration(limit)
-                raise UsageError(f"--lookback: {lookback_text} is {word} than {end}")
+    if arguments.lookback is not None:
+        settings = with_lookback(settings, arguments.lookback, "--lookback")
     try:
         settings = with_values(settings, {"fleet.shard": arguments.shard})
     except ValueError as error:
         raise UsageError(f"--{error}") from None
     values = {
         "fleet.store.url": arguments.store_url,
-        "fleet.lookback_seconds": lookback,
         "web.listen_addresses": tuple(map(checked_address, arguments.web_listen_address or ()))
         or None,
     }

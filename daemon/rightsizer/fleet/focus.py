@@ -5,7 +5,7 @@ Source: https://focus.finops.org/focus-specification/v1-2/
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 FOCUS_COLUMNS: Final = (
@@ -47,16 +47,25 @@ _STATES: Final = ("used", "headroom", "idle", "stalled", "lost", "free", "unknow
 """Parts of the hours; all but the last add up to those held."""
 _OURS: Final = "Rightsizer"
 _UNIT: Final = "GPU-Hours"
+_LONGER_THAN_A_MONTH: Final = 32
 
 
 def focus_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a charge for each part of an answer's hours and each of their states.
 
-    Costs are those of the hours, by the price of the board: nothing is billed by it. They are empty
-    without a price, and of hours whose state is unknown.
+    Costs are those of the hours by the price of the board, of which nothing is billed, so that a
+    cloud's own bill counts once. Without a price, and of hours whose state is unknown, they are
+    empty, which the specification has no word for.
     """
     end = document["time"]
-    period = _time(end - document["lookback_seconds"]), _time(end)
+    first = datetime.fromtimestamp(end, UTC).replace(day=1, hour=0, minute=0, second=0)
+    following = (first + timedelta(days=_LONGER_THAN_A_MONTH)).replace(day=1)
+    period = {
+        "BillingPeriodStart": _time(first.timestamp()),
+        "BillingPeriodEnd": _time(following.timestamp()),
+        "ChargePeriodStart": _time(end - document["lookback_seconds"]),
+        "ChargePeriodEnd": _time(end),
+    }
     for part in document["usage"]["parts"]:
         for state in _STATES:
             hours = part[f"{state}_gpu_hours"]
@@ -65,9 +74,8 @@ def focus_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _charge(
-    part: Mapping[str, Any], state: str, hours: float, period: tuple[str, str]
+    part: Mapping[str, Any], state: str, hours: float, period: Mapping[str, str]
 ) -> dict[str, Any]:
-    start, end = period
     board = part["board"] or "unknown board"
     cost = _cost(part, state, hours)
     place = "/".join(filter(None, (part["cluster"], part["pool"])))
@@ -75,10 +83,7 @@ def _charge(
         "BillingAccountId": part["cluster"] or _OURS,
         "BillingAccountName": part["cluster"] or _OURS,
         "BillingCurrency": "USD",
-        "BillingPeriodStart": start,
-        "BillingPeriodEnd": end,
-        "ChargePeriodStart": start,
-        "ChargePeriodEnd": end,
+        **period,
         "ChargeCategory": "Usage",
         "ChargeClass": "",
         "ChargeFrequency": "Usage-Based",
@@ -98,7 +103,7 @@ def _charge(
         "PricingUnit": _UNIT,
         "ConsumedQuantity": hours,
         "ConsumedUnit": _UNIT,
-        "BilledCost": cost,
+        "BilledCost": 0.0,
         "EffectiveCost": cost,
         "ListCost": cost,
         "ContractedCost": cost,

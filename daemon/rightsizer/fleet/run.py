@@ -62,7 +62,13 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
 ) -> tuple[AdviceService, NotificationService]:
     """Return the ledger's service for a judge, and its notification service."""
     notifications = NotificationService(
-        settings, storage.database, lambda: service.advice, clock=clock, warn=warn, sleep=sleep
+        settings,
+        storage.database,
+        lambda: service.advice,
+        clock=clock,
+        warn=warn,
+        sleep=sleep,
+        claim="rightsizer claim --fleet",
     )
     service = AdviceService(
         judge,

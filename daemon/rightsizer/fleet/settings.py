@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from operator import gt, lt
 from pathlib import Path
 from typing import Annotated, Any, Final
 from zlib import crc32
@@ -19,8 +20,9 @@ from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.io.files import private_folder
 from rightsizer.io.log_settings import LogSettings
-from rightsizer.model.settings import CONSTANT, Spec, settings_class
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.model.errors import UsageError
+from rightsizer.model.settings import CONSTANT, Spec, bounds_of, settings_class
+from rightsizer.model.units import DAY_SECONDS, format_duration
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.mail.settings import MailSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
@@ -263,6 +265,16 @@ class FleetConfig(Struct, frozen=True):
     web: WebTree = WebTree()
     log: LogSettings = LogSettings()
     policies: tuple[Policy, ...] = ()
+
+
+def with_lookback(settings: FleetConfig, lookback_seconds: float, name: str) -> FleetConfig:
+    """Return settings with another lookback, in the bounds of the setting; raises `UsageError`."""
+    bounds = bounds_of(FleetSettings)["lookback_seconds"]
+    for limit, word, is_beyond in ((bounds.minimum, "less", lt), (bounds.maximum, "more", gt)):
+        if limit is not None and is_beyond(lookback_seconds, limit):
+            asked = format_duration(lookback_seconds)
+            raise UsageError(f"{name}: {asked} is {word} than {format_duration(limit)}")
+    return replace(settings, fleet=replace(settings.fleet, lookback_seconds=lookback_seconds))
 
 
 def rule_trees(settings: FleetConfig) -> Mapping[str, object]:

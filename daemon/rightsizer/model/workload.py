@@ -19,7 +19,7 @@ _GENERATED: Final = re.compile(rf"(.+?)-(?!\d{{5}}$){_MADE_UP}{{5}}")
 # Of a service, Knative makes a Deployment for each revision, and KubeRay a cluster.
 _ROLLOUT: Final = re.compile(rf"(.+?)-(?:\d{{5}}-deployment|raycluster-{_MADE_UP}{{5}}(?:-.+)?)")
 
-_SEPARATOR: Final = re.compile("[:/]")
+_NAMESPACE: Final = re.compile(r"(?:^|/)kubernetes[:/]([^/]+)/")
 """In keys: real ones have a colon after their kind, those of scenarios have slashes only."""
 
 
@@ -36,6 +36,9 @@ class WorkloadKind(StrEnum):
     """Aggregate of workloads beyond the limit of names."""
     SIMULATED = "simulated"
     RECORDED = "recorded"
+
+
+_KIND: Final = re.compile(rf"(?:^|/)({'|'.join(WorkloadKind)})[:/]")
 
 
 class WorkloadClass(StrEnum):
@@ -204,9 +207,15 @@ def workload_of_pod(
 
 
 def namespace_of(key: str) -> str:
-    """Return what a workload's key names between kind and name: its namespace; or nothing."""
-    _, *names = _SEPARATOR.split(key, maxsplit=2)
-    return names[0] if len(names) > 1 else ""
+    """Return the namespace that a key names behind `kubernetes`, whatever cluster is before it."""
+    found = _NAMESPACE.search(key)
+    return "" if found is None else found[1]
+
+
+def kind_of(key: str) -> str:
+    """Return the kind that a key begins with, behind the name of a cluster; or nothing."""
+    found = _KIND.search(key)
+    return "" if found is None else found[1]
 
 
 def workload_of_job(job: str, step: str = "", unproven: str = NOT_PROVEN) -> Workload:

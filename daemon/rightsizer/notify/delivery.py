@@ -134,6 +134,8 @@ class DeliveryContext(Struct, frozen=True):
     titles: Callable[[], Mapping[str, str]] = dict
     """Display names of devices by UUID."""
     node: str = ""
+    claim: str = "rightsizer claim"
+    """Command that claims a recommendation, before its id."""
 
 
 class DeliverySettings(Protocol):

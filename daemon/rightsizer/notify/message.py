@@ -1,6 +1,7 @@
 """Messages for people: the changes of a run, by owner, as text, for Slack and for Teams."""
 
 import html
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from rightsizer.io.codec import JsonObject
 from rightsizer.io.terminal import counted
 from rightsizer.model.advice import AdviceEventKind
 from rightsizer.model.finding import Savings, Severity
+from rightsizer.model.workload import kind_of, namespace_of
 from rightsizer.report.labels import savings_label
 
 _EVENTS: Final = {
@@ -23,6 +25,7 @@ _SUMMARY_MAXIMUM: Final = 600
 """Characters of a sentence; Slack's sections hold 3,000, and links and names are added."""
 _HEADING_MAXIMUM: Final = 150
 """Characters of a heading of Slack."""
+_MARKDOWN: Final = re.compile(r"[\\\[\]()*_~`#>]")
 _ENDED: Final = frozenset({AdviceEventKind.CLOSED, AdviceEventKind.VERIFIED})
 
 
@@ -65,13 +68,18 @@ class Message(Struct, frozen=True):
         return "\n\n".join(blocks) + "\n"
 
 
-def message_of(changes: Sequence[Mapping[str, Any]], external_url: str) -> Message:
-    """Join changes as they are in the outbox; other notices are not for people."""
+def message_of(
+    changes: Sequence[Mapping[str, Any]], external_url: str, claim: str = "rightsizer claim"
+) -> Message:
+    """Join changes as they are in the outbox; other notices are not for people.
+
+    `claim` is the command that claims one, before its id.
+    """
     told = [change for change in changes if "advice" in change]
     parts: dict[str, list[MessageLine]] = {}
     for change in told:
         owner = _owner(change["advice"]["workload"])
-        parts.setdefault(owner, []).append(_line(change, external_url))
+        parts.setdefault(owner, []).append(_line(change, external_url, claim))
     nodes = ", ".join(dict.fromkeys(change["node"] for change in told))
     count = counted(len(told), "change")
     return Message(f"Rightsizer on {nodes}: {count} of recommendations", parts)
@@ -81,10 +89,10 @@ def _owner(workload: str | None) -> str:
     """Return the namespace or scheduler of a workload's key; GPUs without one are the node's."""
     if workload is None:
         return "GPUs without a workload"
-    return workload.rpartition("/")[0] or workload.partition(":")[0]
+    return namespace_of(workload) or kind_of(workload) or workload
 
 
-def _line(change: Mapping[str, Any], external_url: str) -> MessageLine:
+def _line(change: Mapping[str, Any], external_url: str, claim: str) -> MessageLine:
     advice = change["advice"]
     event = AdviceEventKind(change["event"])
     has_ended = event in _ENDED
@@ -96,7 +104,7 @@ def _line(change: Mapping[str, Any], external_url: str) -> MessageLine:
         _clipped(advice["summary"], _SUMMARY_MAXIMUM),
         "" if has_ended or savings.startswith("n/a") else f"saves {savings}",
         f"{base}/#advice-{advice['id']}" if base else "",
-        "" if has_ended else f"claim it with: rightsizer claim {advice['id']}",
+        "" if has_ended else f"claim it with: {claim} {advice['id']}",
     )
 
 
@@ -116,7 +124,8 @@ def _slack_blocks(message: Message) -> Iterator[JsonObject]:
         yield _slack_section(f"*{_escaped(_clipped(owner, _HEADING_MAXIMUM))}*")
         for line in lines:
             summary = _escaped(line.summary)
-            linked = f"<{line.link}|{line.event}>" if line.link else line.event
+            link = _escaped(line.link).replace("|", "%7C")
+            linked = f"<{link}|{line.event}>" if link else line.event
             yield _slack_section(f"{linked}: {summary}\n{_escaped(line.detail)}")
 
 
@@ -133,7 +142,8 @@ def teams_body(message: Message) -> JsonObject:
     """Return an adaptive card for a Teams workflow that posts to a channel."""
     body = [{"type": "TextBlock", "text": message.title, "weight": "Bolder", "wrap": True}]
     for owner, lines in message.parts.items():
-        body.append({"type": "TextBlock", "text": owner, "weight": "Bolder", "wrap": True})
+        text = _plain(owner)
+        body.append({"type": "TextBlock", "text": text, "weight": "Bolder", "wrap": True})
         body += _teams_blocks(lines)
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
@@ -145,8 +155,13 @@ def teams_body(message: Message) -> JsonObject:
     return {"type": "message", "attachments": [{"contentType": kind, "content": card}]}
 
 
+def _plain(text: str) -> str:
+    """Escape what cards read as Markdown: names are chosen by others."""
+    return _MARKDOWN.sub(r"\\\g<0>", text)
+
+
 def _teams_blocks(lines: Iterable[MessageLine]) -> Iterator[JsonObject]:
     for line in lines:
         event = f"[{line.event}]({line.link})" if line.link else line.event
-        yield {"type": "TextBlock", "text": f"{event}: {line.summary}", "wrap": True}
+        yield {"type": "TextBlock", "text": f"{event}: {_plain(line.summary)}", "wrap": True}
         yield {"type": "TextBlock", "text": line.detail, "isSubtle": True, "wrap": True}

@@ -27,8 +27,8 @@ class ReceiverSettings(Struct, frozen=True):
         reasons: Reasons to send; empty for all.
         minimum_severity: Minimum severity to send.
         workloads: Shell patterns of the workloads to send, by key, such as
-            `kubernetes/research/*` or `slurm:*`; empty for all, and for GPUs without a workload.
-        sends_rest: Whether only that is sent which no other receiver gets.
+            `kubernetes:research/*` or `slurm:*`; empty for all, and for GPUs without a workload.
+        sends_rest: Whether only that is sent which no receiver with a selection of its own gets.
             Source: the root of Alertmanager's routing tree
         quiet_hours: Local time, such as `19:00-08:00`, in which only critical changes are sent; the
             others wait for its end. Empty for none.
@@ -75,6 +75,12 @@ class ReceiverSettings(Struct, frozen=True):
         at = now.time()
         return start <= at < end if start <= end else at >= start or at < end
 
+    @property
+    def is_selective(self) -> bool:
+        """Whether it is for some recommendations, as of an owner; not for all or for the rest."""
+        has_selection = self.workloads or self.reasons or self.minimum_severity is not Severity.LOW
+        return bool(has_selection) and not self.sends_rest
+
     def selects(self, advice: Advice) -> bool:
         """Whether its own settings select advice."""
         finding = advice.finding
@@ -96,5 +102,5 @@ class RoutedReceiver(Struct, frozen=True):
         """Whether the receiver gets advice."""
         if not self.settings.selects(advice):
             return False
-        first = (each for each in self.others if not each.sends_rest)
+        first = (each for each in self.others if each.is_selective)
         return not (self.settings.sends_rest and any(each.selects(advice) for each in first))

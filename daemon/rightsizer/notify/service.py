@@ -44,13 +44,16 @@ class NotificationService:
         warn: Callable[[str, str], None],
         sleep: Callable[[float], object],
         titles: Callable[[], Mapping[str, str]] = dict,
+        claim: str = "rightsizer claim",
     ) -> None:
         """Create the configured deliveries; `titles` returns display names of devices by UUID.
+
+        `claim` is the command that claims a recommendation, before its id.
 
         `warn` takes an event's name and a message, once per trouble. `sleep` returns true to end
         retries.
         """
-        self._context = DeliveryContext(advice, clock, warn, sleep, titles, node_name())
+        self._context = DeliveryContext(advice, clock, warn, sleep, titles, node_name(), claim)
         self._database = database
         self._settings = settings
         self._annotations = self._grafana(settings.grafana)

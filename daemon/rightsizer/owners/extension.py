@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
 
-from rightsizer.io.extensions import extended
+from rightsizer.io.extensions import Extension, extended, extensions
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload
 from rightsizer.owners.collector import NodeCollector
@@ -30,6 +30,12 @@ class ExtensionOwner(Struct, frozen=True):
 def extension_owners() -> tuple[ExtensionOwner, ...]:
     """Owners of other packages that can be loaded."""
     return extended("owners", (), _checked_owner, lambda owner: owner.name)
+
+
+def loaded_extensions() -> tuple[Extension, ...]:
+    """All extensions with their faults; rules and collectors are loaded with their registries."""
+    extension_owners()
+    return extensions()
 
 
 def _checked_owner(name: str, value: object) -> ExtensionOwner:

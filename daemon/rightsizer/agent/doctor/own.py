@@ -20,9 +20,9 @@ from rightsizer.agent.doctor.check import (
 )
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.host.listeners import listening_process
-from rightsizer.io.extensions import extensions
 from rightsizer.io.program import program_of
 from rightsizer.notify.webhook.settings import read_token
+from rightsizer.owners.extension import loaded_extensions
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings
 from rightsizer.web.settings import parse_address
 
@@ -37,7 +37,7 @@ _LEAST_ROOM_BYTES: Final = 64 * 2**20
 def check_extensions(_: CheckContext) -> Check:
     """Whether what other packages add could be loaded."""
     name = "extensions"
-    known = extensions()
+    known = loaded_extensions()
     if not known:
         return Check(name, Verdict.UNUSED, "no other package adds rules, owners or collectors")
     if broken := [f"{each} ({each.fault})" for each in known if each.fault]:

@@ -5,6 +5,7 @@ import json
 import smtplib
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
@@ -47,7 +48,8 @@ class Mail(Receiver):
 
     def _post(self, bodies: Sequence[str]) -> Failure | None:
         changes = [json.loads(body) for body in bodies]
-        failure = self._attempt(message_of(changes, self._settings.external_url))
+        message = message_of(changes, self._settings.external_url, self._context.claim)
+        failure = self._attempt(message)
         sent = self.report.sent + (failure is None)
         self._count(sent=sent, failed=self.report.failed + (failure is not None))
         return failure
@@ -59,22 +61,41 @@ class Mail(Receiver):
         except (OSError, ValueError) as error:
             return Failure(FailureKind.CREDENTIAL, str(error))
         try:
-            with self._connected() as server:
-                if password is not None:
-                    server.login(settings.username, password)
-                server.send_message(self._written(message))
+            refused = self._sent(self._written(message), password)
         except smtplib.SMTPAuthenticationError as error:
             return Failure(FailureKind.CREDENTIAL, f"{settings.server} refused the user: {error}")
         except smtplib.SMTPDataError as error:
             status = _REJECTED_STATUS if error.smtp_code >= _PERMANENT else error.smtp_code
             return Failure(FailureKind.REFUSED, f"{settings.server}: {error}", status)
+        except smtplib.SMTPRecipientsRefused as error:
+            codes = [code for code, _ in error.recipients.values()]
+            is_final = min(codes) >= _PERMANENT
+            known = _REJECTED_STATUS if is_final else None
+            return Failure(FailureKind.REFUSED, f"{settings.server}: {error}", known)
+        except UnicodeError as error:
+            return Failure(FailureKind.CREDENTIAL, f"{settings.server}: {error}")
         except ssl.SSLError as error:
             return Failure(FailureKind.UNTRUSTED, f"{settings.server}: {error}")
         except smtplib.SMTPException as error:
             return Failure(FailureKind.REFUSED, f"{settings.server}: {error}")
         except OSError as error:
             return Failure(FailureKind.AWAY, f"{settings.server}:{settings.port}: {error}")
+        if refused:
+            self._context.warn(self._trouble, f"{self.report.name} refused {', '.join(refused)}")
         return None
+
+    def _sent(self, mail: EmailMessage, password: str | None) -> Sequence[str]:
+        """Send a mail, and return the recipients that the server refused, unless it refused all."""
+        server = self._connected()
+        try:
+            if password is not None:
+                server.login(self._settings.username, password)
+            return list(server.send_message(mail))
+        finally:
+            # What was accepted is sent, whatever becomes of the farewell.
+            with suppress(smtplib.SMTPException, OSError):
+                server.quit()
+            server.close()
 
     def _connected(self) -> smtplib.SMTP:
         """Return a connection that is encrypted as set, with the system's authorities."""

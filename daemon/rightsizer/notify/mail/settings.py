@@ -1,10 +1,14 @@
 """Settings of mail: server, sender and recipients."""
 
+import re
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.notify.routing import ReceiverSettings
+
+_ADDRESS: Final = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*", re.ASCII)
+"""As browsers take it; quoted names are not for machines."""
 
 
 class MailEncryption(StrEnum):
@@ -54,7 +58,7 @@ class MailSettings(ReceiverSettings, frozen=True):
             ("sender", self.sender),
             *(("recipients", each) for each in self.recipients),
         ):
-            if "@" not in address or any(each.isspace() for each in address):
+            if not _ADDRESS.fullmatch(address):
                 raise ValueError(f"{key}: '{address}' is no address; write it like gpu@example.org")
         if bool(self.username) != bool(self.password_file):
             raise ValueError("username and password_file belong together")

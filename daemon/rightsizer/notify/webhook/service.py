@@ -102,7 +102,8 @@ class Webhook(Receiver):
         if self._written is None:
             (change,) = changes
             return self._request(change)
-        return self._request(self._written(message_of(changes, self._settings.external_url)))
+        message = message_of(changes, self._settings.external_url, self._context.claim)
+        return self._request(self._written(message))
 
     def _request(self, body: Any) -> Failure | None:
         """Post JSON; duplicates are harmless: changes have a `delivery`, alerts are idempotent."""

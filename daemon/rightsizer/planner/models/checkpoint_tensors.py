@@ -67,7 +67,15 @@ def _header(file: Path) -> Iterator[tuple[str, str, float, float]]:
             if name != "__metadata__":
                 first, last = tensor["data_offsets"]
                 yield name, tensor["dtype"], float(math.prod(tensor["shape"])), float(last - first)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ):
         return  # No safetensors file, such as a pointer of Git LFS.
 
 
