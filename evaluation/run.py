@@ -39,7 +39,6 @@ EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     ("Pages of dcgm-exporter", "traces.dcgm", "dcgm_samples"),
     ("Memory estimates", "sizing.memory", ""),
     ("Serving", "sizing.serving", ""),
-    ("Kernels of experts", "sizing.expert_kernels", "."),
     ("Training", "sizing.training", ""),
     ("Image networks in PyTorch", "sizing.vision", "."),
     ("Questions whose answers contradict each other", "sizing.plan_questions", ""),

@@ -23,13 +23,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from measured import as_rows, quantile, summarized, table
-from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.requirement import Parallelism
-from rightsizer.sizing.roofline import compute_format
 from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingModelSettings
@@ -56,16 +54,6 @@ _ON_PROMPTS: Final = (
     "\n`expert_prompt_layer_seconds` is fitted to all four figures of these mixtures and those"
     " above; medians with each model and board left out in turn:\n"
 )
-_CLOSED_FORM: Final = {Precision.BF16: 0.7, Precision.FP8: 0.55, Precision.FP4: 0.4}
-_ENGINE_FLOORS: Final = (0.15, 0.42)
-_ON_ENGINES: Final = (
-    "\n|ln| of predicted over published times between tokens and rates; times of experts are"
-    " fitted to kernels alone (below), none of these rows. Floors: .15, and .42 nine in ten."
-    " Sources differ as much: Qwen3-235B in 16 bits on"
-    " eight B200 takes 10.1 or 6.7 ms in SGLang;"
-    " for gpt-oss-120b on H100 in vLLM one source is x1.31 faster than predicted between tokens,"
-    " and another x1.15 slower in tokens a second.\n"
-)
 _MEASURES: Final = ("TTFT", "TPOT", "tokens/s", "the most")
 _JUDGED: Final = (" off", " without it")
 
@@ -86,16 +74,12 @@ class PublishedRate(Struct, frozen=True):
         """Whether the model has experts."""
         return "A3B" in self.model or self.model == SHARED_EXPERTS
 
-    def server(self, settings: ServingModelSettings | None = None) -> Server:
-        """Server of the same layout."""
+    def predicted(self, settings: ServingModelSettings | None = None) -> EstimateInterval:
+        """Predicted rate of the same layout at its best."""
         layout = Parallelism(tensor=self.gpus)
         if self.model == SHARED_EXPERTS:
             layout = Parallelism(data=self.gpus, expert=self.gpus)
-        return _server(self, "tensorrt-llm", layout, settings)
-
-    def predicted(self, settings: ServingModelSettings | None = None) -> EstimateInterval:
-        """Predicted rate at its best."""
-        server = self.server(settings)
+        server = _server(self, "tensorrt-llm", layout, settings)
         return server.at(best_concurrency(server)).tokens_per_second
 
     def error(self, settings: ServingModelSettings | None = None) -> float:
@@ -189,18 +173,6 @@ def published_errors() -> Iterator[str]:
     yield _ON_PUBLISHED
     shared = [row for row in rates if row.model == SHARED_EXPERTS]
     yield as_rows("\n".join((_ON_SHARED, table(_left_out(shared), ("left out", *_FITTED)), "")))
-    headings = (
-        "mixtures by engine",
-        "rows",
-        "median",
-        "p90",
-        "in the range",
-        "closed form",
-        "p90",
-        "",
-    )
-    yield table(_by_engine(), headings)
-    yield _ON_ENGINES
     headings = ("mixtures in one group", "measured", "rows", "median", "p90", "in the range")
     yield summarized(_mixture_errors(), headings, sums_up=lambda line: line[0] == _ALL)
     yield _ON_MIXTURES
@@ -209,56 +181,6 @@ def published_errors() -> Iterator[str]:
     judged = (f"{what}{of}" for what in _MEASURES for of in _JUDGED)
     prompts = table(_prompts_left_out(), ("left out, each", "fitted, ms", *judged))
     yield as_rows(f"{_ON_PROMPTS}\n{prompts}\n")
-
-
-def _by_engine() -> Iterator[tuple[str, ...]]:
-    """Times between tokens and rates by engine, beside the time to read what a token uses."""
-    groups = dict[str, list[tuple[EstimateInterval, float, float]]]()
-    for row in published_mixtures():
-        server = _server(row, row.engine, Parallelism(tensor=row.gpus), None)
-        for what, measured, estimate in row.measures():
-            if what != _MEASURES[0]:
-                running = min(row.concurrency, server.capacity)
-                seconds = _simple_seconds(server, running)
-                simple = 1e3 * seconds if what == _MEASURES[1] else running / seconds
-                groups.setdefault(row.engine, []).append((estimate, measured, simple))
-    for rate in published_rates():
-        if rate.is_mixture:
-            server = rate.server()
-            requests = best_concurrency(server)
-            simple = requests / _simple_seconds(server, requests)
-            figure = (rate.predicted(), rate.tokens_per_second, simple)
-            groups.setdefault("tensorrt-llm", []).append(figure)
-    for engine, figures in sorted(groups.items()):
-        errors = [abs(math.log(each.value / said)) for each, said, _ in figures]
-        simple_errors = [abs(math.log(simple / said)) for _, said, simple in figures]
-        median_error, tail = (quantile(errors, share) for share in (0.5, 0.9))
-        inside = sum(each.low <= said <= each.high for each, said, _ in figures)
-        is_kept = median_error <= _ENGINE_FLOORS[0] and tail <= _ENGINE_FLOORS[1]
-        simple_figures = (f"{quantile(simple_errors, share):.3f}" for share in (0.5, 0.9))
-        cells = (f"{median_error:.3f}", f"{tail:.3f}", f"{inside / len(figures):.0%}")
-        verdict = "pass" if is_kept else "FAIL"
-        yield engine, str(len(figures)), *cells, *simple_figures, verdict
-
-
-def _simple_seconds(server: Server, concurrency: float) -> float:
-    """Time between tokens by the reference's closed form, without exchanges between GPUs."""
-    forward = server.forward
-    layout = server.memory.layout
-    load = server.load
-    requests = concurrency / layout.data
-    used = forward.experts.used_share(requests * layout.expert)
-    parameters = forward.experts.common_parameters
-    parameters += used * forward.experts.expert_parameters / layout.expert
-    read = parameters * forward.number_format.bytes_per_parameter / layout.tensor
-    read += requests * server.memory.cache.request_bytes(load.input_tokens + load.output_tokens / 2)
-    reading = read / (0.8 * forward.board.memory_bandwidth_bytes_per_second)
-    precision = compute_format(forward.board, forward.number_format)
-    reached = _CLOSED_FORM[precision] * (forward.board.peak(precision) or math.nan)
-    one_token = 2.0 * forward.count.linear / layout.tensor / reached
-    launch = 30e-6 * forward.model.layers
-    prompt = load.input_tokens * one_token + launch
-    return max(reading, requests * one_token) + launch + prompt * requests / load.output_tokens
 
 
 def _vendors_left_out() -> Iterator[tuple[str, ...]]:

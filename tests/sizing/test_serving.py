@@ -185,13 +185,12 @@ def test_experts_that_are_unpacked_take_what_was_measured(tokens: int, microseco
 
 
 def test_narrow_experts_take_their_time_however_small() -> None:
-    """Split over eight GPUs their reads are an eighth, but the time of their kernels is not."""
+    """Split over eight GPUs their reads are an eighth, but launching their kernels is not."""
+    eight = Parallelism(tensor=8)
+    dense, mixed = (serve(requirement_for(each), H100, eight, 1) for each in (LLAMA_8B, MIXTRAL))
+    more = 1e-3 * (mixed.tpot_ms.value - dense.tpot_ms.value)
 
-    def seconds(gpus: int) -> float:
-        memory = ServingMemory(requirement_for(MIXTRAL), Parallelism(tensor=gpus))
-        return Server(memory, H100, 1e12).forward.chosen_experts(1, 2.0).seconds
-
-    assert seconds(8) > 0.15 * seconds(1)
+    assert more > MIXTRAL.layers * ServingModelSettings().expert_layer_seconds
 
 
 def test_experts_are_slower_at_prompts_than_one_part_of_their_width() -> None:
@@ -199,10 +198,10 @@ def test_experts_are_slower_at_prompts_than_one_part_of_their_width() -> None:
     wide = replace(LLAMA_8B, ffn=2 * 14336)
     room = replace(H100, memory_bytes=4e11)
     plain, mixed = (
-        Server(ServingMemory(requirement_for(each), SINGLE), room).prompt.seconds
+        Server(ServingMemory(requirement_for(each), SINGLE), room).prompt.compute
         for each in (wide, replace(MIXTRAL, ffn=14336))
     )
-    assert 1.2 * plain < mixed < 2.5 * plain
+    assert 1.2 * plain < mixed < 2.0 * plain
 
 
 def test_replicas_that_share_experts_hold_a_part_of_them() -> None:

@@ -39,11 +39,10 @@ def _engine_notes(requirement: Requirement) -> Iterator[str]:
         yield f"served by an engine that batches; {alone}: name one as engine"
     if engine in {ServingEngine.SGLANG, ServingEngine.TENSORRT_LLM}:
         model = requirement.model
-        is_mixture = isinstance(model, Transformer) and model.experts > 1
-        is_met = not is_mixture and requirement.unit is WorkUnit.TOKENS
+        is_dense = isinstance(model, Transformer) and model.experts == 1
+        is_met = is_dense and requirement.unit is WorkUnit.TOKENS
         met = ", and meet the middle of its published rates of dense models within 6%" * is_met
-        own = " and kernels of experts" * is_mixture
-        yield f"{named}: limits{own} are its own; times were fitted on vLLM{met}"
+        yield f"{named}: limits are its own; times were fitted on vLLM{met}"
 
 
 def requirement_notes(

@@ -1,7 +1,7 @@
 """Forward pass of tokens on one board: attention, experts, products, communication."""
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,9 +22,6 @@ from rightsizer.sizing.roofline import (
 )
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format, stored_parameters
 from rightsizer.sizing.serving_settings import ServingModelSettings
-
-if TYPE_CHECKING:
-    from rightsizer.catalogue.expert_kernels import ExpertKernels
 
 _BYTE = 1.0
 _BF16_BYTES = 2.0
@@ -60,10 +57,10 @@ class Experts:
         self.common_active_parameters = active - self.chosen_share * self.expert_parameters
         """Multiplied with one token, outside of its experts."""
 
-    def used_share(self, tokens: float, choosing_ratio: float = 1.0) -> float:
-        """Fraction of experts used, if this fraction of further tokens chooses independently."""
+    def read_parameters(self, tokens: float, choosing_ratio: float) -> float:
+        """Expert parameters read, if this fraction of further tokens chooses independently."""
         missed: float = (1.0 - self.chosen_share) ** (1.0 + choosing_ratio * max(0.0, tokens - 1.0))
-        return 1.0 - missed
+        return self.expert_parameters * (1.0 - missed)
 
 
 def _overlapped(compute: float, reading: float) -> PassCost:
@@ -213,7 +210,6 @@ class ForwardPass:
         settings: ServingModelSettings,
         *,
         adapters: Adapters = _NO_ADAPTERS,
-        kernels: "ExpertKernels | None" = None,
     ) -> None:
         self.model = model
         self.board = board
@@ -241,8 +237,6 @@ class ForwardPass:
         """Whether products of each layer unpack weights; experts are counted separately."""
         unpacking = settings.unpacking_layer_seconds if self.is_unpacked else 0.0
         self._adapters = adapters
-        self._kernels = kernels
-        """Of experts that replicas do not share, if such were measured."""
         adapting = settings.adapter_layer_seconds if adapters.number else 0.0
         self._layer_seconds = settings.layer_seconds + unpacking + adapting
         share = board.efficiency.weight_read[Precision.BF16]
@@ -262,12 +256,6 @@ class ForwardPass:
         is_tuned = model.experts <= 1 or board.vendor == _TUNED_VENDOR
         self._times = 1.0 if is_tuned else 1.0 / settings.other_vendor_experts_ratio
         """Factor on the counted time."""
-
-    @property
-    def are_experts_measured(self) -> bool:
-        """Whether the time of experts is that of kernels of their own shape; true without any."""
-        kernels = self._kernels
-        return self.model.experts == 1 or (kernels is not None and kernels.is_shape_measured)
 
     def decode(self, requests: float, context_tokens: float, proposed: float = 0.0) -> PassCost:
         """Cost of one token per request, all requests divided among pipeline stages.
@@ -354,10 +342,8 @@ class ForwardPass:
         layers = model.layers - model.dense_layers
         fullest = tokens * (settings.expert_imbalance_ratio if spread > 1 else 1.0)
         flops = 2.0 * experts.chosen_share * experts.expert_parameters * fullest / gpus
-        if self._kernels is not None:
-            return self._measured_experts(self._kernels, tokens, is_prompt=is_prompt)
-        used = experts.used_share(tokens * spread, settings.expert_choice_ratio)
-        read = used * experts.expert_parameters * stored_bytes / (gpus * spread)
+        touched = experts.read_parameters(tokens * spread, settings.expert_choice_ratio)
+        read = touched * stored_bytes / (gpus * spread)
         speed = self._expert_compute_ratio * self.flops_per_second
         products = _overlapped(flops / speed, read / self._read_bytes_per_second)
         width = model.expert_input or model.hidden
@@ -371,23 +357,6 @@ class ForwardPass:
         if is_prompt:
             launch += settings.expert_prompt_layer_seconds
         return products.plus(PassCost(0.0, moved, layers * there_and_back, layers * launch))
-
-    def _measured_experts(
-        self, kernels: "ExpertKernels", tokens: float, *, is_prompt: bool
-    ) -> PassCost:
-        """Cost of experts in all layers by kernels that were measured as a whole."""
-        model = self.model
-        layers = model.layers - model.dense_layers
-        part = self.experts.expert_parameters / (layers * self.layout.tensor)
-        used = self.experts.used_share(tokens)
-        chosen = self.experts.chosen_share * tokens
-        peak = self.board.peak(compute_format(self.board, self.number_format)) or math.inf
-        compute = 2.0 * chosen * part / peak
-        reading = used * part * self._stored_bytes / self.board.memory_bandwidth_bytes_per_second
-        layer = _overlapped(compute, reading).plus(PassCost(latency=kernels.fixed_seconds))
-        factor = kernels.factor(reading, chosen / used, max(1.0, tokens))
-        launch = self.settings.expert_prompt_layer_seconds if is_prompt else 0.0
-        return PassCost(latency=layers * launch).plus(layer, layers * factor)
 
     def _sent_seconds(self, tokens: float, width: float, *, is_prompt: bool) -> float:
         """Time to send a layer's tokens to experts on other servers and back.

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_left
 from copy import copy
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,13 +17,10 @@ from rightsizer.sizing.estimate import EstimateInterval, halved
 from rightsizer.sizing.forward_pass import Adapters, ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingErrorSettings, ServingModelSettings
-
-if TYPE_CHECKING:
-    from rightsizer.catalogue.expert_kernels import ExpertKernels
 
 _HALVINGS: Final = 12
 _BATCH_TOKENS: Final = 8192
@@ -70,7 +67,6 @@ def _error_factors(
         settings.small_model_factor if is_small else 1.0,
         settings.other_kind_factor if _is_other_kind(model) else 1.0,
         settings.assumed_shape_factor if model.assumed else 1.0,
-        1.0 if forward.are_experts_measured else settings.unmeasured_experts_factor,
     )
     slower = math.hypot(
         math.log(settings.other_vendor_factor) if board.vendor != "NVIDIA" else 0.0,
@@ -89,25 +85,6 @@ def _error_factors(
             settings.first_token_factor, settings.experts_first_token_factor, slower
         ),
     )
-
-
-def _kernels(
-    requirement: Requirement, model: Transformer, board: Board, layout: Parallelism
-) -> "ExpertKernels | None":
-    """Kernels for experts that replicas do not share: others sort and multiply otherwise."""
-    if model.experts == 1 or layout.expert > 1:
-        return None
-    # A module and two tables that dense models do not need.
-    from rightsizer.catalogue.expert_kernels import ExpertShape, expert_kernels  # noqa: PLC0415
-
-    shape = ExpertShape(
-        model.expert_input or model.hidden,
-        model.ffn_width,
-        model.experts_per_token,
-        model.experts,
-    )
-    number_format = requirement.precision.weights
-    return expert_kernels(requirement.engine, number_format, board, shape, layout.tensor)
 
 
 def _is_other_kind(model: Transformer) -> bool:
@@ -185,13 +162,7 @@ class Server:
         self.load = requirement.load.accepting(settings.token_acceptance_ratio)
         adapters = Adapters(requirement.load.adapters, memory.adapter_bytes)
         self.forward = ForwardPass(
-            model,
-            requirement.precision,
-            board,
-            memory.layout,
-            settings,
-            adapters=adapters,
-            kernels=_kernels(requirement, model, board, memory.layout),
+            model, requirement.precision, board, memory.layout, settings, adapters=adapters
         )
         self.is_causal = self.forward.attention.is_causal
         tokens = self.load.input_tokens

@@ -52,10 +52,6 @@ class ServingErrorSettings(Struct, frozen=True):
             Source: the same
         experts_first_token_factor: How much later their first token may be.
             Source: 39 rows of the same, beside the order of arrivals
-        unmeasured_experts_factor: Further error if no kernels of experts of this shape, format and
-            engine were measured on boards of the same compute capability.
-            Source: kernels of models that are left out are .44 off nine in ten, of the others .23,
-            by the formula without kernels .63; they take half of a step
         servers_factor: Further error if one model spans several servers, by experts or stages.
             Source: assumed
         other_kind_factor: Further error for kinds of models without measurements: encoders,
@@ -78,7 +74,6 @@ class ServingErrorSettings(Struct, frozen=True):
     experts_below_factor: _Factor = 1.2
     experts_above_factor: _Factor = 1.5
     experts_first_token_factor: _Factor = 1.8
-    unmeasured_experts_factor: _Factor = 1.2
     servers_factor: _Factor = 1.4
     other_kind_factor: _Factor = 1.4
     assumed_shape_factor: _Factor = 1.1
