@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -75,7 +76,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     measured = {"type": Path, "nargs": "+"}
     add_flags(parser.add_argument, _HELP["sources"], measured=measured, catalogue=Path, prices=Path)
     add_config_flag(parser)
-    add_flags(parser.add_argument, _HELP["forms"], html=Path, save=Path)
+    add_flags(parser.add_argument, _HELP["forms"], html=Path, save=_folder)
 
 
 def _accept_other_names(parser: argparse.ArgumentParser) -> None:
@@ -121,6 +122,12 @@ def _hours_until(text: str) -> str:
     return f"{hours:.4f}"
 
 
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a folder, such as plan")
+    return Path(text)
+
+
 def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
@@ -136,8 +143,8 @@ def _run(arguments: argparse.Namespace) -> int:
     measured = _measured(arguments, file, found, planner)
     if arguments.html is not None:
         _write_html(arguments.html, arguments.file, found, _forms(found))
-    if arguments.save is not None:
-        _save(arguments.save, file, found, planner)
+    if arguments.save is not None and file.is_list:
+        raise UsageError("--save: is for one question; give a file of one requirement")
     if arguments.json:
         forms = _forms(found, measured)
         say(json.dumps(forms if file.is_list else forms[0], indent=1))
@@ -147,6 +154,12 @@ def _run(arguments: argparse.Namespace) -> int:
         say("\n\n".join([*texts, *([measured_text(measured)] if measured else [])]))
     else:
         show_summaries([_summary(each) for each in found])
+    if arguments.save is not None:
+        written = f"wrote {_save(arguments.save, found[0], planner)}"
+        if arguments.json:
+            print(written, file=sys.stderr)
+        else:
+            say(f"\n{written}")
     is_answered = all(each.plan is not None and each.plan.best is not None for each in found)
     return 0 if is_answered else 1
 
@@ -220,22 +233,25 @@ def _write_html(
         out.write(plan_document(list(zip(titles, forms, strict=True))).encode())
 
 
-def _save(folder: Path, file: PlanFile, found: Sequence[PlanAnswer], planner: Planner) -> None:
-    """Write the files that run the plan's first candidate, and the plan.
+def _save(folder: Path, found: PlanAnswer, planner: Planner) -> str:
+    """Write the files that run the plan's first candidate, and the plan; return their names.
+
+    Those of an earlier plan that this one has not are removed.
 
     Raises:
-        UsageError: the file asks several questions, or the folder cannot be made.
+        UsageError: the folder cannot be made.
         RequirementError: nothing fits, or no known program runs it.
     """
     # Imported on use: not needed without the flag.
     from rightsizer.io.files import whole_file  # noqa: PLC0415
-    from rightsizer.planner.launch import launch_files  # noqa: PLC0415
+    from rightsizer.planner.launch import FILES, MARK, launch_files  # noqa: PLC0415
 
-    plan = found[0].plan
-    if file.is_list or plan is None:
-        raise UsageError("--save: is for one question; give a file of one requirement")
+    plan = found.plan
+    if plan is None:
+        raise RequirementError(f"--save: {found.error}")
     files = launch_files(plan.requirement, plan.best, planner.catalogue)
-    forms = _forms(found)
+    (form,) = _forms((found,))
+    files["plan.json"] = json.dumps(form, indent=1) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -243,9 +259,14 @@ def _save(folder: Path, file: PlanFile, found: Sequence[PlanAnswer], planner: Pl
         raise UsageError(
             f"--save: folder '{folder}' cannot be made: {reason}; name another"
         ) from None
-    for name, text in {**files, "plan.json": json.dumps(forms[0], indent=1) + "\n"}.items():
+    for name in FILES:
+        former = folder / name
+        if name not in files and former.is_file() and MARK.encode() in former.read_bytes():
+            former.unlink()
+    for name, text in files.items():
         with whole_file(folder / name, "plan") as out:
             out.write(text.encode())
+    return ", ".join(str(folder / name) for name in files)
 
 
 def _measured(

@@ -1,5 +1,6 @@
 """Launch: the commands that run a plan and verify it, and its manifest for Kubernetes."""
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -17,12 +18,22 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.models.known_models import published_source
 from rightsizer.sizing.collectives import SERVER_GPUS
-from rightsizer.sizing.load import RequestLoad
+from rightsizer.sizing.load import RequestLoad, WorkUnit
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Offload, Requirement
+from rightsizer.sizing.requirement import Offload, Parallelism, Requirement, TrainingFramework
 
 _MODEL: Final = "$MODEL"
+_VARIABLES: Final = {
+    "MODEL": "folder or name of the checkpoint",
+    "NODE_RANK": "number of this machine, from 0",
+    "HEAD": "address of machine 0",
+}
+"""Variables of scripts, which must be set. An apostrophe in `${NAME:?text}` opens a quotation."""
+_VARIABLE: Final = re.compile(rf"\$({'|'.join(_VARIABLES)})\b")
+FILES: Final = ("launch.sh", "verify.sh", "kubernetes.yaml")
+MARK: Final = "# Written by 'rightsizer plan --save'."
+"""In each of those files, within its first lines."""
 _PROGRAM: Final = "train.py"
 _VERIFY_SECONDS: Final = 600.0
 """As the plan's own steps of verification."""
@@ -30,11 +41,15 @@ _CONTEXT_RATIO: Final = 2.0
 """Longest request, of the mean one, that is accepted at least."""
 _PROMPTS_EACH: Final = 10
 """Requests for each that is in flight: a tenth of them begin or end with fewer."""
-_FULL: Final = 3
-"""Stage of ZeRO that shares weights too."""
+_OPTIMIZER_STAGE: Final = 1
+"""Stage of ZeRO that shares the optimizer's states alone."""
+_STRATEGIES: Final = {2: "SHARD_GRAD_OP", 3: "FULL_SHARD"}
+"""FSDP's names of stages of ZeRO; it has none for the first."""
 _UNSAFE: Final = re.compile(r"[^a-z0-9-]+")
 _NAME_MAXIMUM: Final = 50
 """Of Kubernetes' 63, so that suffixes of pods fit."""
+_NVIDIA: Final = "NVIDIA"
+_WHOLE_GPU: Final = "nvidia.com/gpu"
 
 
 class Launcher(Struct, frozen=True):
@@ -43,6 +58,10 @@ class Launcher(Struct, frozen=True):
     words: str
     flags: Mapping[str, str]
     """Words by fact."""
+    machines: Mapping[str, str] = {}
+    """More words by fact, where a server or a training takes several machines."""
+    machines_note: str = ""
+    """What else that takes, if a variable of each machine is not enough."""
     formats: Mapping[str, str] = {}
     """Its names of weights that it quantizes when it loads them."""
     caches: Mapping[str, str] = {}
@@ -86,6 +105,12 @@ class Launch(Struct, frozen=True):
         """The command in one line, for people."""
         return " ".join(self.command).replace(_MODEL, self.model or _MODEL)
 
+    @property
+    def copies(self) -> str:
+        """How often the command is started."""
+        behind = ", behind a load balancer" if self.servers > 1 else ""
+        return f"Start {counted(self.servers, 'copy', 'copies')}{behind}."
+
 
 def launch_of(requirement: Requirement, candidate: PlanCandidate) -> Launch | None:
     """Return how a candidate is run; `None` for what no known program runs."""
@@ -104,30 +129,43 @@ def _serving(requirement: Requirement, candidate: PlanCandidate, launcher: Launc
     load = requirement.load
     sharing = layout.expert
     servers = layout.data // sharing
-    gpus = layout.tensor * layout.pipeline * sharing
+    replica_gpus = layout.tensor * layout.pipeline
+    gpus = replica_gpus * sharing
+    machine_gpus = _machine_gpus(candidate)
+    nodes = math.ceil(gpus / machine_gpus)
     requests = _requests(requirement, candidate, servers)
+    # A limit at the mean of arrivals would make the others wait.
+    limit = None if load.is_open else requests
     facts = {
+        "nodes": nodes,
+        "split": replica_gpus if replica_gpus > machine_gpus else None,
+        "machine_sharing": machine_gpus // replica_gpus or None if sharing > 1 else None,
         "tensor": _above_one(layout.tensor),
         "pipeline": _above_one(layout.pipeline),
         "sharing": _above_one(sharing),
         # Of engines whose tensor degree counts all that serve a layer.
         "gpus": _above_one(layout.tensor * sharing),
         "experts": layout.tensor * sharing if sharing > 1 else None,
-        "context": _context(load),
-        # A limit at the mean of arrivals would make the others wait.
-        "requests": None if load.is_open else math.ceil(requests / sharing),
+        "context": _context(requirement),
+        "requests": limit and math.ceil(limit / sharing),
+        # Of engines whose limit is that of all replicas.
+        "all_requests": limit,
         **_formats(requirement, candidate, launcher),
         "adapters": math.ceil(load.adapters) or None,
         "rank": requirement.lora.rank if load.adapters else None,
     }
+    is_ready = _is_ready(requirement, launcher)
     return Launch(
-        published_source(requirement.model.name),
-        tuple(_words(launcher, facts)),
+        published_source(requirement.model.name) if is_ready else "",
+        tuple(_words(launcher, facts, nodes)),
         servers,
         gpus,
-        _nodes(candidate, gpus),
+        nodes,
         _verification(requirement, launcher, servers, requests),
-        tuple(_serving_notes(requirement, candidate, launcher)),
+        (
+            *_machine_notes(launcher, gpus, nodes),
+            *_serving_notes(requirement, candidate, launcher),
+        ),
     )
 
 
@@ -143,15 +181,26 @@ def _verification(
         prompts = math.ceil(_VERIFY_SECONDS * rate / servers)
         pace = launcher.rate.format(f"{rate / servers:g}")
     words = launcher.load.format(
-        input=f"{load.input_tokens:g}", output=f"{load.output_tokens:g}", prompts=prompts
+        input=round(load.input_tokens), output=max(1, round(load.output_tokens)), prompts=prompts
     )
     return (*words.split(), *pace.split())
 
 
-def _context(load: RequestLoad) -> int:
-    """Tokens of the longest request: a power of two, which leaves room beyond the mean."""
-    tokens = _CONTEXT_RATIO * (load.input_tokens + load.output_tokens)
-    return int(2 ** math.ceil(math.log2(max(1.0, tokens))))
+def _context(requirement: Requirement) -> int | None:
+    """Tokens of the longest request: a power of two, which leaves room beyond the mean.
+
+    Engines refuse more than the model was made for. `None` for models of speech, which have a
+    length of their own.
+    """
+    if requirement.unit is not WorkUnit.TOKENS:
+        return None
+    tokens = _CONTEXT_RATIO * _mean_tokens(requirement.load)
+    roomy = int(2 ** math.ceil(math.log2(max(1.0, tokens))))
+    return min(roomy, requirement.checkpoint.context_tokens or roomy)
+
+
+def _mean_tokens(load: RequestLoad) -> float:
+    return load.input_tokens + load.output_tokens
 
 
 def _requests(requirement: Requirement, candidate: PlanCandidate, servers: int) -> int:
@@ -172,79 +221,149 @@ def _formats(
     is_older = candidate.format is not None and candidate.format.name == str(NumberFormat.FP16)
     activations = NumberFormat.FP16 if is_older else precision.activations
     cache_format = precision.kv_cache
+    weights = str(precision.weights)
     return {
         "dtype": launcher.dtypes.get(str(activations)),
-        "quantization": launcher.formats.get(str(precision.weights)),
+        "quantization": None if _is_stored(requirement) else launcher.formats.get(weights),
         "cache": launcher.caches.get(str(cache_format)) if cache_format else None,
     }
+
+
+def _is_stored(requirement: Requirement) -> bool:
+    """Whether the published checkpoint has the planned format."""
+    return requirement.precision.weights is requirement.checkpoint.weights
+
+
+def _is_ready(requirement: Requirement, launcher: Launcher) -> bool:
+    """Whether the engine serves the published checkpoint, as it is or quantized at loading."""
+    if _is_stored(requirement):
+        return True
+    stored = requirement.checkpoint.weights
+    if stored is not None and stored.is_quantized:
+        return False
+    weights = requirement.precision.weights
+    return not weights.is_quantized or str(weights) in launcher.formats
+
+
+def _machine_notes(launcher: Launcher, gpus: int, nodes: int) -> Iterator[str]:
+    if nodes == 1:
+        return
+    if launcher.machines_note:
+        yield launcher.machines_note.format(nodes=nodes, gpus=gpus)
+        return
+    ranks = f"NODE_RANK 0 to {nodes - 1}"
+    yield f"runs on {nodes} machines at once: {ranks}, and HEAD the address of machine 0"
 
 
 def _serving_notes(
     requirement: Requirement, candidate: PlanCandidate, launcher: Launcher
 ) -> Iterator[str]:
-    precision = requirement.precision
-    weights = precision.weights
-    if weights.is_quantized and str(weights) not in launcher.formats:
+    if not _is_ready(requirement, launcher):
+        weights = requirement.precision.weights
         yield f"the checkpoint must have its weights in {weights}: the engine does not convert them"
-    cache_format = precision.kv_cache
-    is_narrow = cache_format is not None and cache_format.is_quantized
-    if is_narrow and str(cache_format) not in launcher.caches:
-        yield f"keys and values in {cache_format} are set in the checkpoint or a file of the engine"
+    cache_format = requirement.precision.kv_cache
+    if cache_format is not None and cache_format.is_quantized:
+        yield from _cache_notes(cache_format, launcher)
     if candidate.layout.expert > 1 and "sharing" not in launcher.flags:
         yield "each GPU has attention of its own: enable_attention_dp, in --extra_llm_api_options"
-    yield f"requests of more than {_context(requirement.load):,} tokens are refused"
+    yield from _context_notes(requirement)
     if requirement.load.speculative_tokens:
         yield "proposed tokens need the name of a draft head, which the plan does not know"
 
 
+def _cache_notes(cache_format: NumberFormat, launcher: Launcher) -> Iterator[str]:
+    word = launcher.caches.get(str(cache_format))
+    if word is None:
+        yield f"keys and values in {cache_format} are set in the checkpoint or a file of the engine"
+    elif not word.startswith(cache_format):
+        yield f"keys and values are in {word}, as large: the engine has no {cache_format} for them"
+
+
+def _context_notes(requirement: Requirement) -> Iterator[str]:
+    context = _context(requirement)
+    if context is None:
+        return
+    is_own = context == requirement.checkpoint.context_tokens
+    limit = f"{context:,} tokens" + ", what the model was made for," * is_own
+    yield f"requests of more than {limit} are refused"
+    mean = _mean_tokens(requirement.load)
+    if mean > context:
+        yield f"the planned ones have {mean:,.0f} on average: most are refused; plan shorter ones"
+
+
 def _training(requirement: Requirement, candidate: PlanCandidate) -> Launch:
-    layout = candidate.layout
     training = requirement.training
-    gpus = layout.gpus
-    nodes = _nodes(candidate, gpus)
-    is_divided = layout.tensor > 1 or layout.pipeline > 1
-    is_sharded = gpus > 1 and training.zero_stage > 0 and not is_divided
-    launcher = launchers()["accelerate" if is_sharded else "torchrun"]
-    strategy = "FULL_SHARD" if training.zero_stage >= _FULL else "SHARD_GRAD_OP"
+    gpus = candidate.layout.gpus
+    nodes = math.ceil(gpus / _machine_gpus(candidate))
+    launcher = launchers()[_trainer(requirement, candidate.layout)]
     facts = {
         "nodes": nodes,
         "node_gpus": math.ceil(gpus / nodes),
         "gpus": gpus,
         "dtype": launcher.dtypes.get(str(requirement.precision.activations)),
-        "sharding": strategy,
-        "offload": "true" if training.offload is not Offload.NONE else None,
+        "stage": training.zero_stage,
+        "sharding": _STRATEGIES.get(training.zero_stage),
+        "offload": True if training.offload is Offload.OPTIMIZER else None,
     }
     return Launch(
         published_source(requirement.model.name),
-        (*_words(launcher, facts), _PROGRAM),
+        (*_words(launcher, facts, nodes), _PROGRAM),
         1,
         gpus,
         nodes,
-        notes=tuple(_training_notes(requirement, candidate)),
+        notes=(
+            *_machine_notes(launcher, gpus, nodes),
+            *_training_notes(requirement, candidate, launcher),
+        ),
     )
 
 
-def _training_notes(requirement: Requirement, candidate: PlanCandidate) -> Iterator[str]:
+def _trainer(requirement: Requirement, layout: Parallelism) -> str:
+    """Name of the launcher of a training."""
+    training = requirement.training
+    framework = training.framework
+    if layout.tensor > 1 or layout.pipeline > 1:
+        return "torchrun"
+    if framework is TrainingFramework.DEEPSPEED:
+        return "deepspeed"
+    is_accelerated = framework is None or framework.is_autocast
+    is_accelerated = is_accelerated or framework is TrainingFramework.FSDP
+    if layout.gpus == 1 or training.zero_stage == 0 or not is_accelerated:
+        return "torchrun"
+    return "deepspeed" if training.zero_stage == _OPTIMIZER_STAGE else "accelerate"
+
+
+def _training_notes(
+    requirement: Requirement, candidate: PlanCandidate, launcher: Launcher
+) -> Iterator[str]:
     layout = candidate.layout
     training = requirement.training
-    batch = counted(training.micro_batch, "sequence")
-    what = f"{batch} of {training.sequence} tokens a GPU and pass"
+    batch = counted(training.micro_batch, str(requirement.unit).removesuffix("s"))
+    if isinstance(requirement.model, Transformer):
+        batch = f"{counted(training.micro_batch, 'sequence')} of {training.sequence} tokens"
+    what = f"{batch} a GPU and pass"
     if training.global_batch:
         steps = max(1, training.global_batch // (training.micro_batch * layout.data))
         what = f"{what}, {steps} passes a step"
     yield f"{_PROGRAM} is the program that trains: {what}, recompute {training.recompute}"
+    is_plain = "node_gpus" in launcher.flags
     if layout.tensor > 1 or layout.pipeline > 1:
         yield f"the program divides the model itself: {layout}"
+    elif is_plain and layout.gpus > 1 and training.zero_stage > 0:
+        yield f"the program shares states among GPUs itself, as ZeRO stage {training.zero_stage}"
+    is_said = training.offload is Offload.OPTIMIZER and "offload" in launcher.flags
+    if training.offload is not Offload.NONE and not is_said:
+        yield f"the program moves its {training.offload} to the host"
 
 
-def _nodes(candidate: PlanCandidate, gpus: int) -> int:
-    each = SERVER_GPUS if candidate.rental is None else candidate.rental.usable_gpus
-    return math.ceil(gpus / each)
+def _machine_gpus(candidate: PlanCandidate) -> int:
+    return SERVER_GPUS if candidate.rental is None else candidate.rental.usable_gpus
 
 
-def _words(launcher: Launcher, facts: Mapping[str, object]) -> Iterator[str]:
+def _words(launcher: Launcher, facts: Mapping[str, object], nodes: int) -> Iterator[str]:
     yield from launcher.words.split()
-    for fact, words in launcher.flags.items():
+    machines = launcher.machines if nodes > 1 else {}
+    for fact, words in (*launcher.flags.items(), *machines.items()):
         if (value := facts.get(fact)) is not None:
             yield from words.format(value).split()
 
@@ -263,16 +382,18 @@ def launch_files(
     if launch is None:
         known = ", ".join(launchers())
         raise RequirementError(f"--save: none of {known} runs this; leave it out")
-    files = {"launch.sh": launch_script(launch)}
-    if launch.verify:
-        files["verify.sh"] = verify_script(launch)
-    text = manifest(requirement, launch, catalogue.get(best.gpu))
-    return files if text is None else {**files, "kubernetes.yaml": text}
+    key, _, part = best.gpu.partition(":")
+    texts = (
+        launch_script(launch),
+        verify_script(launch) if launch.verify else None,
+        manifest(requirement, launch, catalogue.get(key), part),
+    )
+    return {name: text for name, text in zip(FILES, texts, strict=True) if text is not None}
 
 
 def launch_script(launch: Launch) -> str:
     """Return a shell script of the command."""
-    return _script(launch, launch.command, launch.notes)
+    return _script(launch, launch.command, (launch.copies, *launch.notes))
 
 
 def verify_script(launch: Launch) -> str:
@@ -282,11 +403,14 @@ def verify_script(launch: Launch) -> str:
 
 
 def _script(launch: Launch, command: tuple[str, ...], notes: tuple[str, ...]) -> str:
-    default = f"-{launch.model}" if launch.model else "?the checkpoint's folder or name"
-    lines = ["#!/bin/sh", "set -eu", *(f"# {note}" for note in notes)]
-    if _MODEL in command:
-        lines.append(f'MODEL="${{MODEL:{default}}}"')
-    lines.append(" \\\n  ".join(_broken(command)).replace(_MODEL, f'"{_MODEL}"'))
+    lines = ["#!/bin/sh", MARK, "set -eu", *(f"# {note}" for note in notes)]
+    text = " \\\n  ".join(_broken(command))
+    used = _VARIABLE.findall(text)
+    for name, meaning in _VARIABLES.items():
+        value = f"-{launch.model}" if name == "MODEL" and launch.model else f"?{meaning}"
+        if name in used:
+            lines.append(f'{name}="${{{name}:{value}}}"')
+    lines.append(_VARIABLE.sub(r'"\g<0>"', text))
     return "\n".join(lines) + "\n"
 
 
@@ -301,37 +425,49 @@ def _broken(command: tuple[str, ...]) -> list[str]:
     return lines
 
 
-def manifest(requirement: Requirement, launch: Launch, board: Board) -> str | None:
-    """Return a Deployment and a Service of the servers.
+def manifest(requirement: Requirement, launch: Launch, board: Board, part: str) -> str | None:
+    """Return a Deployment and a Service of the servers, each on whole boards or a part of one.
 
-    `None` if a server needs several machines, or there is no image for its engine and boards.
+    `None` if a server needs several machines, its checkpoint is not published, or there is no
+    image for its engine and boards.
     """
     launcher = launchers().get(str(requirement.engine))
-    if launcher is None or not launcher.image or not launch.verify:
+    if launcher is None or not launcher.image or not launch.verify or not launch.model:
         return None
-    if launch.nodes > 1 or board.vendor != "NVIDIA":
+    if launch.nodes > 1 or board.vendor != _NVIDIA:
         return None
-    model = launch.model or "/models/checkpoint"
-    words = [word.replace(_MODEL, model) for word in launch.command]
-    name = _UNSAFE.sub("-", requirement.model.name.lower()).strip("-")[:_NAME_MAXIMUM] or "model"
-    listed = "\n".join(f"        - {_quoted(word)}" for word in words)
-    label = board.names[0].replace(" ", "-")
+    words = [word.replace(_MODEL, launch.model) for word in launch.command]
     return _MANIFEST.format(
-        name=name,
+        mark=MARK,
+        name=json.dumps(_resource_name(requirement.model.name)),
         replicas=launch.servers,
-        label=_quoted(label),
-        image=launcher.image,
-        words=listed,
+        selector=_node_selector(board),
+        image=json.dumps(launcher.image),
+        words="\n".join(f"        - {json.dumps(word)}" for word in words),
         port=launcher.port,
+        # As the device plugin names parts with strategy mixed.
+        resource=json.dumps(f"nvidia.com/mig-{part.replace('+', '.')}" if part else _WHOLE_GPU),
         gpus=launch.server_gpus,
     )
 
 
-def _quoted(word: str) -> str:
-    return f'"{word}"'
+def _resource_name(model: str) -> str:
+    """Return a name by RFC 1035: it begins with a letter, and ends in one or a digit."""
+    name = _UNSAFE.sub("-", model.lower()).strip("-")
+    whole = name if name[:1].isalpha() else f"model-{name}"
+    return whole[:_NAME_MAXIMUM].strip("-")
+
+
+def _node_selector(board: Board) -> str:
+    """Lines that select the nodes with a board; empty if its name is not known."""
+    if not board.names:
+        return ""
+    label = json.dumps(board.names[0].replace(" ", "-"))
+    return f"      nodeSelector:\n        nvidia.com/gpu.product: {label}\n"
 
 
 _MANIFEST: Final = """\
+{mark}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -344,20 +480,22 @@ spec:
     metadata:
       labels: {{app: {name}}}
     spec:
-      nodeSelector:
-        nvidia.com/gpu.product: {label}
-      containers:
+{selector}      containers:
       - name: server
         image: {image}
         command:
 {words}
+        env:
+        - name: HF_TOKEN
+          valueFrom:
+            secretKeyRef: {{name: hugging-face, key: token, optional: true}}
         ports:
         - containerPort: {port}
         readinessProbe:
           httpGet: {{path: /health, port: {port}}}
           periodSeconds: 10
         resources:
-          limits: {{nvidia.com/gpu: {gpus}}}
+          limits: {{{resource}: {gpus}}}
         volumeMounts:
         - {{name: shared-memory, mountPath: /dev/shm}}
       volumes:

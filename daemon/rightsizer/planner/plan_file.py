@@ -43,6 +43,7 @@ from rightsizer.sizing.models import (
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     FULL_SHARDING,
+    Checkpoint,
     LoadGrowth,
     Lora,
     ModelTask,
@@ -340,6 +341,7 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         load=load,
         task=task,
         training=training,
+        checkpoint=Checkpoint(planned.weights, planned.context_tokens),
         precision=_precisions(asked.precision, given, trains=trains),
         engine=asked.engine,
         runtime=asked.runtime or _usual_runtime(asked.precision),
@@ -365,7 +367,8 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         planned = replace(planned, notes=(*planned.notes, *usual))
     extra = requirement_notes(requirement, planned.context_tokens, given)
     notes = (*planned.notes, *(() if requirement.task.trains else taken), *extra)
-    requirement = _in_published_format(requirement, given, planned.weights)
+    weights = planned.named_weights or planned.weights
+    requirement = _in_published_format(requirement, given, weights)
     cached = _in_engine_format(requirement)
     if cached is not requirement:
         notes = (*notes, _QUANTIZED_CACHE)

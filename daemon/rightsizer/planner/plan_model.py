@@ -212,7 +212,7 @@ def _of_known(known: "KnownModel", values: dict[str, Any]) -> PublishedModel[Mod
         if known.is_reader and isinstance(model, Transformer) and not model.is_encoder:
             model = reading_alone(model)
             notes = (*notes, READING)
-        return PublishedModel(model, known.weights or read.weights, read.context_tokens, notes)
+        return replace(read, model=model, named_weights=known.weights, notes=notes)
     from rightsizer.planner.models import diffusers  # noqa: PLC0415
 
     if kind is Diffusion:

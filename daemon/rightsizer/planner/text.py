@@ -320,9 +320,7 @@ def _launch_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str
         return
     copies = f", {launch.servers} servers of {launch.server_gpus}" if launch.servers > 1 else ""
     yield f"to run it{copies} (--save FOLDER writes it):"
-    yield from wrapped(
-        " ".join(launch.command).replace("$MODEL", launch.model or "$MODEL"), indent=2
-    )
+    yield from wrapped(launch.text, indent=2)
     for note in launch.notes:
         yield from wrapped(f"note: {note}", indent=2)
 

@@ -142,6 +142,14 @@ class Precisions(Struct, frozen=True):
     """By default as required by the optimizer."""
 
 
+class Checkpoint(Struct, frozen=True):
+    """What the files of a published model state."""
+
+    weights: NumberFormat | None = None
+    context_tokens: int | None = None
+    """Longest text that the model was made for."""
+
+
 class Training(Struct, frozen=True):
     """Training configuration."""
 
@@ -255,6 +263,7 @@ class Requirement(Struct, frozen=True):
     """Maximum cost of all GPUs in dollars per hour."""
     carbon_grams_per_kilowatt_hour: float | None = None
     """Carbon dioxide equivalents, overriding the setting; carbon is omitted without either."""
+    checkpoint: Checkpoint = Checkpoint()
 
     @property
     def why_experts_stay(self) -> str:

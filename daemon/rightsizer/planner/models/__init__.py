@@ -26,3 +26,5 @@ class PublishedModel(Struct, Generic[_Model_co], frozen=True):
     """
     notes: tuple[str, ...] = ()
     """What is counted beside the text, what is not, and assumptions."""
+    named_weights: NumberFormat | None = None
+    """Format that the name tells, as of `...-AWQ`, whatever the checkpoint has."""
