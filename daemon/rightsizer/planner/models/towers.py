@@ -43,11 +43,16 @@ Projector = Callable[[Configuration, Configuration, int], int]
 
 
 def _side(config: Configuration, key: str) -> int:
-    """Return the side of a square, which a file may state as two numbers."""
+    """Return the side of a square, which must be stated."""
+    return _square(config, key).needed(key)
+
+
+def _square(config: Configuration, key: str) -> Configuration:
+    """Return a configuration with one number for a square, which a file may state as two."""
     value = config.values.get(key)
     if isinstance(value, list | tuple) and value:
-        return Configuration({key: value[0]}).needed(key)
-    return config.needed(key)
+        return Configuration({key: value[0]})
+    return config
 
 
 def channels(config: Configuration) -> int:
@@ -389,12 +394,12 @@ def encoder_elements(config: Configuration) -> float:
     """
     named, part = _tower(config, "vision_config")
     width = part.whole("embed_dim" if named == "qwen2_vl" else "hidden_size")
-    patch = part.whole("patch_size")
+    patch = _square(part, "patch_size").whole("patch_size")
     if named not in _TOWERS or not width or not patch:
         return 0.0
     ffn = part.whole("intermediate_size") or (part.whole("mlp_ratio") or _SCALED) * width
     merged = part.whole("spatial_merge_size")
-    sides = part.whole("image_size")
+    sides = _square(part, "image_size").whole("image_size")
     patches = (sides or 0) // patch * ((sides or 0) // patch)
     if merged and named in _ANY_RESOLUTION:
         patches = _LARGEST_TOKENS * merged**2
