@@ -1,6 +1,7 @@
 """What tests share is listed where it lies."""
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -28,3 +29,10 @@ def lines() -> Iterator[str]:
     for file in sorted(SUPPORT.rglob("*.py")):
         text = ast.get_docstring(tree_of(file)) or ""
         yield f"- `{file.relative_to(SUPPORT)}`: {text.partition(chr(10))[0]}\n"
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """Folders of tests are no packages, so that two files of a name cannot be collected."""
+    folder = Path(__file__).parent
+    names = Counter(path.name for path in folder.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
