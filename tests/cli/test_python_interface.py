@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,11 +93,13 @@ def test_a_fleet_is_that_of_the_command(
 ) -> None:
     """The same hours by team, from the same store."""
     file = configured(tmp_path, store.url, lookback="1d")
-    answer = encode_answer(rightsizer.fleet(configuration=file))
-    other = printed(capsys, "fleet", "--config.file", str(file), "--json")
-    assert as_json(answer["usage"])["total"].keys() == other["usage"]["total"].keys()
-    assert [each["name"] for each in answer["pools"]] == [each["name"] for each in other["pools"]]
-    assert answer["gpus"] == other["gpus"] == 8
+    at = datetime.now(UTC).replace(microsecond=0)
+    answer = as_json(encode_answer(rightsizer.fleet(configuration=file, at=at)))
+    line = ("fleet", "--config.file", str(file), "--at", at.isoformat(), "--json")
+    other = printed(capsys, *line)
+    assert answer["gpus"] == 8
+    for table in ("usage", "teams", "pools", "holdings", "lookback_seconds"):
+        assert answer[table] == other[table], table
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.cli.main import main
-from rightsizer.planner.launch import Launch, launch_of, launchers, manifest
+from rightsizer.planner.launch import Launch, launch_of, launchers
+from rightsizer.planner.launch_files import manifest
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import Planner
 

@@ -244,7 +244,7 @@ def _save(folder: Path, found: PlanAnswer, planner: Planner) -> str:
     """
     # Imported on use: not needed without the flag.
     from rightsizer.io.files import whole_file  # noqa: PLC0415
-    from rightsizer.planner.launch import FILES, MARK, launch_files  # noqa: PLC0415
+    from rightsizer.planner.launch_files import FILES, MARK, launch_files  # noqa: PLC0415
 
     plan = found.plan
     if plan is None:

@@ -1,10 +1,12 @@
 """Receivers of changes: what they have in common, whether over HTTP or by mail."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
+from rightsizer.io.http_result import Failure
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind
 from rightsizer.model.finding import Severity
 from rightsizer.model.units import seconds
@@ -21,6 +23,11 @@ from rightsizer.notify.webhook.encoder import change_of
 RECEIVER_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
     "webhook_outbox", "body", encode=str, decode=str, destination="destination"
 )
+
+
+def destination_of(*parts: str) -> str:
+    """Return a key in the outbox: stable across restarts, and not secret."""
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
 
 class Receiver(Delivery[str]):
@@ -63,6 +70,16 @@ class Receiver(Delivery[str]):
     @property
     def _labels(self) -> dict[str, str]:
         return {"webhook": self.report.name}
+
+    def _counted(self, failure: Failure | None) -> Failure | None:
+        """Count an attempt."""
+        report = self.report
+        has_failed = failure is not None
+        self._count(sent=report.sent + (not has_failed), failed=report.failed + has_failed)
+        return failure
+
+    def _explain(self, failure: Failure) -> str:
+        return f"{self.report.name}: {failure.message}"
 
     def _due(self) -> Sequence[OutboxEntry[str]]:
         """Return what may be sent now: in quiet hours only what is critical."""

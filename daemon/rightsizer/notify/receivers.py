@@ -48,6 +48,8 @@ def _unique_names() -> Callable[[str], str]:
     count: Counter[str] = Counter()
 
     def unique(name: str) -> str:
+        # A quote would end the label of a series.
+        name = name.replace('"', "'")
         count[name] += 1
         return name if count[name] == 1 else f"{name} {count[name]}"
 

@@ -59,12 +59,12 @@ class ReceiverSettings(Struct, frozen=True):
         """Start and end of the quiet hours, or `None`; raises `ValueError` for another text."""
         if not self.quiet_hours:
             return None
-        found = _HOURS.fullmatch(self.quiet_hours)
-        if found is None:
+        hours = _HOURS.fullmatch(self.quiet_hours)
+        if hours is None:
             raise ValueError(
                 f"quiet_hours: '{self.quiet_hours}' is no span of a day; write it like 19:00-08:00"
             )
-        start, start_minute, end, end_minute = map(int, found.groups())
+        start, start_minute, end, end_minute = map(int, hours.groups())
         return time(start, start_minute), time(end, end_minute)
 
     def is_quiet(self, now: datetime) -> bool:

@@ -59,10 +59,7 @@ class OwnerSettings(Struct, frozen=True):
             Source: 64 devices with three holders each
     """
 
-    sources: tuple[str, ...] = (
-        *_EXTENSIONS,
-        *("slurm", "kubernetes", "container", "session"),
-    )
+    sources: tuple[str, ...] = (*_EXTENSIONS, "slurm", "kubernetes", "container", "session")
     kubelet_socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
     pod_log_folder: str = "/var/log"
     container_socket: str = ""

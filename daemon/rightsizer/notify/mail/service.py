@@ -1,6 +1,5 @@
 """Mail: sends the changes of a run as one message."""
 
-import hashlib
 import json
 import smtplib
 import ssl
@@ -16,14 +15,16 @@ from rightsizer.model.units import seconds
 from rightsizer.notify.delivery import DeliveryContext, Outbox
 from rightsizer.notify.mail.settings import MailEncryption, MailSettings
 from rightsizer.notify.message import Message, message_of
-from rightsizer.notify.receiver import Receiver
+from rightsizer.notify.receiver import Receiver, destination_of
 from rightsizer.notify.routing import RoutedReceiver
 from rightsizer.notify.webhook.settings import read_token
 
 _JOINED: Final = 100
+"""Changes of a mail: a run opens far fewer, and a reader skims that many."""
 _PERMANENT: Final = 500
 """Reply codes from which a server will not take the same message later (RFC 5321, 4.2.1)."""
 _REJECTED_STATUS: Final = 422
+"""As HTTP rejects content, so that later mail is not held up."""
 
 
 class Mail(Receiver):
@@ -49,10 +50,7 @@ class Mail(Receiver):
     def _post(self, bodies: Sequence[str]) -> Failure | None:
         changes = [json.loads(body) for body in bodies]
         message = message_of(changes, self._settings.external_url, self._context.claim)
-        failure = self._attempt(message)
-        sent = self.report.sent + (failure is None)
-        self._count(sent=sent, failed=self.report.failed + (failure is not None))
-        return failure
+        return self._counted(self._attempt(message))
 
     def _attempt(self, message: Message) -> Failure | None:
         settings = self._settings
@@ -65,13 +63,9 @@ class Mail(Receiver):
         except smtplib.SMTPAuthenticationError as error:
             return Failure(FailureKind.CREDENTIAL, f"{settings.server} refused the user: {error}")
         except smtplib.SMTPDataError as error:
-            status = _REJECTED_STATUS if error.smtp_code >= _PERMANENT else error.smtp_code
-            return Failure(FailureKind.REFUSED, f"{settings.server}: {error}", status)
+            return self._refusal(error, error.smtp_code)
         except smtplib.SMTPRecipientsRefused as error:
-            codes = [code for code, _ in error.recipients.values()]
-            is_final = min(codes) >= _PERMANENT
-            known = _REJECTED_STATUS if is_final else None
-            return Failure(FailureKind.REFUSED, f"{settings.server}: {error}", known)
+            return self._refusal(error, min(code for code, _ in error.recipients.values()))
         except UnicodeError as error:
             return Failure(FailureKind.CREDENTIAL, f"{settings.server}: {error}")
         except ssl.SSLError as error:
@@ -83,6 +77,11 @@ class Mail(Receiver):
         if refused:
             self._context.warn(self._trouble, f"{self.report.name} refused {', '.join(refused)}")
         return None
+
+    def _refusal(self, error: smtplib.SMTPException, code: int) -> Failure:
+        """Return the refusal of a mail, which a permanent one drops."""
+        status = _REJECTED_STATUS if code >= _PERMANENT else None
+        return Failure(FailureKind.REFUSED, f"{self._settings.server}: {error}", status)
 
     def _sent(self, mail: EmailMessage, password: str | None) -> Sequence[str]:
         """Send a mail, and return the recipients that the server refused, unless it refused all."""
@@ -129,16 +128,12 @@ class Mail(Receiver):
     def _hang_up(self) -> None:
         """Keep no connection."""
 
-    def _explain(self, failure: Failure) -> str:
-        return f"{self.report.name}: {failure.message}"
-
 
 def key_of(settings: MailSettings) -> str:
-    """Return the destination in the outbox: stable across restarts."""
-    text = f"mail|{settings.name}|{settings.server}|{','.join(settings.recipients)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """Return its destination in the outbox."""
+    return destination_of("mail", settings.name, settings.server, ",".join(settings.recipients))
 
 
 def name_of(settings: MailSettings) -> str:
-    """Return its name, without a quote, which would end a series' key."""
-    return (settings.name or settings.recipients[0]).replace('"', "'")
+    """Return its name for metrics and log."""
+    return settings.name or settings.recipients[0]

@@ -1,6 +1,5 @@
 """Webhooks: changes of advice from the outbox as JSON, or open advice as alerts."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -13,7 +12,7 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.notify.delivery import DeliveryContext, Outbox
 from rightsizer.notify.message import message_of, slack_body, teams_body
-from rightsizer.notify.receiver import Receiver
+from rightsizer.notify.receiver import Receiver, destination_of
 from rightsizer.notify.routing import RoutedReceiver
 from rightsizer.notify.webhook.client import webhook_client
 from rightsizer.notify.webhook.encoder import alerts_of, is_firing, needs_delivery
@@ -107,11 +106,7 @@ class Webhook(Receiver):
 
     def _request(self, body: Any) -> Failure | None:
         """Post JSON; duplicates are harmless: changes have a `delivery`, alerts are idempotent."""
-        failure = self._answer(body)
-        sent = self.report.sent
-        failed = self.report.failed
-        self._count(sent=sent + (failure is None), failed=failed + (failure is not None))
-        return failure
+        return self._counted(self._answer(body))
 
     def _answer(self, body: Any) -> Failure | None:
         try:
@@ -141,17 +136,12 @@ class Webhook(Receiver):
         if self._client is not None:
             self._client[1].close()
 
-    def _explain(self, failure: Failure) -> str:
-        return f"{self.report.name}: {failure.message}"
-
 
 def key_of(settings: WebhookSettings) -> str:
-    """Return the destination in the outbox: stable across restarts, and not secret."""
-    text = f"{settings.format}|{settings.name}|{settings.url}|{settings.url_file}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """Return its destination in the outbox."""
+    return destination_of(settings.format, settings.name, settings.url, settings.url_file)
 
 
 def name_of(settings: WebhookSettings) -> str:
-    """Return its name: never the path, which may be secret, nor a quote, which ends a label."""
-    name = settings.name or urlsplit(settings.url).netloc or settings.url_file.rpartition("/")[2]
-    return name.replace('"', "'")
+    """Return its name for metrics and log: never the path, which may be secret."""
+    return settings.name or urlsplit(settings.url).netloc or settings.url_file.rpartition("/")[2]
