@@ -19,8 +19,10 @@ class ServedLoad(Struct, frozen=True):
     engine: str
     """Of `EngineName`, such as `vllm`."""
     window_seconds: float
-    requests_per_second: float
-    """Finished ones."""
+    requests_per_second: float | None = None
+    """Finished ones; `None` of engines that count tokens only, such as llama.cpp."""
+    prompt_tokens_per_second: float | None = None
+    output_tokens_per_second: float | None = None
     devices: tuple[str, ...] = ()
     """UUIDs of all its GPUs; empty if unknown."""
     board: str = ""
