@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import SERVING_SIGNALS
+from rightsizer.io.codec import plain_fields
 from rightsizer.model.errors import DriverError
 from rightsizer.model.metric_family import Export
 from rightsizer.model.signal import Signal
@@ -19,6 +20,7 @@ from rightsizer.telemetry.serving.page import (
     parse_page,
     values_of,
 )
+from rightsizer.telemetry.serving.served import served_loads
 from rightsizer.telemetry.serving.settings import EngineName
 
 NUMBERS = st.one_of(
@@ -27,7 +29,17 @@ NUMBERS = st.one_of(
     st.sampled_from(["NaN", "+Inf", "-Inf", "1e400", "0x10", "", "9" * 400]),
 )
 LABELS = st.sampled_from(
-    ["", '{model="a"}', '{model="b",version="1"}', '{tp_rank="1"}', '{priority="3"}', "{}", "{"]
+    [
+        "",
+        '{model="a"}',
+        '{model="b",version="1"}',
+        '{tp_rank="1"}',
+        '{priority="3"}',
+        "{}",
+        "{",
+        '{le="0.5"}',
+        '{le="+Inf"}',
+    ]
 )
 NOISE = st.one_of(
     st.text(max_size=40), st.sampled_from(["# TYPE x counter", "vllm:", "tgi_ 1 2 3"])
@@ -35,7 +47,7 @@ NOISE = st.one_of(
 
 
 def _lines(engine: EngineDefinition) -> st.SearchStrategy[str]:
-    names = st.sampled_from(sorted(engine.names))
+    names = st.sampled_from(sorted(engine.names | engine.distributions))
     sample = st.tuples(names, LABELS, NUMBERS).map(lambda parts: f"{parts[0]}{parts[1]} {parts[2]}")
     return st.lists(st.one_of(sample, NOISE), max_size=12).map("\n".join)
 
@@ -66,6 +78,23 @@ def test_any_two_pages_give_believable_values(
         assert signal.unit is not Unit.RATIO or value <= 1
 
 
+@given(now=TEXTS, before=TEXTS, expected=st.sampled_from(EngineName), seconds=st.floats(0, 1e6))
+def test_any_two_pages_give_believable_loads(
+    now: str, before: str, expected: EngineName, seconds: float
+) -> None:
+    """No number is negative or none, a ratio is at most 1, and all can be written as JSON."""
+    page = _read(now, expected)
+    if page is None:
+        return
+
+    for load in served_loads(page, _read(before, expected), seconds):
+        for name, value in plain_fields(load).items():
+            if isinstance(value, float):
+                assert math.isfinite(value)
+                assert value >= 0
+                assert not name.endswith("_ratio") or value <= 1
+
+
 STEPS = st.lists(st.tuples(st.integers(0, 50), st.floats(0.001, 5)), min_size=1, max_size=8)
 
 
@@ -92,6 +121,8 @@ def test_tables_are_well_formed() -> None:
         assert {canonical(name) for name in engine.names} == engine.names
         assert {measure.signal for measure in engine.measures} <= set(SERVING_SIGNALS)
         unprefixed = engine.name in (EngineName.NIM, EngineName.TENSORRT_LLM)
-        bare = ("time_", "e2e_") if unprefixed else ()
+        bare = ("time_", "e2e_", "request_", "prompt_", "generation_") if unprefixed else ()
+        bare += ("num_request_max",) if engine.name is EngineName.NIM else ()
+        bare += ("nv_llm_",) if engine.name is EngineName.TRITON else ()
         assert all(name.startswith((*engine.prefixes, "vllm_", *bare)) for name in engine.names)
     assert Signal.PREEMPTIONS.export is Export.COUNTER

@@ -2,12 +2,16 @@
 
 import contextlib
 import json
+import math
+import re
 import sys
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer.io.codec import convert
@@ -20,8 +24,15 @@ from rightsizer.telemetry.serving.settings import EngineName
 
 _LIMITS: Final = DocumentLimits(8 * 2**20, 100_000, "lines")
 """Source: ten times the lines of twenty histograms of sixteen data-parallel engines."""
-_NOT_BEFORE: Final = 0.0
-"""Previous value of a histogram without a series on the previous page."""
+_PLAIN_SAMPLE: Final = re.compile(
+    r'([a-zA-Z_:][\w:]*)(?:\{((?:[a-zA-Z_]\w*="[^"\\]*",?)*)\})? +(\S+)', re.ASCII
+)
+"""A line without escapes, times and exemplars, as engines write almost all of theirs."""
+_PLAIN_LABEL: Final = re.compile(r'([a-zA-Z_]\w*)="([^"\\]*)"', re.ASCII)
+_SUM: Final = "_sum"
+_BUCKET: Final = "_bucket"
+_BOUND: Final = "le"
+_START: Final = "process_start_time_seconds"
 
 
 class MeasureKind(StrEnum):
@@ -35,6 +46,30 @@ class MeasureKind(StrEnum):
     """Growth of the sum since the previous page, over growth of the count."""
     OCCUPANCY = "occupancy"
     """Seconds spent since the previous page over the elapsed time: mean number inside (Little)."""
+    GROWTH = "growth"
+    """Growth since the previous page."""
+    PRODUCT = "product"
+    """Product of the parts, each the largest of its series."""
+    TEXT = "text"
+    """The first text that says something."""
+
+
+class ServedFigure(StrEnum):
+    """Figures of a model beside the signals; named as in `ServedLoad`."""
+
+    REQUESTS = "requests"
+    """Finished ones."""
+    PROMPT_TOKENS = "prompt_tokens"
+    OUTPUT_TOKENS = "output_tokens"
+    PROMPT_TOKENS_PER_SECOND = "prompt_tokens_per_second"
+    OUTPUT_TOKENS_PER_SECOND = "output_tokens_per_second"
+    PREFIX_HITS = "prefix_hits"
+    KV_CACHE_TOKENS = "kv_cache_tokens"
+    MAXIMUM_RUNNING = "maximum_running"
+    MAXIMUM_TOKENS = "maximum_tokens"
+    WEIGHT_FORMAT = "weight_format"
+    CACHE_FORMAT = "cache_format"
+    TENSOR = "tensor"
 
 
 class MeasurePart(Struct, frozen=True):
@@ -44,17 +79,41 @@ class MeasurePart(Struct, frozen=True):
     labels: tuple[tuple[str, str], ...] = ()
     factor: float = 1.0
     """Factor to the base unit; negative for a part to subtract."""
+    value: str = ""
+    """Label whose text is the value, of metrics that only carry labels."""
 
 
-class EngineMeasure(Struct, frozen=True):
-    """One way to read a signal."""
+class PageMeasure(Struct, frozen=True, kw_only=True):
+    """One way to read a number or a text."""
 
-    signal: Signal
     kind: MeasureKind
     parts: tuple[MeasurePart, ...]
     """Those present on a page are added."""
     counts: tuple[MeasurePart, ...] = ()
     """Divisor of a mean."""
+
+    @property
+    def buckets(self) -> MeasurePart | None:
+        """Buckets of the histogram whose mean it is, or `None`."""
+        if self.kind is not MeasureKind.MEAN or not self.parts[0].name.endswith(_SUM):
+            return None
+        return replace(self.parts[0], name=self.parts[0].name.removesuffix(_SUM) + _BUCKET)
+
+
+class EngineMeasure(PageMeasure, frozen=True, kw_only=True):
+    """One way to read a signal."""
+
+    signal: Signal
+
+
+class ServedMeasure(PageMeasure, frozen=True, kw_only=True):
+    """One way to read a figure."""
+
+    figure: ServedFigure
+
+
+DISTRIBUTED: Final = (Signal.TIME_TO_FIRST_TOKEN_SECONDS, Signal.TIME_PER_OUTPUT_TOKEN_SECONDS)
+"""Signals whose distribution is read, beside their mean."""
 
 
 class EngineDefinition(Struct, frozen=True):
@@ -74,6 +133,12 @@ class EngineDefinition(Struct, frozen=True):
     """Whether metrics appear with the first model or request only."""
     unprefixed: frozenset[str] = frozenset()
     """Metrics of releases without a prefix: only all of them tell a page from a gateway's."""
+    models: frozenset[str] = frozenset()
+    """Labels that name the model."""
+    replicas: frozenset[str] = frozenset()
+    """Labels that tell the engines of one page apart, each with the whole model."""
+    served: tuple[ServedMeasure, ...] = ()
+    """As `measures`, of figures."""
 
     def recognizes(self, names: frozenset[str]) -> bool:
         """Return whether a page with these metrics is of this engine."""
@@ -83,8 +148,18 @@ class EngineDefinition(Struct, frozen=True):
     @property
     def names(self) -> frozenset[str]:
         """All metrics that are read."""
-        parts = (part for each in self.measures for part in (*each.parts, *each.counts))
+        measures: tuple[PageMeasure, ...] = (*self.measures, *self.served)
+        parts = (part for measure in measures for part in (*measure.parts, *measure.counts))
         return frozenset(part.name for part in parts)
+
+    @property
+    def distributions(self) -> frozenset[str]:
+        """Histograms of which the buckets are read, too."""
+        measures: tuple[PageMeasure, ...] = (
+            *(measure for measure in self.measures if measure.signal in DISTRIBUTED),
+            *self.served,
+        )
+        return frozenset(measure.buckets.name for measure in measures if measure.buckets)
 
 
 def canonical(name: str) -> str:
@@ -97,6 +172,7 @@ def canonical(name: str) -> str:
 
 ENGINES: Final = convert(load_beside(__file__, "engines.yaml"), tuple[EngineDefinition, ...])
 """In order of detection."""
+_READ: Final = {engine.name: engine.names | engine.distributions | {_START} for engine in ENGINES}
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 _NOTHING: Final[Mapping[Labels, float]] = {}
 
@@ -114,6 +190,25 @@ class EngineMetricsPage(Struct, frozen=True):
             return found
         wanted = set(part.labels)
         return {labels: value for labels, value in found.items() if wanted <= set(labels)}
+
+    def numbers(self, part: MeasurePart) -> list[float]:
+        """Return the values of a part by series, in base units, without texts that are none."""
+        if not part.value:
+            return [value * part.factor for value in self.of(part).values()]
+        found = []
+        for text in self.texts(part):
+            with contextlib.suppress(ValueError):
+                found.append(float(text) * part.factor)
+        return [number for number in found if 0 <= number < math.inf]
+
+    def texts(self, part: MeasurePart) -> list[str]:
+        """Return the texts of a part's label by series."""
+        return [text for labels in self.of(part) if (text := dict(labels).get(part.value))]
+
+    @property
+    def started_seconds(self) -> float | None:
+        """When the engine started, since the epoch; `None` if it does not tell."""
+        return max(self.series.get(_START, _NOTHING).values(), default=None)
 
 
 def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetricsPage:
@@ -136,8 +231,9 @@ def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetri
     }
     is_empty = not any(names.values())
     engine = _engine(frozenset(names.values()), expected, is_empty=is_empty)
-    wanted = [line for line, name in names.items() if name in engine.names]
-    if not (is_empty or wanted or engine.starts_empty):
+    read = _READ[engine.name]
+    wanted = [line for line, name in names.items() if name in read]
+    if not (is_empty or engine.starts_empty or engine.names & set(names.values())):
         raise DriverError(
             f"the page has metrics of {engine.name}, but none of those that are read: it is a "
             "router's, or of a release with other names"
@@ -190,6 +286,11 @@ def _samples(
     try:
         for line in lines:
             reading.count()
+            if plain := _PLAIN_SAMPLE.fullmatch(line):
+                name, labels, text = plain.groups()
+                if 0 <= (value := float(text)) <= sys.float_info.max:
+                    yield canonical(name), dict(_PLAIN_LABEL.findall(labels or "")), value
+                continue
             for family in text_string_to_metric_families(line):
                 for sample in family.samples:
                     # NaN, infinities and negative numbers are no counts.
@@ -218,20 +319,21 @@ def values_of(
 
 
 def _measured(
-    measure: EngineMeasure,
+    measure: PageMeasure,
     page: EngineMetricsPage,
     former: EngineMetricsPage | None,
     elapsed_seconds: float,
 ) -> float | None:
     if measure.kind in (MeasureKind.TOTAL, MeasureKind.LARGEST):
-        found = [value * part.factor for part in measure.parts for value in page.of(part).values()]
+        found = [number for part in measure.parts for number in page.numbers(part)]
         if not found:
             return None
         return sum(found) if measure.kind is MeasureKind.TOTAL else max(found)
     if former is None:
         return None
     if measure.kind is MeasureKind.MEAN:
-        return _mean_since(measure, page, former)
+        added, happened = grown(measure, page, former)
+        return added / happened if happened > 0 else None
     if elapsed_seconds <= 0 or not all(page.of(part) for part in measure.parts):
         return None
     spent = sum(
@@ -246,21 +348,63 @@ def _measured(
     return max(0.0, spent) / elapsed_seconds
 
 
-def _mean_since(
-    measure: EngineMeasure, page: EngineMetricsPage, former: EngineMetricsPage
-) -> float | None:
-    """Return the mean; sum and count of a series restart together."""
-    (of_sum,), (of_count,) = measure.parts, measure.counts
-    sums = page.of(of_sum)
-    counts = page.of(of_count)
-    sums_before = former.of(of_sum)
-    counts_before = former.of(of_count)
-    added = happened = 0.0
-    for labels in sums.keys() & counts.keys():
-        sum_before = sums_before.get(labels, _NOT_BEFORE)
-        count_before = counts_before.get(labels, _NOT_BEFORE)
-        if sums[labels] < sum_before or counts[labels] < count_before:
-            sum_before = count_before = _NOT_BEFORE
-        added += sums[labels] - sum_before
-        happened += counts[labels] - count_before
-    return added * of_sum.factor / happened if happened > 0 else None
+def grown(
+    measure: PageMeasure, page: EngineMetricsPage, former: EngineMetricsPage
+) -> tuple[float, float]:
+    """Return how much the parts of a measure, and what they are divided by, have grown.
+
+    Series with the same labels restart together; one that is new began at 0.
+    """
+    restarted = {
+        labels
+        for part in (*measure.parts, *measure.counts)
+        for before in (former.of(part),)
+        for labels, value in page.of(part).items()
+        if value < before.get(labels, 0.0)
+    }
+    torn: AbstractSet[Labels] = frozenset()
+    if measure.buckets is not None:
+        # Sum and count are written one after the other: one alone says nothing.
+        sums, counts = page.of(measure.parts[0]), page.of(measure.counts[0])
+        torn = sums.keys() ^ counts.keys()
+
+    def growth(parts: tuple[MeasurePart, ...]) -> float:
+        return sum(
+            (value - (0.0 if labels in restarted else before.get(labels, 0.0))) * part.factor
+            for part in parts
+            for before in (former.of(part),)
+            for labels, value in page.of(part).items()
+            if labels not in torn
+        )
+
+    return growth(measure.parts), growth(measure.counts)
+
+
+def grown_buckets(
+    measure: PageMeasure, page: EngineMetricsPage, former: EngineMetricsPage
+) -> dict[float, float]:
+    """Return how many values a histogram has got by upper bound, above the bound before.
+
+    Without those above the last bound, which are the rest of its count.
+    """
+    if (part := measure.buckets) is None:
+        return {}
+    upto: dict[float, float] = {}
+    before = former.of(part)
+    for labels, value in page.of(part).items():
+        with contextlib.suppress(ValueError, StopIteration):
+            bound = float(next(text for name, text in labels if name == _BOUND)) * part.factor
+            past = before.get(labels, 0.0)
+            upto[bound] = upto.get(bound, 0.0) + value - (past if past <= value else 0.0)
+    found: dict[float, float] = {}
+    below = 0.0
+    lower = 0.0
+    for bound in sorted(upto):
+        # A page may be read between the updates of two buckets.
+        if math.isfinite(bound) and upto[bound] > below:
+            # The bound before an only bucket says where that one begins.
+            found.setdefault(lower, 0.0)
+            found[bound] = upto[bound] - below
+            below = upto[bound]
+        lower = bound
+    return found
