@@ -20,7 +20,6 @@ from rightsizer.agent.offline_advice import explain_offline, run_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.advise import advise_text
 from rightsizer.cli.main import main
-from rightsizer.console.explanation import explanation_text
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import (
     Action,
@@ -38,7 +37,9 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.units import HOUR
 from rightsizer.model.window import Window
+from rightsizer.report.block_text import text_of
 from rightsizer.report.explanation import explain_advice, product
+from rightsizer.report.explanation_blocks import explanation_blocks
 from rightsizer.web.view.advice import grouped
 
 UUID = "GPU-00000000-1111-2222-3333-444455556666"
@@ -109,7 +110,7 @@ def test_an_explanation_reads_as_agreed(golden: Callable[[str | Path, str], None
     advice = Advice(
         whole(), AdviceState.CLAIMED, NOW, after(30), actor="ana", why="moving it on Monday"
     )
-    text = explanation_text(explain_advice(advice, Rules()))
+    text = text_of(explanation_blocks(explain_advice(advice, Rules())))
     golden("explain.txt", text + "\n")
 
     long = [line for line in text.splitlines() if len(line) > 100]
@@ -121,7 +122,7 @@ def test_evidence_of_dismissed_advice_has_no_times() -> None:
     judged = whole()
     evidence = {**judged.evidence, "window_seconds": 7200.0, "known_seconds": 7200.0}
     advice = Advice(replace(judged, evidence=evidence), AdviceState.DISMISSED, NOW, NOW, closed=NOW)
-    text = explanation_text(explain_advice(advice, Rules()))
+    text = text_of(explanation_blocks(explain_advice(advice, Rules())))
     assert "2 h, of which 2 h are known" in text
     assert "from " not in next(line for line in text.splitlines() if "are known" in line)
 
@@ -170,10 +171,10 @@ def test_recording_that_names_gpus_by_index_has_no_promql() -> None:
     """No agent exports such a device; the index is what people know."""
     found = replace(whole(), devices=("index:1",), evidence={"idle_ratio": {"index:1": 0.97}})
     advice = Advice(found, AdviceState.ACTIVE, NOW, NOW)
-    text = explanation_text(explain_advice(advice, Rules(), recorded={"index:1"}))
+    text = text_of(explanation_blocks(explain_advice(advice, Rules(), recorded={"index:1"})))
     assert "Prometheus" not in text
     assert "Where: llama on GPU 1\n" in text.replace(f"{found.workload}", "llama")
-    assert "  Idle: 97%" in text
+    assert "  Idle  97%" in text
     assert "index:" not in text.partition("How to")[0]
 
 
@@ -190,8 +191,8 @@ def test_live_gpu_without_a_uuid_has_promql(tmp_path: Path, uuid: str) -> None:
     id_ = keep_advice(
         history, devices=(uuid,), evidence=whole().evidence | {"idle_ratio": {uuid: 0.97}}
     )
-    queries = explain_offline(history, Settings(), id_)["queries"]
-    assert f'uuid="{uuid}"' in next(each for each in queries if each["device"])["promql"]
+    queries = explain_offline(history, Settings(), id_).queries
+    assert f'uuid="{uuid}"' in next(each for each in queries if each.device).promql
 
 
 def test_replayed_log_is_explained_without_promql(
@@ -211,14 +212,14 @@ def test_replayed_log_is_explained_without_promql(
     ids = {each.id for each in (*findings, *advice)}
     assert ids
     for id_ in ids:
-        assert explain_offline(history, Settings(), id_)["queries"] == []
+        assert explain_offline(history, Settings(), id_).queries == ()
     capsys.readouterr()
 
 
 def test_expired_advice_says_what_that_is() -> None:
     """On a demonstration it is closed minutes after it was read."""
     advice = Advice(whole(), AdviceState.EXPIRED, NOW, NOW, closed=NOW)
-    text = explanation_text(explain_advice(advice, Rules()))
+    text = text_of(explanation_blocks(explain_advice(advice, Rules())))
     assert "\n  expired: over, superseded, or its workload is gone\n" in text
 
 

@@ -142,7 +142,7 @@ def test_a_verdict_is_explained(config: Path) -> None:
     ("flags", "said"),
     [
         (("--serve", "--save"), "--save does not apply to --serve"),
-        (("--serve", "--json"), "--json does not apply to --serve"),
+        (("--serve", "--json"), "--format does not apply to --serve"),
         (("--serve", "--at", "0"), "--at does not apply to --serve"),
         (("--dry-run", "--html", "x.html"), "--html does not apply to --dry-run"),
         (("--explain", "abc", "--save"), "--save does not apply to --explain"),

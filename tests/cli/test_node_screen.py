@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from cases import NOW, finding
 from rightsizer.console.local_processes import LocalProcess, local_process
 from rightsizer.console.node_frame import NodeFrame, node_rows
 from rightsizer.console.node_history import NodeHistory, bars
@@ -22,21 +23,12 @@ from rightsizer.console.remote_agent import RemoteAgent
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.errors import RightsizerError
+from rightsizer.report.explanation import explain_finding
+from rightsizer.report.json_encoder import to_json
 from rightsizer.report.labels import ABSENT
 
 STRIP: Mapping[str, Any] = {"devices": []}
-EXPLAINED = {
-    "advice": {
-        "id": "a1", "finding": "idle_held", "reasons": ["IdleHeld"], "severity": "high",
-        "summary": "GPU 0 is idle.", "workload": "", "devices": ["GPU-0"], "action": "release",
-        "evidence": {}, "options": [], "risk": "Low", "instructions": [],
-        "savings": {"reason": "no price", "dollars_per_hour_low": None, "gpus_low": None,
-                    "gpu_hours_per_month_high": None, "kilowatt_hours_per_month_high": None,
-                    "price_source": ""},
-    },
-    "options": [], "confidence": {"product": "0.9"}, "thresholds": [], "lifecycle": None,
-    "queries": [], "window": {"seconds": None},
-}  # fmt: skip
+EXPLAINED = to_json(explain_finding(finding(id="a1", summary="GPU 0 is idle."), NOW, ()))
 
 
 class Agent(RemoteAgent):

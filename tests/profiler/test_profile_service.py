@@ -14,11 +14,12 @@ from rightsizer.advice.rules import RULES
 from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
-from rightsizer.console.explanation import explanation_text
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.signal import Signal
 from rightsizer.profiler.settings import ProfileSettings
+from rightsizer.report.block_text import text_of
 from rightsizer.report.explanation import explain_advice
+from rightsizer.report.explanation_blocks import explanation_blocks
 
 __all__ = ["advice_node", "node"]
 
@@ -131,9 +132,11 @@ def test_the_reasoning_behind_it_has_its_thresholds(node: Node) -> None:
     (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
     document = explain_advice(advice, Settings().rule_trees)
 
-    names = [each["setting"] for each in document["thresholds"]]
+    names = [each.setting for each in document.thresholds]
     assert "profiles.rules.profile_host_bound.on_ratio" in names
-    assert "The profile says that GPU 0 waits" in " ".join(explanation_text(document).split())
+    assert "The profile says that GPU 0 waits" in " ".join(
+        text_of(explanation_blocks(document)).split()
+    )
 
 
 def test_settings_of_an_operator_judge(node: Node) -> None:

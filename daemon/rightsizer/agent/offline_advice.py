@@ -13,7 +13,6 @@ from rightsizer.advice.service import AdviceService, Recommender, configured_rul
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import Clock, FastClock, SystemClock
-from rightsizer.io.codec import JsonObject
 from rightsizer.io.files import is_there
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError
@@ -23,7 +22,7 @@ from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
 from rightsizer.report.evidence import accounts_evidence
-from rightsizer.report.explanation import explain_advice, explain_finding
+from rightsizer.report.explanation import Explanation, explain_advice, explain_finding
 
 
 class OfflineAdvice(NamedTuple):
@@ -130,7 +129,7 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
         return service.act(advice_id, state, actor, why, for_seconds)
 
 
-def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
+def explain_offline(path: Path, settings: Settings, asked: str) -> Explanation:
     """Explain advice or a finding, by its id, of one run over the history.
 
     Raises:

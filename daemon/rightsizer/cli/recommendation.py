@@ -7,14 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from operator import methodcaller
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from rightsizer.agent.offline_advice import act_offline, explain_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.console.agent_client import add_agent_flags, asked_at, user_name
-from rightsizer.console.command import Command, add_flags, answer, help_of, say
-from rightsizer.console.explanation import explanation_text
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import (
     FLEET_FILE,
     add_config_flag,
@@ -33,11 +33,14 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.model.units import utc_text
+from rightsizer.report.explanation import Explanation, read_explanation
+from rightsizer.report.explanation_blocks import explanation_blocks
 from rightsizer.report.json_encoder import encode_advice
 from rightsizer.web.advice_api import ACTS
 
 _HELP: Final = help_of(__file__)
 _FLEET: Final = "recommendations of `rightsizer fleet`"
+_Known = TypeVar("_Known")
 _DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
 
 
@@ -46,43 +49,45 @@ def _configure_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fleet", action="store_true", help=_FLEET)
     add_history_flag(parser)
     add_url_flags(parser)
-    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
+    add_format_flag(parser, "times in seconds")
     add_config_flag(parser)
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     if arguments.url:
-        document = _explained_by_agent(arguments)
+        explanation = _explained_by_agent(arguments)
     elif arguments.fleet:
         fleet = _fleet_settings(arguments)
         configure_log(fleet.log.format, LogLevel.WARNING)
-        document = explain_from_ledger(fleet, arguments.id)
+        explanation = explain_from_ledger(fleet, arguments.id)
     else:
         settings = settings_of(arguments, Settings)
         configure_log(settings.log.format, LogLevel.WARNING)
-        document = _explained(arguments, settings)
-    answer(arguments, document, explanation_text(document))
+        explanation = _explained(arguments, settings)
+    show(arguments, explanation.title, explanation, explanation_blocks(explanation))
     return 0
 
 
-def _explained(arguments: argparse.Namespace, settings: Settings) -> JsonObject:
+def _explained(arguments: argparse.Namespace, settings: Settings) -> Explanation:
     path = history_path(arguments, settings.history)
 
-    def asked(error: HistoryError) -> JsonObject:
+    def asked(error: HistoryError) -> Explanation:
         ask = methodcaller("get", _target(arguments.id))
         socket = settings.path.api_socket
         document: JsonObject | None = asked_at(socket, ask)
+        if document is not None:
+            return read_explanation(document)
         places = [socket] if socket else []
-        return document or ask_node(arguments, settings.web, _explained_by_agent, error, places)
+        return ask_node(arguments, settings.web, _explained_by_agent, error, places)
 
     return _known(arguments, lambda: explain_offline(path, settings, arguments.id), asked)
 
 
 def _known(
     arguments: argparse.Namespace,
-    offline: Callable[[], JsonObject],
-    asked: Callable[[HistoryError], JsonObject],
-) -> JsonObject:
+    offline: Callable[[], _Known],
+    asked: Callable[[HistoryError], _Known],
+) -> _Known:
     """Return what the history has, else what the agent of this node knows."""
     try:
         return offline()
@@ -96,9 +101,8 @@ def _known(
         raise
 
 
-def _explained_by_agent(arguments: argparse.Namespace) -> JsonObject:
-    document: JsonObject = RemoteAgent.of(arguments).get(_target(arguments.id))
-    return document
+def _explained_by_agent(arguments: argparse.Namespace) -> Explanation:
+    return read_explanation(RemoteAgent.of(arguments).get(_target(arguments.id)))
 
 
 def _target(advice_id: str) -> str:

@@ -18,7 +18,6 @@ from rich.live import Live
 from rich.text import Text
 
 from rightsizer.console.agent_client import asked_at, user_name
-from rightsizer.console.explanation import explanation_text
 from rightsizer.console.local_processes import LocalProcess, local_process
 from rightsizer.console.node_frame import SORTS, NodeFrame, NodeRow
 from rightsizer.console.node_history import NodeHistory
@@ -28,6 +27,9 @@ from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError
+from rightsizer.report.block_text import text_of
+from rightsizer.report.explanation import read_explanation
+from rightsizer.report.explanation_blocks import explanation_blocks
 from rightsizer.report.labels import action_label
 
 _KEYS: Final = "↑↓ select  e explain  c claim  s sort: {sort}  / search: {wanted}  h help  q quit"
@@ -198,7 +200,9 @@ class NodeScreen:
         if advice is None:
             return
         try:
-            self._open(explanation_text(self._agent.get(_target(advice))))
+            self._open(
+                text_of(explanation_blocks(read_explanation(self._agent.get(_target(advice)))))
+            )
         except RightsizerError as error:
             self._said = str(error)
 

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.console.command import Command, add_flags, answer, help_of, say
-from rightsizer.console.explanation import explanation_text
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import (
     CONFIGURATION,
     FLEET_FILE,
@@ -30,6 +30,8 @@ from rightsizer.io.files import whole_file
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.report.blocks import Code
+from rightsizer.report.explanation_blocks import explanation_blocks
 
 _HELP: Final = help_of(__file__)
 
@@ -60,6 +62,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         csv=Path,
         web_listen_address={"action": "append"},
     )
+    add_format_flag(parser, "the keys of docs/fleet.md")
     add_config_flag(parser, CONFIGURATION.with_name(FLEET_FILE))
 
 
@@ -125,12 +128,13 @@ def _run(arguments: argparse.Namespace) -> int:
             document = encode_reading(*judge.read(), judge.days_path)
             text = reading_text(document)
         elif arguments.explain:
-            document = explain_once(judge, settings, arguments.explain)
-            text = explanation_text(document)
+            explanation = explain_once(judge, settings, arguments.explain)
+            show(arguments, explanation.title, explanation, explanation_blocks(explanation))
+            return 0
         else:
             _show(arguments, encode_answer(run_once(judge, settings, clock, keeps=arguments.save)))
             return 0
-    answer(arguments, document, text)
+    _answer(arguments, document, text)
     return 0
 
 
@@ -158,7 +162,14 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
         for name, table in csv_tables(shown).items():
             with whole_file(arguments.csv / f"{name}.csv", "table") as file:
                 file.write(table.encode())
-    answer(arguments, shown, text)
+    _answer(arguments, shown, text)
+
+
+def _answer(arguments: argparse.Namespace, document: object, text: str) -> None:
+    if arguments.format in {None, "text"}:
+        say(text, may_color=True)
+    else:
+        show(arguments, "Fleet", document, [Code(text)])
 
 
 def _make_folders(arguments: argparse.Namespace) -> None:
@@ -220,10 +231,10 @@ _REFUSED: Final[dict[str, tuple[str, ...]]] = {
         "save",
         *_WRITTEN,
         "all",
-        "json",
+        "format",
         *_SELECTED,
     ),
-    "--serve": ("save", *_WRITTEN, "at", "all", "json", *_SELECTED),
+    "--serve": ("save", *_WRITTEN, "at", "all", "format", *_SELECTED),
     "--dry-run": ("save", *_WRITTEN, "all", *_SELECTED),
     "--explain": ("save", *_WRITTEN, "all", *_SELECTED),
 }
@@ -242,7 +253,7 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
             _refuse(arguments, mode)
     if arguments.web_listen_address and not arguments.serve:
         raise UsageError("--web.listen-address is for --serve; leave it out, or serve")
-    if arguments.all and not arguments.json:
+    if arguments.all and arguments.format != "json":
         raise UsageError("--all is for --json; the text tells of complaints alone")
 
 

@@ -7,12 +7,11 @@ from typing import Final
 from rightsizer.advice.lookup import find_advice
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.settings import FleetConfig, ledger_path, ledger_settings, rule_trees
-from rightsizer.io.codec import JsonObject
 from rightsizer.io.files import Called
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds
-from rightsizer.report.explanation import explain_advice
+from rightsizer.report.explanation import Explanation, explain_advice
 
 _CALLED: Final = Called("the fleet's ledger", "fleet.path", "run or service")
 
@@ -60,7 +59,7 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
         return event.advice
 
 
-def explain_from_ledger(settings: FleetConfig, advice_id: str) -> JsonObject:
+def explain_from_ledger(settings: FleetConfig, advice_id: str) -> Explanation:
     """Explain saved advice without querying the store.
 
     Raises:

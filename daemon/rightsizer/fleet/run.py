@@ -26,12 +26,11 @@ from rightsizer.fleet.sources.dcgm_exporter.recording_rules import (
     rules_text,
 )
 from rightsizer.io.clock import Clock
-from rightsizer.io.codec import JsonObject
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.errors import StoreError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.notify.service import NotificationService
-from rightsizer.report.explanation import explain_advice, explain_finding
+from rightsizer.report.explanation import Explanation, explain_advice, explain_finding
 
 _AGENTS: Final = "rightsizer"
 """Name of the source of our own agents."""
@@ -107,7 +106,7 @@ def run_once(
         return replace(judge.answer, advice=service.advice, notes=notes)
 
 
-def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> JsonObject:
+def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Explanation:
     """Return the reasoning behind a recommendation, or behind a verdict without one.
 
     Raises:
@@ -120,12 +119,12 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> JsonOb
     verdicts = (each.finding for each in found.judgements)
     verdict = next((each for each in verdicts if each.id == asked), None)
     if verdict is None or any(each.id == asked for each in advice):
-        document = explain_advice(find_advice(advice, asked), trees)
+        explanation = explain_advice(find_advice(advice, asked), trees)
     else:
-        document = explain_finding(verdict, found.time, trees)
+        explanation = explain_finding(verdict, found.time, trees)
     has_agents = any(each.devices for each in judge.answer.sources if each.source == _AGENTS)
     # Queries apply to metrics exported by agents.
-    return document if has_agents else document | {"queries": []}
+    return explanation if has_agents else replace(explanation, queries=())
 
 
 def _unsaved(

@@ -104,10 +104,10 @@ def _listed(header: Sequence[str], row: Sequence[str], most: int, indent: int) -
         yield from _wrap(said, most, initial_indent=start, subsequent_indent=" " * (indent + 4))
 
 
-def wrapped(text: str, indent: int = 0, hanging: int = 2) -> list[str]:
+def wrapped(text: str, indent: int = 0, hanging: int = 2, most: int | None = None) -> list[str]:
     """Wrap a text, the first line indented by `indent`, the others by `hanging` more."""
     later = " " * (indent + hanging)
-    return _wrap(text, width(), initial_indent=" " * indent, subsequent_indent=later)
+    return _wrap(text, most or width(), initial_indent=" " * indent, subsequent_indent=later)
 
 
 def counted(count: int, one: str, many: str = "") -> str:

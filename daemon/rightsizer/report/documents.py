@@ -1,7 +1,6 @@
 """Documents of the report: HTML and Markdown from templates, and a screen of text."""
 
 import datetime as dt
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -9,6 +8,7 @@ from typing import Any, Final
 from rightsizer.io.terminal import aligned, wrapped
 from rightsizer.model.advice import OPEN_STATES, AdviceState
 from rightsizer.report import charts, figures, labels, summary
+from rightsizer.report.block_markdown import escaped
 from rightsizer.report.charts import ChartColumn, stacked_columns
 from rightsizer.report.evidence import rests_on
 from rightsizer.report.labels import GROUP_NAMES, action_label, uncapitalized
@@ -19,8 +19,6 @@ from rightsizer.report.template import rendered
 _FROM_ISO_YEAR: Final = 5
 _MOST_ROWS: Final = 50
 """Limit of workloads and outcomes, to keep documents small; JSON has all."""
-_SPECIAL: Final = re.compile(r"([\\`*\[|~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w))")
-"""Characters with a meaning in Markdown; others stay unescaped, for readers in a terminal."""
 _WIDEST: Final = 48
 """Width beyond which a cell does not widen its column."""
 
@@ -43,7 +41,7 @@ def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
     return rendered(
         "report.md",
         {"moment": partial(figures.moment_text, timezone=timezone), "table": _table},
-        _cell,
+        lambda value: escaped(str(value)),
         **_values(model, timezone),
     )
 
@@ -76,11 +74,6 @@ def _days_chart(days: Sequence[ReportDay]) -> str:
         columns.append(ChartColumn(day.date[_FROM_ISO_YEAR:], day.groups, tip))
     name = "What all GPUs did, day by day"
     return stacked_columns(name, "The same numbers are in the tables below.", columns)
-
-
-def _cell(value: object) -> str:
-    """Escape a text for Markdown, in one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(str(value).split()))
 
 
 def _table(text: str, sides: str) -> str:

@@ -1,20 +1,27 @@
-"""Explanation of a finding as JSON values: evidence, thresholds, lifecycle, PromQL."""
+"""Explanation of a finding: evidence, thresholds, lifecycle, PromQL."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, convert
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import BY_INDEX
+from rightsizer.model.errors import RightsizerError
 from rightsizer.model.finding import Finding, Option, Reason
 from rightsizer.model.settings import bounds_of, descriptions_of, key_in_file
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.report.json_encoder import encode_advice, encode_finding, encode_lifecycle
+from rightsizer.report.json_encoder import (
+    FindingDocument,
+    LifecycleDocument,
+    advice_document,
+    finding_document,
+    lifecycle_document,
+)
 from rightsizer.report.labels import readable_name, reason_label
 
 _IDLE: Final = 'state=~"idle_.*"'
@@ -31,6 +38,61 @@ class Query(Struct, frozen=True):
     resource: str
     value: float
     promql: str
+
+
+class JudgedWindow(Struct, frozen=True, rename={"start": "from", "end": "to"}):
+    """Span of the evidence; its ends are unknown once a recommendation is closed."""
+
+    start: float | None
+    end: float | None
+    seconds: float | None
+    known_seconds: float | None
+    coverage_ratio: float | None
+    tier: tuple[str, ...] | None
+
+
+class RuleThreshold(Struct, frozen=True):
+    """Setting of the rule."""
+
+    setting: str
+    value: Any
+    unit: str
+    help: str
+    source: str
+
+
+class Confidence(Struct, frozen=True):
+    """Confidence with its factors."""
+
+    value: float
+    factors: Mapping[str, float]
+    product: str
+
+
+class RankedOption(Struct, frozen=True):
+    """Option with the reason of its rank."""
+
+    rank: int
+    description: str
+    why: str
+
+
+class Explanation(Struct, frozen=True):
+    """All reasoning behind a recommendation, or behind a finding that is none."""
+
+    advice: FindingDocument
+    """With the keys of a recommendation, if it is one."""
+    window: JudgedWindow
+    thresholds: tuple[RuleThreshold, ...]
+    confidence: Confidence
+    options: tuple[RankedOption, ...]
+    queries: tuple[Query, ...]
+    lifecycle: LifecycleDocument | None = None
+
+    @property
+    def title(self) -> str:
+        """Heading of a document."""
+        return f"Recommendation {self.advice.id}"
 
 
 _OF_KNOWN: Final[Mapping[str, str]] = {
@@ -146,29 +208,74 @@ _NODE_RULES: Final = "recommender.rules"
 _FLEET_RULES: Final = "fleet.rules."
 
 
-def explain_advice(advice: Advice, rules: object, *, recorded: Collection[str] = ()) -> JsonObject:
+def read_explanation(document: JsonObject) -> Explanation:
+    """Read an agent's explanation; raises `RightsizerError` if it is of another version."""
+    try:
+        return convert(document, Explanation)
+    except ValueError as error:
+        remedy = "run the same version of Rightsizer on both sides"
+        raise RightsizerError(
+            f"the agent's explanation is not understood: {error}; {remedy}"
+        ) from None
+
+
+def explain_advice(advice: Advice, rules: object, *, recorded: Collection[str] = ()) -> Explanation:
     """Explain a recommendation and its lifecycle.
 
     `rules` are settings by rule, or several such trees by their keys in a configuration; `recorded`
     are devices of a recording, which no agent exports by an index.
     """
-    document = _reasoning(advice.finding, advice.updated, rules, recorded)
-    if not advice.is_open:
-        # Its last change was a decision or its end: when it was last judged is unknown.
-        document["queries"] = []
-        document["window"] |= {"from": None, "to": None}
-    return {"advice": encode_advice(advice), **document, "lifecycle": encode_lifecycle(advice)}
+    found = explain_finding(advice.finding, advice.updated, rules, recorded=recorded)
+    found = replace(found, advice=advice_document(advice), lifecycle=lifecycle_document(advice))
+    if advice.is_open:
+        return found
+    # Its last change was a decision or its end: when it was last judged is unknown.
+    return replace(found, queries=(), window=replace(found.window, start=None, end=None))
 
 
 def explain_finding(
     finding: Finding, judged: Nanoseconds, rules: object, *, recorded: Collection[str] = ()
-) -> JsonObject:
-    """Explain a finding that is no advice, as of the time of its judgement."""
-    document = _reasoning(finding, judged, rules, recorded)
-    return {"advice": encode_finding(finding), **document, "lifecycle": None}
+) -> Explanation:
+    """Explain a finding as of the time of its judgement."""
+    trees = rules if isinstance(rules, Mapping) else {_NODE_RULES: rules}
+    found = ((key, getattr(tree, finding.rule, None)) for key, tree in trees.items())
+    tree, settings = next((each for each in found if each[1] is not None), ("", None))
+    prefix = f"{tree}.{finding.rule}" if tree else finding.rule
+    is_of_pool = prefix.startswith(_FLEET_RULES) and finding.workload is None
+    queries = (pool_queries_of if is_of_pool else queries_of)(finding, judged)
+    if any(uuid.startswith(BY_INDEX) and uuid in recorded for uuid in finding.devices):
+        queries = ()
+    return Explanation(
+        advice=finding_document(finding),
+        window=_window(finding.evidence, seconds(judged)),
+        thresholds=tuple(_thresholds(settings, prefix)),
+        confidence=Confidence(
+            finding.confidence,
+            finding.confidence_factors,
+            product(finding.confidence_factors, finding.confidence),
+        ),
+        options=tuple(
+            RankedOption(rank, option.description, why(option))
+            for rank, option in enumerate(finding.options, 1)
+        ),
+        queries=queries,
+    )
 
 
-def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
+def _window(evidence: Mapping[str, Any], end: float) -> JudgedWindow:
+    length = evidence.get("window_seconds")
+    known = length if isinstance(length, int | float) else None
+    return JudgedWindow(
+        start=None if known is None else end - float(known),
+        end=end,
+        seconds=known,
+        known_seconds=evidence.get("known_seconds"),
+        coverage_ratio=evidence.get("coverage_ratio"),
+        tier=evidence.get("tier"),
+    )
+
+
+def _thresholds(settings: object, prefix: str) -> Iterator[RuleThreshold]:
     """Yield all settings of a class and its groups, by full name."""
     if not isinstance(settings, Struct):
         return
@@ -180,49 +287,13 @@ def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
         if bounds is None:
             yield from _thresholds(value, f"{prefix}.{declared}")
             continue
-        yield {
-            "setting": f"{prefix}.{key_in_file(declared, bounds)}",
-            "value": value,
-            "unit": bounds.unit,
-            "help": descriptions[declared].help,
-            "source": descriptions[declared].source,
-        }
-
-
-def _reasoning(
-    finding: Finding, judged: Nanoseconds, rules: object, recorded: Collection[str]
-) -> JsonObject:
-    trees = rules if isinstance(rules, Mapping) else {_NODE_RULES: rules}
-    found = ((key, getattr(tree, finding.rule, None)) for key, tree in trees.items())
-    tree, settings = next((each for each in found if each[1] is not None), ("", None))
-    prefix = f"{tree}.{finding.rule}" if tree else finding.rule
-    is_of_pool = prefix.startswith(_FLEET_RULES) and finding.workload is None
-    queries = (pool_queries_of if is_of_pool else queries_of)(finding, judged)
-    if any(uuid.startswith(BY_INDEX) and uuid in recorded for uuid in finding.devices):
-        queries = ()
-    evidence = finding.evidence
-    end = seconds(judged)
-    length = evidence.get("window_seconds")
-    known = length if isinstance(length, int | float) else None
-    return {
-        "window": {
-            "from": None if known is None else end - float(known),
-            "to": end,
-            "seconds": known,
-            **{key: evidence.get(key) for key in ("known_seconds", "coverage_ratio", "tier")},
-        },
-        "thresholds": list(_thresholds(settings, prefix)),
-        "confidence": {
-            "value": finding.confidence,
-            "factors": dict(finding.confidence_factors),
-            "product": product(finding.confidence_factors, finding.confidence),
-        },
-        "options": [
-            {"rank": rank, "description": option.description, "why": why(option)}
-            for rank, option in enumerate(finding.options, 1)
-        ],
-        "queries": [asdict(each) for each in queries],
-    }
+        yield RuleThreshold(
+            setting=f"{prefix}.{key_in_file(declared, bounds)}",
+            value=value,
+            unit=bounds.unit,
+            help=descriptions[declared].help,
+            source=descriptions[declared].source,
+        )
 
 
 def product(factors: Mapping[str, float], confidence: float) -> str:

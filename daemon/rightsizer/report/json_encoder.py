@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rightsizer.io.codec import JsonObject
 from rightsizer.model.advice import Advice, AdviceState
@@ -257,54 +257,76 @@ class LifecycleDocument(msgspec.Struct, frozen=True):
     realized_gpu_hours: float | None
 
 
-def encode_finding(finding: Finding) -> JsonObject:
-    """Encode a finding with the keys shared by replay, advise, API and webhooks."""
-    encoded: JsonObject = to_json(
-        FindingDocument(
-            id=finding.id,
-            rule=finding.rule,
-            finding=finding.kind,
-            reasons=finding.reasons,
-            devices=finding.devices,
-            culprits=finding.culprits,
-            workload=finding.workload,
-            action=finding.action,
-            summary=finding.summary,
-            options=finding.options,
-            confidence=finding.confidence,
-            confidence_factors=finding.confidence_factors,
-            risk=finding.risk,
-            savings=finding.savings,
-            evidence=plain(finding.evidence),
-            abstained=finding.abstained,
-            severity=finding.severity,
-            instructions=finding.instructions,
-            exclusive_group=finding.exclusive_group,
-        )
+class AdviceDocument(FindingDocument, frozen=True):
+    """Recommendation: its finding, and its lifecycle."""
+
+    state: AdviceState
+    opened: float
+    updated: float
+    expires: float | None
+    closed: float | None
+    actor: str | None
+    why: str
+    verified: float | None
+    realized_gpu_hours: float | None
+
+
+def finding_document(finding: Finding) -> FindingDocument:
+    """Return a finding with the keys shared by replay, advise, API and webhooks."""
+    return FindingDocument(
+        id=finding.id,
+        rule=finding.rule,
+        finding=finding.kind,
+        reasons=finding.reasons,
+        devices=finding.devices,
+        culprits=finding.culprits,
+        workload=finding.workload,
+        action=finding.action,
+        summary=finding.summary,
+        options=finding.options,
+        confidence=finding.confidence,
+        confidence_factors=finding.confidence_factors,
+        risk=finding.risk,
+        savings=finding.savings,
+        evidence=plain(finding.evidence),
+        abstained=finding.abstained,
+        severity=finding.severity,
+        instructions=finding.instructions,
+        exclusive_group=finding.exclusive_group,
     )
+
+
+def advice_document(advice: Advice) -> AdviceDocument:
+    """Return advice: its finding's keys and those of its lifecycle."""
+    return AdviceDocument(
+        **asdict(finding_document(advice.finding)), **asdict(lifecycle_document(advice))
+    )
+
+
+def lifecycle_document(advice: Advice) -> LifecycleDocument:
+    """Return the lifecycle of advice."""
+    return LifecycleDocument(
+        state=advice.state,
+        opened=seconds(advice.opened),
+        updated=seconds(advice.updated),
+        expires=_seconds(advice.expires),
+        closed=_seconds(advice.closed),
+        actor=advice.actor,
+        why=advice.why,
+        verified=_seconds(advice.verified),
+        realized_gpu_hours=advice.realized_gpu_hours,
+    )
+
+
+def encode_finding(finding: Finding) -> JsonObject:
+    """Encode a finding."""
+    encoded: JsonObject = to_json(finding_document(finding))
     return encoded
 
 
 def encode_advice(advice: Advice) -> JsonObject:
-    """Encode advice: its finding's keys and those of its lifecycle."""
-    return encode_finding(advice.finding) | encode_lifecycle(advice)
-
-
-def encode_lifecycle(advice: Advice) -> JsonObject:
-    """Encode the lifecycle of advice."""
-    encoded: JsonObject = to_json(
-        LifecycleDocument(
-            state=advice.state,
-            opened=seconds(advice.opened),
-            updated=seconds(advice.updated),
-            expires=_seconds(advice.expires),
-            closed=_seconds(advice.closed),
-            actor=advice.actor,
-            why=advice.why,
-            verified=_seconds(advice.verified),
-            realized_gpu_hours=advice.realized_gpu_hours,
-        )
-    )
+    """Encode advice."""
+    encoded: JsonObject = to_json(advice_document(advice))
     return encoded
 
 

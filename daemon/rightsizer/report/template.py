@@ -25,8 +25,11 @@ def rendered(
     **values: Any,
 ) -> str:
     """Render a template; values are escaped, by default for HTML."""
-    environment = _environment().overlay(autoescape=escape is None, finalize=escape)
-    environment.filters = {**environment.filters, **filters}
+    environment = _environment()
+    if filters or escape:
+        # An overlay compiles its templates for itself.
+        environment = environment.overlay(autoescape=escape is None, finalize=escape)
+        environment.filters = {**environment.filters, **filters}
     return environment.get_template(name).render(**values)
 
 

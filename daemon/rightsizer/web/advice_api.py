@@ -8,7 +8,7 @@ from rightsizer.advice.lookup import find_advice
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.report.explanation import explain_advice
-from rightsizer.report.json_encoder import encode_advice
+from rightsizer.report.json_encoder import encode_advice, to_json
 from rightsizer.web.message import (
     SocketPeer,
     WebRequest,
@@ -76,7 +76,7 @@ class AdviceApi:
 
     def _one(self, request: WebRequest) -> WebResponse:
         found = find_advice(self._advisor.advice, request.named["id"])
-        return WebResponse.of_json(explain_advice(found, self.rules))
+        return WebResponse.of_json(to_json(explain_advice(found, self.rules)))
 
     def _act(self, verb: str, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)

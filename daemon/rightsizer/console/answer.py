@@ -1,0 +1,56 @@
+"""Answers of commands in the format of `--format`."""
+
+import argparse
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from rightsizer.console.command import say
+from rightsizer.report.blocks import Block
+from rightsizer.report.json_encoder import to_json
+
+FORMATS: Final = ("text", "html", "markdown", "json")
+
+
+def add_format_flag(parser: argparse.ArgumentParser, units: str, *others: str) -> None:
+    """Add `--format`, and `--json` as its short form.
+
+    Args:
+        parser: Of the command.
+        units: What JSON has, such as `times in seconds`.
+        others: Formats of this command alone, which it renders itself.
+    """
+    add = parser.add_mutually_exclusive_group().add_argument
+    help_text = f"format of the answer (default: text); JSON has {units}"
+    add("--format", choices=(*FORMATS, *others), help=help_text)
+    short = "the same as --format json"
+    add("--json", dest="format", action="store_const", const="json", help=short)
+
+
+def show(
+    arguments: argparse.Namespace,
+    title: str,
+    result: object,
+    blocks: Iterable[Block],
+    *,
+    may_color: bool = True,
+) -> None:
+    """Print an answer: its result as JSON, or its blocks under a title.
+
+    A generator of blocks is not run for JSON.
+    """
+    match arguments.format:
+        case "json":
+            say(json.dumps(to_json(result), indent=1))
+        case "html":
+            from rightsizer.report.block_page import page_of  # noqa: PLC0415 - jinja2.
+
+            say(page_of(title, blocks).rstrip())
+        case "markdown":
+            from rightsizer.report.block_markdown import markdown_of  # noqa: PLC0415 - rare.
+
+            say(markdown_of(title, blocks).rstrip())
+        case _:
+            from rightsizer.report.block_text import text_of  # noqa: PLC0415 - not for JSON.
+
+            say(text_of(blocks), may_color=may_color)

@@ -1,0 +1,152 @@
+"""Blocks of an answer: what it shows, made once, for terminal, HTML and Markdown."""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from rightsizer.model.units import GIB, dollars_text, format_duration, percent_text
+from rightsizer.report.figures import number
+
+NOTHING: Final = "-"
+Cell: TypeAlias = str | float | None
+"""A text as it is, a number in the base unit of its column, or `None` if it is not known."""
+
+
+class CellKind(StrEnum):
+    """What the cells of a column are; all but texts are aligned to the right."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    PERCENT = "percent"
+    MONEY = "money"
+    GIB = "GiB"
+    DURATION = "duration"
+
+
+_FORMATS: Final[Mapping[CellKind, Callable[[float], str]]] = {
+    CellKind.TEXT: str,
+    CellKind.NUMBER: number,
+    CellKind.PERCENT: percent_text,
+    CellKind.MONEY: dollars_text,
+    CellKind.GIB: lambda value: f"{value / GIB:.1f} GiB",
+    CellKind.DURATION: format_duration,
+}
+
+
+class Column(Struct, frozen=True):
+    """Heading of a table's column, and the kind of its cells."""
+
+    name: str
+    kind: CellKind = CellKind.TEXT
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is aligned to the left."""
+        return self.kind is CellKind.TEXT
+
+    def text(self, cell: Cell) -> str:
+        """Format a cell."""
+        if cell is None:
+            return NOTHING
+        return cell if isinstance(cell, str) else _FORMATS[self.kind](cell)
+
+
+class Table(Struct, frozen=True):
+    """Rows under columns; columns without any name have no headings."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    note: str = ""
+    """Sentence below it, such as how many rows are left out."""
+    expendable: tuple[str, ...] = ()
+    """Columns that a narrow terminal leaves out, first to last."""
+
+    @property
+    def has_headings(self) -> bool:
+        """Whether any column has a name."""
+        return any(column.name for column in self.columns)
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """Cells as text."""
+        return [
+            [column.text(cell) for column, cell in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
+
+
+class KeyValues(Struct, frozen=True):
+    """Named facts, a line each."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+class Items(Struct, frozen=True):
+    """Sentences of equal rank, numbered if their order matters."""
+
+    texts: tuple[str, ...]
+    is_numbered: bool = False
+
+
+class Bars(Struct, frozen=True):
+    """Shares of a whole, a bar each."""
+
+    shares: tuple[tuple[str, float], ...]
+
+
+class Code(Struct, frozen=True):
+    """Lines to copy, which are never wrapped."""
+
+    text: str
+
+
+class Section(Struct, frozen=True):
+    """Blocks under a heading, whose level is the depth."""
+
+    title: str
+    blocks: "tuple[Block, ...]"
+
+
+Block: TypeAlias = str | Table | KeyValues | Items | Bars | Code | Section
+"""A text is a sentence, or a paragraph."""
+
+
+def table(
+    columns: Iterable[str | tuple[str, CellKind]], rows: Iterable[Iterable[Cell]], note: str = ""
+) -> Table:
+    """Make a table; a column given by its name has texts."""
+    headings = (
+        Column(column) if isinstance(column, str) else Column(*column) for column in columns
+    )
+    return Table(tuple(headings), tuple(map(tuple, rows)), note=note)
+
+
+def section(title: str, *blocks: Block) -> Section:
+    """Make a section."""
+    return Section(title, blocks)
+
+
+def shown(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Return the blocks that have something to show."""
+    return tuple(block for block in blocks if not _is_empty(block))
+
+
+def _is_empty(block: Block) -> bool:
+    match block:
+        case Section():
+            return not shown(block.blocks)
+        case Table():
+            return not block.rows
+        case KeyValues():
+            return not block.pairs
+        case Items():
+            return not block.texts
+        case Bars():
+            return not block.shares
+        case Code():
+            return not block.text
+        case _:
+            return not block

@@ -1,0 +1,151 @@
+"""Blocks of an explanation: evidence, savings, options, instructions, thresholds, queries."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rightsizer.model.advice import AdviceState
+from rightsizer.model.device import BY_INDEX
+from rightsizer.model.finding import Instruction, Savings
+from rightsizer.model.units import format_duration, percent_text, utc_text
+from rightsizer.report.blocks import Block, Code, Items, KeyValues, section
+from rightsizer.report.evidence_labels import evidence_labels, value_label
+from rightsizer.report.explanation import (
+    Explanation,
+    JudgedWindow,
+    Query,
+    RuleThreshold,
+    risk_word,
+    risks_text,
+)
+from rightsizer.report.json_encoder import FindingDocument, LifecycleDocument
+from rightsizer.report.labels import action_label, dollars_label, gpus_label
+
+_EXPIRED: Final = "over, superseded, or its workload is gone"
+_SHOWN_APART: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
+"""Evidence shown in the first line."""
+_QUERIES: Final = "The same numbers from a Prometheus with this agent"
+
+
+def explanation_blocks(explanation: Explanation) -> Iterator[Block]:
+    """Yield the whole explanation."""
+    advice = explanation.advice
+    reasons = ", ".join(advice.reasons) or "nothing to complain of"
+    yield f"{advice.id}  {advice.finding} ({reasons}), severity {advice.severity}"
+    yield advice.summary
+    names = _names(advice.devices)
+    where = ", ".join(names.get(uuid, uuid) for uuid in advice.devices)
+    yield f"Where: {advice.workload or 'no known workload'} on {where}"
+    yield f"Action: {action_label(advice.action, advice.finding)}"
+    options = (f"{option.description}: {option.why}" for option in explanation.options)
+    yield section("Evidence", *_window(explanation.window), KeyValues(_evidence(advice)))
+    yield section("Savings", *_savings(advice.savings))
+    yield section("Options", Items(tuple(options), is_numbered=True))
+    yield section("How to", *_instructions(advice.instructions))
+    yield section("Confidence", explanation.confidence.product)
+    yield section("Risk", _risk(advice))
+    yield section("Thresholds", Items(tuple(map(_threshold, explanation.thresholds))))
+    yield section("Lifecycle", *_lifecycle(explanation.lifecycle))
+    yield section(_QUERIES, *_queries(explanation.queries))
+
+
+def _threshold(threshold: RuleThreshold) -> str:
+    value = threshold.value
+    is_time = threshold.unit == "seconds" and isinstance(value, int | float)
+    value_text = format_duration(value) if is_time else value_label("", value, {})
+    end = f" Source: {threshold.source}." if threshold.source else ""
+    return f"{threshold.setting}: {value_text}. {threshold.help}{end}"
+
+
+def _risk(advice: FindingDocument) -> str:
+    risk = risk_word(advice.risk)
+    if not advice.options or not advice.options[0].risks:
+        return f"{risk}: that the workload fails after the change"
+    return f"{risk} (of the first option: {risks_text(advice.options[0].risks)})"
+
+
+def _window(window: JudgedWindow) -> Iterator[str]:
+    if window.seconds is None:
+        return
+    span = ""
+    if window.start is not None and window.end is not None:
+        span = f"from {_when(window.start)} to {_when(window.end)}: "
+    known = format_duration(window.known_seconds or 0.0)
+    share = percent_text(window.coverage_ratio or 0.0)
+    tier = ", ".join(sorted(set(window.tier or ())))
+    lasted = format_duration(window.seconds)
+    yield f"{span}{lasted}, of which {known} are known ({share}), {tier} tier"
+
+
+def _evidence(advice: FindingDocument) -> tuple[tuple[str, str], ...]:
+    evidence = {
+        name: _of_only_device(value, advice.devices)
+        for name, value in advice.evidence.items()
+        if name not in _SHOWN_APART
+    }
+    return evidence_labels(evidence, _names(advice.devices))
+
+
+def _names(devices: Sequence[str]) -> Mapping[str, str]:
+    """Return names of the devices that a log names by index."""
+    by_index = (uuid for uuid in devices if uuid.startswith(BY_INDEX))
+    return {uuid: f"GPU {uuid.removeprefix(BY_INDEX)}" for uuid in by_index}
+
+
+def _of_only_device(value: object, devices: Sequence[str]) -> object:
+    """Return the value by device itself, if there is one device."""
+    if isinstance(value, Mapping) and len(devices) == 1 and [*value] == [*devices]:
+        return value[devices[0]]
+    return value
+
+
+def _savings(savings: Savings) -> Iterator[str]:
+    if savings.reason:
+        yield f"n/a ({savings.reason})"
+    low = savings.dollars_per_hour_low
+    high = savings.dollars_per_hour_high
+    if low is not None:
+        yield dollars_label(low, high, savings.dollars_per_hour_typical)
+    if savings.gpus_low is not None:
+        yield gpus_label(savings.gpus_low, savings.gpus_high)
+    hours = savings.gpu_hours_per_month_low, savings.gpu_hours_per_month_high
+    energy = savings.kilowatt_hours_per_month_low, savings.kilowatt_hours_per_month_high
+    for ends, unit in ((hours, "GPU-hours a month"), (energy, "kWh a month, at the GPUs")):
+        if ends[1]:
+            texts = dict.fromkeys(f"{end or 0.0:,.0f}" for end in ends)
+            yield f"{' to '.join(texts)} {unit}"
+    if savings.price_source:
+        date = f" of {savings.price_date}" if savings.price_date else ""
+        yield f"prices{date}, not quotes, from: {savings.price_source}"
+
+
+def _instructions(instructions: Sequence[Instruction]) -> Iterator[Block]:
+    for instruction in instructions:
+        yield f"{instruction.title}:"
+        yield Code(instruction.text)
+
+
+def _lifecycle(lifecycle: LifecycleDocument | None) -> Iterator[str]:
+    if lifecycle is None:
+        yield "no advice: this is what the rule says now"
+        return
+    by = f" by {lifecycle.actor}" if lifecycle.actor else ""
+    usual = _EXPIRED if lifecycle.state == AdviceState.EXPIRED else ""
+    why = f": {lifecycle.why or usual}" if lifecycle.why or usual else ""
+    yield f"{lifecycle.state}{by}{why}"
+    for name in ("opened", "updated", "expires", "closed", "verified"):
+        time = getattr(lifecycle, name)
+        if time is not None:
+            yield f"{name} {_when(time)}"
+    if lifecycle.realized_gpu_hours is not None:
+        yield f"saved {lifecycle.realized_gpu_hours:.1f} GPU-hours so far"
+
+
+def _queries(queries: Sequence[Query]) -> Iterator[Block]:
+    for query in queries:
+        subject = " ".join(filter(None, (query.resource, query.device)))
+        yield f"{query.name}{f' of {subject}' if subject else ''} = {query.value:g}"
+        yield Code(query.promql)
+
+
+def _when(time: float) -> str:
+    return utc_text(time, "%H:%M:%S")
