@@ -21,7 +21,7 @@ from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.models import Transformer
 
 if TYPE_CHECKING:
-    from rightsizer.planner.plan_check import PlanCheck
+    from rightsizer.planner.plan_check import FigureComparison, PlanCheck
 
 
 def encode_bill(bill: Bill) -> dict[str, Any]:
@@ -244,16 +244,18 @@ def encode_plan_check(measured: PlanCheck) -> dict[str, Any]:
     """Encode a prediction and its measurement."""
     return {
         "candidate": encode_candidate(measured.candidate),
-        "comparisons": [
-            {
-                "what": each.what,
-                "unit": each.unit,
-                "measured": each.measured,
-                **encode_interval("predicted", each.predicted),
-                "ratio": each.ratio,
-                "as_predicted": each.is_as_predicted,
-                "remark": each.remark or None,
-            }
-            for each in measured.comparisons
-        ],
+        "comparisons": [encode_comparison(each) for each in measured.comparisons],
+    }
+
+
+def encode_comparison(figure: FigureComparison) -> dict[str, Any]:
+    """Encode one figure, predicted and measured."""
+    return {
+        "what": figure.what,
+        "unit": figure.unit,
+        "measured": figure.measured,
+        **encode_interval("predicted", figure.predicted),
+        "ratio": figure.ratio,
+        "as_predicted": figure.is_as_predicted,
+        "remark": figure.remark or None,
     }

@@ -153,6 +153,16 @@ class Planner(Struct, frozen=True):
         network = self.settings.serving.network_bytes_per_second
         return disaggregated(plan.requirement, boards, search, network, together=plan.best)
 
+    def candidates(self, requirement: Requirement) -> tuple[PlanCandidate, ...]:
+        """Return those of a plan alone, without alternatives and growth."""
+        check_requirement(requirement)
+        requirement = self._completed(requirement)
+        prices = self._prices(requirement)
+        boards = self._boards(requirement, prices)
+        found = _ranked(requirement, boards, self._searches(prices), prices.prices)
+        biller = Biller(requirement, prices, self.settings.cost)
+        return tuple(map(biller.billed, found))
+
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
         """Predict one kind of GPU for a requirement, whether it fits or not."""
         requirement = self._completed(requirement)

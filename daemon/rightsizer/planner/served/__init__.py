@@ -1,0 +1,1 @@
+"""Serving engines as planned: layout, prediction beside measurement, findings, residuals."""

@@ -1,0 +1,111 @@
+"""`rightsizer served`: what engines serve, what it would need, and what that saves."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.catalogue.catalogue import read_catalogue
+from rightsizer.catalogue.prices_file import read_prices
+from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.flags import add_config_flag, settings_of, whole_number
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
+from rightsizer.io.codec import convert
+from rightsizer.io.files import file_bytes
+from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.model.served_load import ServedLoad
+from rightsizer.planner.planner import Planner, boards_of
+from rightsizer.planner.served.advisor import ServedAdvisor
+from rightsizer.planner.served.answers import served_answers
+from rightsizer.planner.served.encoder import encode_served
+from rightsizer.planner.served.engine import Statement
+from rightsizer.planner.served.text import served_text
+from rightsizer.planner.settings import PlannerSettings
+
+SERVING_PATH: Final = "/api/v1/serving"
+_HELP: Final = help_of(__file__)
+_WRAPPED: Final = "serving"
+"""Key of an answer that holds its list."""
+_REMEDY: Final = "give the answer of GET /api/v1/serving of an agent, a list of loads"
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="JSON of loads")
+    model = {"action": "append", "default": []}
+    kinds: dict[str, Any] = {"model": model, "gpus": whole_number, "tp": whole_number}
+    add_flags(parser.add_argument, _HELP["loads"], **kinds)
+    add_url_flags(parser)
+    add_flags(parser.add_argument, _HELP["sources"], catalogue=Path, prices=Path)
+    add_config_flag(parser)
+    parser.add_argument("--json", action="store_true", help="answer in JSON; ms, bytes, dollars")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    settings = settings_of(arguments, PlannerSettings)
+    catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
+    prices_file = arguments.prices or settings.catalogue.prices_path
+    prices = read_prices(prices_file, catalogue, settings.prices)
+    planner = Planner(catalogue, prices, settings.sizing)
+    statement = _statement(arguments)
+    names = [name.strip() for name in (arguments.boards or "").split(",") if name.strip()]
+    boards = tuple(board.key for board in boards_of(names, catalogue, "--boards") if names)
+    loads = _loads(arguments)
+    answers = served_answers(loads, ServedAdvisor(planner, boards), statement)
+    answer(arguments, [encode_served(each) for each in answers], served_text(answers))
+    return 0 if all(each.prediction is not None for each in answers) else 1
+
+
+def _statement(arguments: argparse.Namespace) -> Statement:
+    models = {}
+    for text in arguments.model:
+        alias, _, name = text.rpartition("=")
+        if not name.strip():
+            raise UsageError(f"--model {text}: names no model; write it like chat=llama-3.1-8b")
+        models[alias.strip()] = name.strip()
+    return Statement(
+        models=models,
+        board=arguments.gpu or "",
+        gpus=arguments.gpus,
+        tensor=arguments.tp,
+        precision=arguments.precision or "",
+        ttft=arguments.ttft or "",
+        tpot=arguments.tpot or "",
+    )
+
+
+def _loads(arguments: argparse.Namespace) -> Sequence[ServedLoad]:
+    """Return the loads of an agent or of files."""
+    if arguments.url and arguments.files:
+        raise UsageError("--url: files are given too; leave one of them out")
+    if arguments.url:
+        return _read(RemoteAgent.of(arguments).get(SERVING_PATH), arguments.url)
+    if not arguments.files:
+        raise UsageError("no loads are given; name a file of them, or an agent by --url")
+    return [load for path in arguments.files for load in _read_file(path)]
+
+
+def _read_file(path: Path) -> Sequence[ServedLoad]:
+    try:
+        parsed = json.loads(file_bytes(path))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"{path}: cannot be read: {reason}; check the path") from None
+    except ValueError as error:
+        raise RequirementError(f"{path}: is no JSON: {error}; {_REMEDY}") from None
+    return _read(parsed, str(path))
+
+
+def _read(parsed: Any, place: str) -> Sequence[ServedLoad]:
+    if isinstance(parsed, dict):
+        parsed = parsed.get(_WRAPPED, [parsed])
+    try:
+        loads = convert(parsed, list[ServedLoad])
+    except ValueError as error:
+        raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
+    if not loads:
+        raise RequirementError(f"{place}: no engine serves; name a page of one, or its agent")
+    return loads
+
+
+COMMAND = Command("served", _configure, _run, _HELP["description"])

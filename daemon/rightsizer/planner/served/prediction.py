@@ -1,0 +1,134 @@
+"""ServedPrediction: figures of an engine as predicted for its layout, beside those measured."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.display import number
+from rightsizer.planner.plan_check import FigureComparison
+from rightsizer.planner.planner import Planner
+from rightsizer.planner.served.engine import (
+    Assumption,
+    Question,
+    ServedEngine,
+    memory_in_use,
+    parallel_keys,
+    requirement_of,
+)
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.requirement import Requirement
+
+_BEYOND: Final = 1e6
+"""Requests a second that nothing serves: what is delivered of them is the largest rate."""
+_QUEUED: Final = 0.1
+"""Waiting requests of those running, from which a first token waits for a place too."""
+
+
+class ServedPrediction(Struct, frozen=True):
+    """An engine, and what the planner says of the layout that runs."""
+
+    engine: ServedEngine
+    candidate: PlanCandidate
+    """At the measured load."""
+    comparisons: tuple[FigureComparison, ...]
+    largest_rate: EstimateInterval | None = None
+    """Requests a second that keep the service level."""
+
+    @property
+    def off(self) -> tuple[FigureComparison, ...]:
+        """Times that are off by more than their interval."""
+        return tuple(
+            figure
+            for figure in self.comparisons
+            if figure.unit == "ms" and figure.is_as_predicted is False
+        )
+
+    def figure(self, what: str) -> FigureComparison | None:
+        """Return one comparison by its name; `None` if it was not measured."""
+        return next((figure for figure in self.comparisons if figure.what == what), None)
+
+
+def as_it_runs(engine: ServedEngine) -> Requirement:
+    """Return the requirement with the layout and the load that are measured.
+
+    With the requests in flight where they are known, else at the rate.
+    """
+    return _running(engine, {})
+
+
+def _running(engine: ServedEngine, changes: Question) -> Requirement:
+    question = {**engine.question, "parallel": parallel_keys(engine.layout), **changes}
+    rate = engine.rate
+    if engine.in_flight is not None:
+        question["concurrency"] = engine.in_flight
+    elif rate > 0.0:
+        question["rps"] = rate
+    else:
+        question["concurrency"] = 1.0
+    return requirement_of(question)
+
+
+def predict(engine: ServedEngine, planner: Planner) -> ServedPrediction:
+    """Predict the layout that runs at the measured load."""
+    requirement = as_it_runs(engine)
+    candidate = planner.predicted(requirement, engine.board.key)
+    comparisons = tuple(_comparisons(engine, requirement, candidate, planner))
+    largest = _largest_rate(engine, planner)
+    between = candidate.rate.tpot_ms
+    if between is not None:
+        effects = (_with_effect(each, engine, planner, between) for each in engine.assumptions)
+        engine = replace(engine, assumptions=tuple(effects))
+    return ServedPrediction(engine, candidate, comparisons, largest)
+
+
+def _with_effect(
+    assumption: Assumption, engine: ServedEngine, planner: Planner, between: EstimateInterval
+) -> Assumption:
+    """Add what would be predicted if the assumption did not hold."""
+    if assumption.other is None:
+        return assumption
+    words, keys = assumption.other
+    other = planner.predicted(_running(engine, keys), engine.board.key).rate.tpot_ms
+    if other is None:
+        return assumption
+    effect = f"{words}: TPOT {number(other.value)} ms in place of {number(between.value)} ms"
+    return replace(assumption, effect=effect)
+
+
+def _largest_rate(engine: ServedEngine, planner: Planner) -> EstimateInterval | None:
+    requirement = replace(requirement_of(engine.at_rate(_BEYOND)), parallel=engine.layout)
+    made = planner.predicted(requirement, engine.board.key).rate.units_per_second
+    return None if made is None else made.scaled(1.0 / max(1.0, requirement.load.output_tokens))
+
+
+def _comparisons(
+    engine: ServedEngine, requirement: Requirement, candidate: PlanCandidate, planner: Planner
+) -> Iterator[FigureComparison]:
+    load = engine.load
+    rate = candidate.rate
+    between = load.time_per_output_token
+    if between is not None:
+        yield FigureComparison("tpot_ms", "ms", 1e3 * between.mean_seconds, rate.tpot_ms)
+    first = load.time_to_first_token
+    if first is not None:
+        waits = _is_queued(engine)
+        remark = "requests wait for a place, which is not predicted" if waits else ""
+        predicted = None if waits else rate.ttft_ms
+        yield FigureComparison("ttft_ms", "ms", 1e3 * first.mean_seconds, predicted, remark)
+    if load.memory_used_bytes is not None:
+        filled = memory_in_use(load, requirement, engine.layout, planner)
+        interval = None
+        remark = "an engine that takes memory ahead shows what it took"
+        if filled is not None:
+            interval = EstimateInterval.around(filled, candidate.memory.error_factor)
+            remark = "with the cache that the engine took"
+        yield FigureComparison("memory_bytes", "bytes", load.memory_used_bytes, interval, remark)
+
+
+def _is_queued(engine: ServedEngine) -> bool:
+    load = engine.load
+    waiting = load.requests_waiting or 0.0
+    return waiting > _QUEUED * max(1.0, load.requests_running or 0.0)

@@ -1,0 +1,192 @@
+"""Text of what is served: what it would need, what it saves, and how it was found."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from rightsizer.io.terminal import aligned, counted, wrapped
+from rightsizer.model.finding import Savings
+from rightsizer.model.units import GIB, format_duration, percent_text
+from rightsizer.planner.display import NOTHING, dollars, interval_text, number
+from rightsizer.planner.plan_check import FigureComparison
+from rightsizer.planner.served.finding import (
+    ServedFinding,
+    ServedFindingKind,
+    candidate_text,
+    interval_of,
+)
+from rightsizer.planner.served.prediction import ServedPrediction
+
+_LEFT = frozenset({"figure", "90% range", "remark"})
+_HEADER = ("figure", "measured", "predicted", "90% range", "ratio", "remark")
+
+
+class ServedAnswer(Struct, frozen=True):
+    """An engine and the findings about it; or why there are none."""
+
+    name: str
+    prediction: ServedPrediction | None = None
+    findings: tuple[ServedFinding, ...] = ()
+    error: str = ""
+
+    @property
+    def savings(self) -> Savings | None:
+        """Of the first finding that advises something."""
+        return next(
+            (
+                finding.options[0].savings
+                for finding in self.findings
+                if finding.options and not finding.abstained
+            ),
+            None,
+        )
+
+    @property
+    def dollars_per_hour(self) -> float:
+        """Expected savings; 0 without any."""
+        return 0.0 if self.savings is None else self.savings.dollars_per_hour
+
+
+def served_text(answers: Sequence[ServedAnswer], notes: Sequence[str] = ()) -> str:
+    """Return all answers: of several, what they come to first."""
+    blocks = []
+    if len(answers) > 1:
+        blocks.append("\n".join(_together(answers)))
+    blocks += ["\n".join(_answer_lines(answer)) for answer in answers]
+    if notes:
+        blocks.append("\n".join(line for note in notes for line in wrapped(f"note: {note}")))
+    return "\n\n".join(blocks)
+
+
+def _together(answers: Sequence[ServedAnswer]) -> Iterator[str]:
+    """Yield what serves, what it would need and what it saves, of all engines."""
+    known = [answer.prediction for answer in answers if answer.prediction is not None]
+    gpus = sum(prediction.engine.layout.gpus for prediction in known)
+    paid = sum(prediction.candidate.dollars_per_hour or 0.0 for prediction in known)
+    models = len({prediction.engine.model for prediction in known})
+    yield (
+        f"{counted(len(answers), 'engine')} of {counted(models, 'model')} on"
+        f" {counted(gpus, 'GPU')}, ${dollars(paid)} an hour at list prices"
+    )
+    acted = [answer for answer in answers if answer.savings is not None]
+    saved = sum(answer.dollars_per_hour for answer in acted if answer.dollars_per_hour > 0.0)
+    more = -sum(answer.dollars_per_hour for answer in acted if answer.dollars_per_hour < 0.0)
+    yield f"would need: ${dollars(max(0.0, paid - saved + more))} an hour as advised below"
+    yield (
+        f"saves: ${dollars(saved)} an hour on"
+        f" {counted(sum(answer.dollars_per_hour > 0.0 for answer in acted), 'engine')}"
+        + (f"; what is short costs ${dollars(more)} more" if more else "")
+    )
+
+
+def _answer_lines(answer: ServedAnswer) -> Iterator[str]:
+    prediction = answer.prediction
+    if prediction is None:
+        yield from wrapped(f"error: {answer.error}")
+        return
+    yield from wrapped(_serves(prediction))
+    yield from wrapped(_needs(answer, prediction))
+    yield from wrapped(_saves(answer))
+    yield ""
+    yield from aligned(_HEADER, [_row(each) for each in prediction.comparisons], _LEFT, indent=2)
+    if prediction.largest_rate is not None:
+        largest = prediction.largest_rate
+        level = f" within {prediction.engine.level}" if prediction.engine.level else ""
+        text = f"largest rate: {number(largest.value)} requests/s ({interval_text(largest)}){level}"
+        yield from wrapped(text, indent=2)
+    for finding in answer.findings:
+        yield ""
+        yield from _finding_lines(finding)
+    if prediction.engine.assumptions:
+        yield ""
+        for assumption in prediction.engine.assumptions:
+            yield from wrapped(f"assumed: {assumption}")
+
+
+def _serves(prediction: ServedPrediction) -> str:
+    engine = prediction.engine
+    load = engine.load
+    alias = f" as {load.model}" if load.model and load.model != engine.model else ""
+    tokens = ""
+    if load.prompt_tokens and load.output_tokens:
+        tokens = f" of {number(load.prompt_tokens)} tokens in and {number(load.output_tokens)} out"
+    rate = f"{number(engine.rate)} requests/s{tokens}"
+    price = prediction.candidate.dollars_per_hour
+    cost = "" if price is None else f", ${dollars(price)} an hour"
+    return (
+        f"{engine.name} serves {engine.model}{alias} by {load.engine} on"
+        f" {candidate_text(prediction.candidate)}: {rate} over"
+        f" {format_duration(load.window_seconds)}, at most {number(engine.peak_rate)}{cost}"
+    )
+
+
+def _needs(answer: ServedAnswer, prediction: ServedPrediction) -> str:
+    engine = prediction.engine
+    if engine.peak_rate <= 0.0:
+        return "needs: unknown, no request was finished"
+    options = [finding.options[0] for finding in answer.findings if finding.options]
+    if options:
+        level = engine.level or "the rate"
+        sure = percent_text(options[0].probability)
+        return f"needs: {options[0].change}: {sure} to keep {level} at its busiest load"
+    if any(finding.kind is ServedFindingKind.TOO_SMALL for finding in answer.findings):
+        return "needs: more than it has; nothing considered is sure to hold its busiest load"
+    return "needs: what it has"
+
+
+def _saves(answer: ServedAnswer) -> str:
+    savings = answer.savings
+    if savings is not None:
+        return f"saves: {_money(savings)}"
+    why = next((finding.abstained for finding in answer.findings if finding.abstained), "")
+    return f"saves: nothing advised{f': {why}' if why else ''}"
+
+
+def _money(savings: Savings) -> str:
+    interval = interval_of(savings)
+    if interval is None:
+        return f"{number(savings.gpus)} GPUs; {savings.reason}"
+    if interval.value < 0.0:
+        more = f"${dollars(-interval.value)} an hour more"
+        return f"nothing, costs {more} ({dollars(-interval.high)} to {dollars(-interval.low)})"
+    ends = f"{_signed(interval.low)} to {_signed(interval.high)}"
+    return f"${dollars(interval.value)} an hour at list prices ({ends})"
+
+
+def _signed(value: float) -> str:
+    return f"-{dollars(-value)}" if value < 0.0 else dollars(value)
+
+
+def _row(figure: FigureComparison) -> Sequence[str]:
+    scale = GIB if figure.unit == "bytes" else 1.0
+    unit = "GiB" if figure.unit == "bytes" else figure.unit
+    predicted = None if figure.predicted is None else figure.predicted.scaled(1.0 / scale)
+    verdict = "" if figure.is_as_predicted is not False else "not as predicted"
+    return (
+        f"{figure.what.removesuffix('_ms').removesuffix('_bytes')} ({unit})",
+        number(figure.measured / scale),
+        NOTHING if predicted is None else number(predicted.value),
+        NOTHING if predicted is None else interval_text(predicted),
+        NOTHING if figure.ratio is None else f"x{figure.ratio:.2f}",
+        "; ".join(filter(None, (verdict, figure.remark))),
+    )
+
+
+def _finding_lines(finding: ServedFinding) -> Iterator[str]:
+    yield from wrapped(f"{finding.kind.replace('_', ' ')}: {finding.summary}")
+    if finding.abstained:
+        yield from wrapped(f"not advised: {finding.abstained}", indent=2)
+    for place, cause in enumerate(finding.causes, 1):
+        yield from wrapped(f"cause {place}: {cause}", indent=2)
+    for line in finding.evidence:
+        yield from wrapped(line, indent=2)
+    for option in finding.options:
+        money = _money(option.savings)
+        sure = f"{percent_text(option.probability)} sure, risk {option.risk}"
+        caution = f"; {option.caution}" if option.caution else ""
+        yield from wrapped(f"{option.change}: {money}; {sure}{caution}", indent=2)
+    if finding.options and not finding.abstained:
+        first = finding.options[0]
+        if first.launch is not None:
+            yield from wrapped(f"launch: {first.launch.text}", indent=4)
+        yield from wrapped(f"to be sure: {first.canary}", indent=4)
