@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.causes import causes_of
 from rightsizer.planner.served.engine import (
     Question,
+    ServedEngine,
     parallel_keys,
     requirement_of,
 )
@@ -25,7 +25,6 @@ from rightsizer.planner.served.finding import (
     ServedFindingKind,
     ServedOption,
     candidate_text,
-    savings_between,
     served_option,
 )
 from rightsizer.planner.served.prediction import ServedPrediction
@@ -40,7 +39,12 @@ _PREEMPTED: Final = 0.01
 """Preemptions a request, from which its cache is short."""
 _AT_LIMIT: Final = 0.9
 _QUALITY: Final = "answers change a little: compare them on data of your own"
+_LEAST_RATE: Final = 1e-3
+"""Requests a second of an hour without any."""
+_DEAREST: Final = 4.0
+"""Times what an engine costs, beyond which nothing is searched to mend it."""
 _Boards = tuple[str, ...]
+_Choice = tuple[PlanCandidate, Question]
 
 
 class ServedAdvisor:
@@ -75,51 +79,74 @@ class ServedAdvisor:
         for finding in filter(None, (smaller, hourly)):
             yield replace(finding, abstained=why) if why else finding
 
-    def _cheaper(self, prediction: ServedPrediction, at_most: float = 1.0) -> _Boards:
-        """Return the kinds of GPU of which one costs no more than what runs."""
-        planner = self.planner
-        current = prediction.candidate.dollars_per_hour
-        own = prediction.engine.board
-        found = []
-        for key in self.boards or tuple(planner.catalogue.boards):
-            board = planner.catalogue.get(key)
-            price = planner.prices.dollars_per_hour(board.key)
-            is_seldom = not self.boards and planner.prices.sole_cloud(board.key)
-            if board.vendor != own.vendor or price is None or is_seldom:
-                continue
-            if current is None or price <= at_most * current:
-                found.append(board.key)
-        return tuple(dict.fromkeys((own.key, *found)))
+    def _best(self, question: Question, most: int | None = None) -> PlanCandidate | None:
+        """Return the first candidate of a plan that surely holds; `None` if none does.
 
-    def _best(self, question: Question) -> PlanCandidate | None:
-        """Return the first candidate of a plan that surely holds; `None` if none does."""
-        key = encode(question)
+        `most` limits its GPUs, which shortens the search.
+        """
+        key = encode((question, most))
         if key not in self._found:
+            planner = self.planner
+            if most is not None:
+                plan = replace(planner.settings.plan, gpu_maximum=most)
+                planner = replace(planner, settings=replace(planner.settings, plan=plan))
             try:
-                first = self.planner.candidates(requirement_of(question))[0]
+                first = planner.candidates(requirement_of(question))[0]
             except RequirementError:
                 self._found[key] = None
             else:
                 self._found[key] = first if first.fits and first.is_sure else None
         return self._found[key]
 
+    def _cheapest(self, engine: ServedEngine, asked: Question, dollars: float) -> _Choice | None:
+        """Return what holds a load below a price, and its question; `None` if nothing does.
+
+        Dear kinds first: few of them are enough, and then bound the number of the others.
+        """
+        found: _Choice | None = None
+        for price, key in sorted(self._prices(engine), reverse=True):
+            most = min(self.planner.settings.plan.gpu_maximum, math.ceil(dollars / price) - 1)
+            question = {**asked, "gpus": [key]}
+            # In full what the short search finds: the answer is that of a plan.
+            if most < 1 or self._best(question, most) is None:
+                continue
+            after = self._best(question)
+            cost = after and after.dollars_per_hour
+            if after is not None and cost and cost < dollars:
+                found = (after, question)
+                dollars = cost
+        return found
+
+    def _prices(self, engine: ServedEngine) -> Iterator[tuple[float, str]]:
+        """Yield the price of one GPU of each kind to consider, and its key."""
+        catalogue = self.planner.catalogue
+        prices = self.planner.prices
+        own = engine.board
+        for key in self.boards or catalogue.boards:
+            board = catalogue.boards[key]
+            price = prices.dollars_per_hour(key)
+            is_open = board.vendor == own.vendor and not prices.sole_cloud(key)
+            # Boards for desktops do not reach each other, and are not for data centers.
+            is_open = is_open and board.reaches_peers >= own.reaches_peers
+            if price and (self.boards or is_open):
+                yield price, key
+
     def _smaller(self, prediction: ServedPrediction) -> ServedFinding | None:
         """Return what costs less and keeps the level."""
         engine = prediction.engine
         before = prediction.candidate
         asked = engine.at_rate(engine.peak_rate)
-        boards = self._cheaper(prediction)
-        questions: list[tuple[Question, str]] = [
-            ({**asked, "gpus": list(boards)}, ""),
-            ({**asked, "gpus": [engine.board.key]}, ""),
-        ]
-        weights = engine.requirement.precision.weights
-        if not weights.is_quantized:
-            narrow = {**asked, "precision": str(NumberFormat.FP8), "gpus": [engine.board.key]}
-            questions.append((narrow, _QUALITY))
+        own: Question = {**asked, "gpus": [engine.board.key]}
+        choices = [(self._best(own), own, "")]
+        if before.dollars_per_hour is not None:
+            cheapest = self._cheapest(engine, asked, before.dollars_per_hour)
+            if cheapest is not None:
+                choices.append((*cheapest, ""))
+        if not engine.requirement.precision.weights.is_quantized:
+            narrow = {**own, "precision": str(NumberFormat.FP8)}
+            choices.append((self._best(narrow), narrow, _QUALITY))
         options: list[ServedOption] = []
-        for question, caution in questions:
-            after = self._best(question)
+        for after, question, caution in choices:
             # A change of answers must save more than those without one.
             rival = options[0].candidate if options and caution else before
             if after is None or not self._is_worth(rival, after):
@@ -167,17 +194,20 @@ class ServedAdvisor:
                 ServedFindingKind.TOO_SMALL, engine, summary, causes=(cause,), evidence=shortage
             )
         asked = engine.at_rate(engine.peak_rate)
-        options: list[ServedOption] = []
-        for gpus in ([engine.board.key], list(self._cheaper(prediction, math.inf))):
-            question = {**asked, "gpus": gpus}
-            after = self._best(question)
-            if after is None or (after.gpu, after.layout) == (before.gpu, engine.layout):
-                continue
-            if all(option.candidate.gpu != after.gpu for option in options):
-                options.append(served_option(engine, before, after, question))
-        as_it_is = self._best(
-            {**asked, "gpus": [engine.board.key], "parallel": parallel_keys(engine.layout)}
-        )
+        own: Question = {**asked, "gpus": [engine.board.key]}
+        choices = [(self._best(own), own)]
+        paid = before.dollars_per_hour
+        if paid is not None:
+            cheapest = self._cheapest(engine, asked, _DEAREST * paid)
+            choices += [cheapest] if cheapest is not None else []
+        options = [
+            served_option(engine, before, after, question)
+            for after, question in choices
+            if after is not None and (after.gpu, after.layout) != (before.gpu, engine.layout)
+        ]
+        if len(options) > 1 and options[0].candidate.gpu == options[1].candidate.gpu:
+            del options[1]
+        as_it_is = self._best({**own, "parallel": parallel_keys(engine.layout)})
         causes: tuple[str, ...] = ()
         if as_it_is is not None:
             causes = ("the layout that runs should hold this load: see why it is slow first",)
@@ -209,68 +239,58 @@ class ServedAdvisor:
     def _by_hour(self, prediction: ServedPrediction) -> ServedFinding | None:
         """Return the replicas that each hour needs, where fewer than today's do at times."""
         engine = prediction.engine
-        hours = engine.load.requests_per_second_by_hour
         replicas = engine.layout.data
-        busiest = max((rate or 0.0 for rate in hours), default=0.0)
-        if len(hours) < _HOURS or replicas == 1 or not busiest or None in hours:
+        needed = self._replicas_by_hour(engine)
+        if not needed:
             return None
-        within = engine.peak_rate / busiest
-        one = replace(engine.layout, data=engine.layout.expert)
-
-        @cache
-        def holds(count: int, rate: float) -> PlanCandidate | None:
-            layout = replace(one, data=one.data * count)
-            question = {
-                **engine.at_rate(rate),
-                "gpus": [engine.board.key],
-                "parallel": parallel_keys(layout),
-            }
-            return self._best(question)
-
-        needed = []
-        for rate in hours:
-            asked = float(f"{max(rate or 0.0, 1e-6) * within:.3g}")
-            counts = range(1, replicas + 1)
-            needed.append(next((count for count in counts if holds(count, asked)), replicas))
         mean = sum(needed) / len(needed)
         most = max(needed)
-        least = self.planner.settings.plan.switch_saving_ratio
-        if most - mean < least * replicas:
+        if most - mean < self.planner.settings.plan.switch_saving_ratio * replicas:
             return None
-        before = prediction.candidate
-        rate = float(f"{busiest * within:.3g}")
-        at_most = holds(most, rate)
+        question = self._replicated(engine, most, engine.peak_rate)
+        at_most = self._best(question)
         if at_most is None:
             return None
-        question = {
-            **engine.at_rate(rate),
-            "gpus": [engine.board.key],
-            "parallel": parallel_keys(at_most.layout),
-        }
-        option = served_option(
-            engine, before, at_most, question, f"{min(needed)} to {most} replicas"
-        )
-        share = (replicas - mean) / replicas
-        every = savings_between(before, before)
-        price = before.hourly_range
-        if price is not None:
-            gpus = share * before.paid_count
-            every = Savings(
-                gpus,
-                gpus,
-                share * price.low,
-                share * price.high,
-                dollars_per_hour_typical=share * price.value,
-            )
+        before = prediction.candidate
+        change = f"{min(needed)} to {most} replicas"
+        option = served_option(engine, before, at_most, question, change)
+        savings = _share_of_price(before, (replicas - mean) / replicas)
         table = ", ".join(f"{hour}h {count}" for hour, count in enumerate(needed))
         return ServedFinding(
             ServedFindingKind.BY_HOUR,
             engine,
             f"{engine.name}: {mean:.3g} of {replicas} replicas hold the load on average, "
             f"{most} in the busiest hour",
-            (replace(option, savings=every),),
+            (replace(option, savings=savings),),
             evidence=(f"replicas by the hour: {table}",),
         )
+
+    def _replicas_by_hour(self, engine: ServedEngine) -> tuple[int, ...]:
+        """Return the fewest replicas that hold each hour's busiest time; empty if unknown."""
+        hours = [rate for rate in engine.load.requests_per_second_by_hour if rate is not None]
+        replicas = engine.layout.data
+        busiest = max(hours, default=0.0)
+        if len(hours) < _HOURS or replicas == 1 or not busiest:
+            return ()
+        within = engine.peak_rate / busiest
+        counts = range(1, replicas + 1)
+
+        def fewest(rate: float) -> int:
+            asked = _rounded(max(_LEAST_RATE, rate * within))
+            questions = ((count, self._replicated(engine, count, asked)) for count in counts)
+            enough = (count for count, question in questions if self._best(question))
+            return next(enough, replicas)
+
+        return tuple(map(fewest, hours))
+
+    def _replicated(self, engine: ServedEngine, count: int, rate: float) -> Question:
+        """Return the question of a number of replicas of the layout that runs."""
+        layout = replace(engine.layout, data=engine.layout.expert * count)
+        return {
+            **engine.at_rate(rate),
+            "gpus": [engine.board.key],
+            "parallel": parallel_keys(layout),
+        }
 
     def _trades(
         self, predictions: Iterable[ServedPrediction], found: Sequence[ServedFinding]
@@ -312,6 +332,22 @@ class ServedAdvisor:
             return None
         option = served_option(engine, one.candidate, after, question)
         return replace(option, savings=Savings(0.0, 0.0, reason="the same GPUs are paid"))
+
+
+def _rounded(rate: float) -> float:
+    """Round a rate up, so that alike hours are one question."""
+    step = 10.0 ** (math.floor(math.log10(rate)) - 1)
+    return float(f"{math.ceil(rate / step) * step:.3g}")
+
+
+def _share_of_price(candidate: PlanCandidate, share: float) -> Savings:
+    """Return the savings of a share of what runs."""
+    gpus = share * candidate.paid_count
+    price = candidate.hourly_range
+    if price is None:
+        return Savings(gpus, gpus, reason="no price is known")
+    saved = price.scaled(share)
+    return Savings(gpus, gpus, saved.low, saved.high, dollars_per_hour_typical=saved.value)
 
 
 def _withheld(prediction: ServedPrediction) -> str:

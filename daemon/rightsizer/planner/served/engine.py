@@ -41,7 +41,7 @@ _SIZE_HALVINGS: Final = 30
 _QUANTILE: Final = "p95={:g}ms"
 
 
-class Assumption(Struct, frozen=True):
+class ServedAssumption(Struct, frozen=True):
     """What an engine does not tell, what is taken in its place, and what hangs on it."""
 
     what: str
@@ -91,7 +91,7 @@ class ServedEngine(Struct, frozen=True):
     board: Board
     level: str
     """Service level in words; empty without any."""
-    assumptions: tuple[Assumption, ...] = ()
+    assumptions: tuple[ServedAssumption, ...] = ()
     is_level_stated: bool = False
     is_model_known: bool = True
 
@@ -173,7 +173,7 @@ class _EngineBuilder:
         self._load = load
         self._planner = planner
         self._statement = statement
-        self._assumed: list[Assumption] = []
+        self._assumed: list[ServedAssumption] = []
         self._board = _board(load, planner, statement)
 
     def build(self) -> ServedEngine:
@@ -214,7 +214,7 @@ class _EngineBuilder:
         remedy: str = "",
         other: tuple[str, Question] | None = None,
     ) -> None:
-        self._assumed.append(Assumption(what, taken, effect, remedy, other))
+        self._assumed.append(ServedAssumption(what, taken, effect, remedy, other))
 
     def _engine(self) -> str:
         engine = self._load.engine

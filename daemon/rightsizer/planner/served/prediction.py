@@ -11,8 +11,8 @@ from rightsizer.planner.display import number
 from rightsizer.planner.plan_check import FigureComparison
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.engine import (
-    Assumption,
     Question,
+    ServedAssumption,
     ServedEngine,
     memory_in_use,
     parallel_keys,
@@ -85,8 +85,8 @@ def predict(engine: ServedEngine, planner: Planner) -> ServedPrediction:
 
 
 def _with_effect(
-    assumption: Assumption, engine: ServedEngine, planner: Planner, between: EstimateInterval
-) -> Assumption:
+    assumption: ServedAssumption, engine: ServedEngine, planner: Planner, between: EstimateInterval
+) -> ServedAssumption:
     """Add what would be predicted if the assumption did not hold."""
     if assumption.other is None:
         return assumption

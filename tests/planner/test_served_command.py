@@ -1,0 +1,340 @@
+"""`rightsizer served`: layout, prediction beside measurement, and what an engine would need."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from msgspec.structs import replace
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.cli.main import main
+from rightsizer.io.codec import encode
+from rightsizer.model.errors import RequirementError
+from rightsizer.model.served_load import ServedLatency, ServedLoad
+from rightsizer.model.units import GIB
+from rightsizer.planner.planner import Planner
+from rightsizer.planner.served.advisor import ServedAdvisor
+from rightsizer.planner.served.answers import served_answers
+from rightsizer.planner.served.engine import NOTHING_STATED, Statement, served_engine
+from rightsizer.planner.served.finding import ServedFinding, ServedFindingKind
+from rightsizer.planner.served.prediction import predict
+from rightsizer.sizing.requirement import Parallelism
+
+Captured = pytest.CaptureFixture[str]
+PLANNER: Final = Planner(built_in(), built_in_prices())
+CHAT: Final = ServedLoad(
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    engine="vllm",
+    window_seconds=7 * 86400.0,
+    requests_per_second=3.0,
+    requests_per_second_peak=4.5,
+    devices=("GPU-1", "GPU-2"),
+    board="NVIDIA H100 80GB HBM3",
+    workload="chat-api",
+    engines=2,
+    prompt_tokens=1500.0,
+    output_tokens=300.0,
+    requests_running=7.2,
+    time_to_first_token=ServedLatency(0.06, 0.12),
+    time_per_output_token=ServedLatency(0.0083, 0.011),
+)
+LEVEL: Final = Statement(ttft="p95=400ms", tpot="50ms")
+
+
+def found(
+    load: ServedLoad, statement: Statement = LEVEL, boards: tuple[str, ...] = ()
+) -> tuple[ServedFinding, ...]:
+    """Findings about one load."""
+    (answer,) = served_answers([load], ServedAdvisor(PLANNER, boards), statement)
+    assert not answer.error
+    return answer.findings
+
+
+def one(load: ServedLoad, kind: ServedFindingKind, statement: Statement = LEVEL) -> ServedFinding:
+    """The finding of a kind."""
+    return next(finding for finding in found(load, statement) if finding.kind is kind)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The file with the loads."""
+    path = tmp_path / "loads.json"
+    path.write_text(encode([CHAT]), encoding="utf-8")
+    return path
+
+
+def test_text_answers_in_its_first_lines(file: Path, capsys: Captured) -> None:
+    """What serves, what it would need, what it saves."""
+    assert main(["served", str(file), "--ttft", "p95=400ms", "--tpot", "50ms"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("chat-api serves Llama-3.1-8B as meta-llama/Llama-3.1-8B-Instruct")
+    assert lines[2].startswith("needs: 1 x H100-SXM5-80GB: ")
+    assert lines[3].startswith("saves: $3.90 an hour at list prices")
+
+
+def test_json_has_the_prediction_beside_the_measurement(file: Path, capsys: Captured) -> None:
+    """Without a stated level, today's is kept."""
+    assert main(["served", str(file), "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    figures: dict[str, Any] = {figure["what"]: figure for figure in answer["comparisons"]}
+    assert figures["tpot_ms"]["measured"] == pytest.approx(8.3)
+    assert figures["tpot_ms"]["as_predicted"]
+    assert answer["service_level"].endswith("what is kept today")
+
+
+@pytest.mark.parametrize("content", ["no json", "[]", '[{"model": 1}]', '{"serving": []}'])
+def test_file_without_loads_is_refused(content: str, tmp_path: Path, capsys: Captured) -> None:
+    """The error names the file."""
+    file = tmp_path / "loads.json"
+    file.write_text(content, encoding="utf-8")
+    assert main(["served", str(file)]) == 1
+    assert "loads.json: " in capsys.readouterr().err
+
+
+def test_file_and_address_together_are_refused(file: Path, capsys: Captured) -> None:
+    """One source at a time."""
+    assert main(["served", str(file), "--url", "http://127.0.0.1:1"]) == 2
+    assert "--url: files are given too" in capsys.readouterr().err
+
+
+def test_several_engines_are_summed_first(tmp_path: Path, capsys: Captured) -> None:
+    """An idle engine counts, and saves nothing."""
+    file = tmp_path / "loads.json"
+    other = replace(CHAT, workload="quiet", requests_per_second=0.0, requests_per_second_peak=None)
+    file.write_text(encode({"serving": [CHAT, other]}), encoding="utf-8")
+    assert main(["served", str(file), "--ttft", "p95=400ms"]) == 0
+    first, second, third, *_ = capsys.readouterr().out.splitlines()
+    assert first == "2 engines of 1 model on 4 GPUs, $15.60 an hour at list prices"
+    assert second == "would need: $11.70 an hour as advised below"
+    assert third == "saves: $3.90 an hour on 1 engine"
+
+
+def test_unknown_board_is_an_error_with_its_remedy() -> None:
+    """The flag that it names helps."""
+    with pytest.raises(RequirementError, match=r"chat-api: runs on an unknown GPU.* --gpu"):
+        served_engine(replace(CHAT, board=""), PLANNER, NOTHING_STATED)
+    stated = served_engine(replace(CHAT, board=""), PLANNER, Statement(board="L40S"))
+    assert stated.board.key == "L40S"
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("acme/llama-3.1-8b-support-v7", "Llama-3.1-8B"),
+        ("/models/Llama-3.1-70B-Instruct/", "Llama-3.1-70B"),
+        ("/root/.cache/hub/models--Qwen--Qwen3-32B/snapshots/1f", "Qwen3-32B"),
+    ],
+)
+def test_served_name_is_resolved_as_in_a_plan(name: str, model: str) -> None:
+    """Fine-tunes by their base, paths by their end."""
+    assert served_engine(replace(CHAT, model=name), PLANNER, NOTHING_STATED).model == model
+
+
+def test_path_of_a_page_is_not_read(tmp_path: Path) -> None:
+    """A page is not trusted with files."""
+    (tmp_path / "config.json").write_text("not read", encoding="utf-8")
+    engine = served_engine(replace(CHAT, model=str(tmp_path)), PLANNER, NOTHING_STATED)
+    assert not engine.is_model_known
+
+
+def test_alias_is_sized_by_memory_until_it_is_stated() -> None:
+    """Said as assumed."""
+    alias = replace(CHAT, model="prod", memory_used_bytes=70 * GIB, kv_cache_tokens=400_000.0)
+    sized = served_engine(alias, PLANNER, NOTHING_STATED)
+    assert not sized.is_model_known
+    assert 4.0 < float(sized.model.removesuffix("B")) < 16.0
+    assert "give --model prod=NAME" in str(sized.assumptions[0])
+    stated = served_engine(alias, PLANNER, Statement(models={"prod": "llama-3.1-8b"}))
+    assert stated.model == "Llama-3.1-8B"
+    assert stated.is_model_known
+
+
+def test_nothing_smaller_is_advised_for_an_unknown_model() -> None:
+    """Its size is a guess."""
+    alias = replace(CHAT, model="prod", memory_used_bytes=70 * GIB, kv_cache_tokens=400_000.0)
+    finding = one(alias, ServedFindingKind.TOO_LARGE)
+    assert finding.abstained == "the model is not known: state it with --model"
+
+
+def test_format_is_told_by_the_memory_in_use() -> None:
+    """Beside a cache of known size."""
+    tokens = 300_000.0
+    cache = tokens * 2 * 32 * 8 * 128 * 2  # Keys and values of 32 layers, 8 heads of 128, bf16.
+    narrow = replace(CHAT, kv_cache_tokens=tokens, memory_used_bytes=cache + 9.5e9)
+    engine = served_engine(narrow, PLANNER, NOTHING_STATED)
+    assert engine.requirement.precision.weights == "fp8"
+    wide = replace(narrow, memory_used_bytes=cache + 17.5e9)
+    engine = served_engine(wide, PLANNER, NOTHING_STATED)
+    assert engine.requirement.precision.weights == "bf16"
+    assert not engine.assumptions
+
+
+def test_exported_format_and_tensor_size_are_not_assumed() -> None:
+    """Nothing is left to assume."""
+    told = replace(CHAT, weight_format="fp8", engines=1, tensor=2)
+    engine = served_engine(told, PLANNER, NOTHING_STATED)
+    assert engine.layout == Parallelism(2)
+    assert not engine.assumptions
+
+
+def test_assumption_says_what_hangs_on_it() -> None:
+    """In figures, with the flag that replaces it."""
+    engine = served_engine(replace(CHAT, engines=1), PLANNER, NOTHING_STATED)
+    prediction = predict(engine, PLANNER)
+    assert prediction.engine.layout == Parallelism(2)
+    texts = [str(assumption) for assumption in prediction.engine.assumptions]
+    assert any("as replicas of one GPU: TPOT" in text and "--tp" in text for text in texts)
+
+
+def test_busy_hours_count_by_their_requests() -> None:
+    """A token sees the hours in which tokens are made."""
+    hours = (0.0,) * 12 + (6.0,) * 12
+    load = replace(CHAT, requests_per_second_by_hour=hours)
+    steady = served_engine(CHAT, PLANNER, NOTHING_STATED)
+    assert steady.in_flight == pytest.approx(7.2)
+    assert served_engine(load, PLANNER, NOTHING_STATED).in_flight == pytest.approx(14.4)
+
+
+def test_engine_that_counts_tokens_alone_has_a_rate() -> None:
+    """By the tokens of a request."""
+    load = replace(
+        CHAT,
+        requests_per_second=None,
+        requests_per_second_peak=None,
+        output_tokens_per_second=900.0,
+    )
+    assert served_engine(load, PLANNER, NOTHING_STATED).rate == pytest.approx(3.0)
+
+
+def test_smaller_layout_is_advised_with_launch_and_canary() -> None:
+    """With its probability and its savings."""
+    finding = one(CHAT, ServedFindingKind.TOO_LARGE)
+    first = finding.options[0]
+    assert (first.candidate.gpu, first.candidate.count) == ("H100-SXM5-80GB", 1)
+    assert not finding.abstained
+    assert first.probability > 0.9
+    assert first.savings.dollars_per_hour == pytest.approx(3.9)
+    assert first.savings.dollars_per_hour_low is not None
+    assert first.launch is not None
+    assert first.launch.command[:2] == ("vllm", "serve")
+    assert "send it a tenth of the traffic (0.3 requests/s)" in first.canary
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"window_seconds": 3600.0}, "less than a day"),
+        ({"prompt_tokens": None}, "tokens of a request"),
+        ({"time_per_output_token": ServedLatency(0.03)}, "not as predicted"),
+    ],
+)
+def test_nothing_smaller_is_advised_without_its_evidence(changes: dict[str, Any], why: str) -> None:
+    """The reason is told."""
+    assert why in one(replace(CHAT, **changes), ServedFindingKind.TOO_LARGE).abstained
+
+
+def test_engine_with_what_it_needs_has_no_finding() -> None:
+    """No advice where all is right."""
+    busy = replace(CHAT, requests_per_second=20.0, requests_per_second_peak=23.0)
+    busy = replace(busy, requests_running=None, time_to_first_token=None)
+    busy = replace(busy, time_per_output_token=None)
+    assert not found(busy, boards=("H100-SXM5-80GB", "L4"))
+
+
+def test_queue_is_a_shortage_with_what_mends_it() -> None:
+    """More GPUs cost more."""
+    short = replace(
+        CHAT,
+        requests_per_second=30.0,
+        requests_per_second_peak=40.0,
+        requests_running=200.0,
+        requests_waiting=80.0,
+        time_per_output_token=None,
+    )
+    finding = one(short, ServedFindingKind.TOO_SMALL)
+    assert "80 requests wait on average" in finding.summary
+    assert finding.options[0].candidate.count > 2
+    assert finding.dollars_per_hour < 0.0
+
+
+def test_limit_of_requests_is_raised_before_gpus_are_added() -> None:
+    """A limit costs nothing."""
+    limited = replace(
+        CHAT,
+        requests_running=16.0,
+        requests_waiting=9.0,
+        maximum_running=8,
+        kv_cache_used_ratio=0.1,
+    )
+    finding = one(limited, ServedFindingKind.TOO_SMALL)
+    assert not finding.options
+    assert "its limit of 8 requests at a time is reached" in finding.causes[0]
+
+
+def test_slow_engine_names_causes_nearest_first() -> None:
+    """Beside what is measured and predicted."""
+    slow = replace(
+        CHAT,
+        model="meta-llama/Llama-3.1-70B-Instruct",
+        engines=1,
+        tensor=2,
+        weight_format="bf16",
+        requests_running=2.0,
+        time_per_output_token=ServedLatency(0.2),
+    )
+    finding = one(slow, ServedFindingKind.OFF)
+    assert finding.causes
+    assert "TPOT 200 ms, predicted" in finding.summary
+
+
+def test_fast_engine_may_have_narrower_weights() -> None:
+    """The format that explains it comes first."""
+    fast = replace(CHAT, requests_running=2.0, time_per_output_token=ServedLatency(0.005))
+    causes = one(fast, ServedFindingKind.OFF).causes
+    assert causes[0].startswith("weights are in ")
+
+
+def test_replicas_follow_the_hours() -> None:
+    """Half of them are free for half of the day."""
+    hours = (1.0,) * 12 + (16.0,) * 12
+    load = replace(
+        CHAT,
+        requests_per_second=8.5,
+        requests_per_second_peak=None,
+        requests_per_second_by_hour=hours,
+        requests_running=None,
+        time_per_output_token=None,
+        time_to_first_token=None,
+    )
+    finding = one(load, ServedFindingKind.BY_HOUR)
+    assert "1.5 of 2 replicas" in finding.summary
+    assert finding.dollars_per_hour == pytest.approx(7.8 / 4)
+
+
+def test_engines_on_each_others_boards_could_trade_places() -> None:
+    """One is short, the other fits its board."""
+    small = replace(
+        CHAT,
+        workload="embedded-chat",
+        engines=1,
+        devices=("GPU-3",),
+        requests_per_second=0.3,
+        requests_per_second_peak=0.4,
+        requests_running=0.9,
+        time_per_output_token=None,
+        time_to_first_token=None,
+    )
+    short = replace(
+        small,
+        workload="busy",
+        board="NVIDIA A10",
+        requests_per_second=4.0,
+        requests_per_second_peak=5.0,
+        requests_running=100.0,
+        requests_waiting=40.0,
+    )
+    answers = served_answers([small, short], ServedAdvisor(PLANNER), Statement(ttft="2s"))
+    kinds = {answer.name: [finding.kind for finding in answer.findings] for answer in answers}
+    assert ServedFindingKind.TRADE in kinds["busy"]
