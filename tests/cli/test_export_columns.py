@@ -20,14 +20,15 @@ from rightsizer.model.state import (
 )
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
-from rightsizer.report.export import COLUMNS, ExportColumnKind, ExportRow
+from rightsizer.report.export import COLUMNS, ExportRow
+from rightsizer.report.table_file import TableColumnKind
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "export.md"
 TYPES: Final = {
-    ExportColumnKind.TEXT: str,
-    ExportColumnKind.TEXTS: tuple,
-    ExportColumnKind.INTEGER: int,
-    ExportColumnKind.NUMBER: float,
+    TableColumnKind.TEXT: str,
+    TableColumnKind.TEXTS: tuple,
+    TableColumnKind.INTEGER: int,
+    TableColumnKind.NUMBER: float,
 }
 
 
@@ -77,7 +78,7 @@ def test_every_column_has_a_name_of_its_own_and_an_explanation() -> None:
     assert not [
         column.name
         for column in COLUMNS
-        if column.kind is ExportColumnKind.NUMBER
+        if column.kind is TableColumnKind.NUMBER
         and not column.name.endswith(("_seconds", "_joules", "_ratio", "_bytes"))
     ]
 

@@ -291,7 +291,7 @@ def test_without_pyarrow_the_extra_is_named(
     status, error = refused(capsys, "--history.path", tmp_path / "h.db", "--format", "parquet", out)
 
     assert status == 2
-    assert "pyarrow is not installed; install gpu-rightsizer[parquet], or take csv" in error
+    assert "Parquet needs pyarrow, which is not installed; install gpu-rightsizer[parquet]" in error
     assert not list(tmp_path.glob("*out*"))
 
 

@@ -117,6 +117,16 @@ def test_a_look_answers_in_every_form(config: Path, tmp_path: Path) -> None:
     assert not any(each["id"] == "" for each in second["findings"])
 
 
+def test_bill_is_answered_or_written_alone(config: Path, tmp_path: Path) -> None:
+    """The same bytes; with --top the sums stay whole."""
+    at = ("--at", str(NOW / 1e9), "--format", "focus")
+    said = asked_in_process(config, *at)
+    assert said.out.startswith("BillingAccountId,")
+    file = tmp_path / "bills" / "bill.csv"
+    assert asked_in_process(config, *at, "--top", "1", "--output", str(file)).out == ""
+    assert file.read_bytes().decode().rstrip() == said.out.rstrip()
+
+
 def test_a_dry_run_reads_nothing(config: Path, store: LoopbackStore) -> None:
     """Only the probe's queries are made; in JSON too."""
     said = asked_in_process(config, "--at", str(NOW / 1e9), "--dry-run")
@@ -148,6 +158,9 @@ def test_a_verdict_is_explained(config: Path) -> None:
         (("--explain", "abc", "--save"), "--save does not apply to --explain"),
         (("--web.listen-address", ":1"), "--web.listen-address is for --serve"),
         (("--all",), "--all is for --json"),
+        (("--output", "x.csv"), "--output is for --format focus"),
+        (("--serve", "--format", "focus"), "--format does not apply to --serve"),
+        (("--explain", "abc", "--format", "focus"), "--format focus does not apply to --explain"),
         (("--lookback", "1h"), "--lookback: 1 h is less than 1 d"),
         (("--lookback", "1000d"), "--lookback: 1000 d is more than 90 d"),
     ],

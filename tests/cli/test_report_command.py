@@ -74,6 +74,22 @@ def refused(capsys: Captured, *flags: str) -> tuple[int, str]:
     return status, err
 
 
+def test_bill_is_written_as_its_file_is_named(
+    history: Path, capsys: Captured, tmp_path: Path
+) -> None:
+    """CSV, or Parquet; no other format is Parquet."""
+    flags = ("report", "--history.path", str(history))
+    assert main([*flags, "--format", "focus"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("BillingAccountId,")
+    assert main([*flags, "--format", "focus", "--output", str(tmp_path / "bill.csv")]) == 0
+    assert (tmp_path / "bill.csv").read_bytes().decode().rstrip() == text.rstrip()
+    output = ("--output", str(tmp_path / "bill.parquet"))
+    status, error = refused(capsys, *flags[1:], *output)
+    assert status == 2
+    assert "Parquet is for --format focus" in error
+
+
 def test_an_agent_elsewhere_gives_the_same_document(
     history: Path, capsys: Captured, tmp_path: Path
 ) -> None:

@@ -1,7 +1,6 @@
 """Selection from an answer: its order, and the effect of flags."""
 
 import csv
-import json
 from io import StringIO
 from typing import Any
 
@@ -140,27 +139,6 @@ def test_tables_are_written_for_spreadsheets() -> None:
     held = next(row for row in fleet_answer().usage if row.team)
     hostile = replace(held, team="=cmd()")
     assert "'=cmd()" in csv_tables(document(usage=(hostile,)))["teams"]
-
-
-def test_the_bill_in_focus_adds_up_to_the_hours_and_their_cost() -> None:
-    """By state, which no charge mixes; what has no price has no cost."""
-    whole = document()
-    rows = list(csv.DictReader(StringIO(csv_tables(whole)["focus"])))
-    parts = whole["usage"]["parts"]
-    hours = sum(float(row["ConsumedQuantity"]) for row in rows)
-    held = sum(part["held_gpu_hours"] + part["unknown_gpu_hours"] for part in parts)
-    priced = sum(part["dollars"]["value"] for part in parts if part["dollars"])
-    assert hours == pytest.approx(held)
-    assert sum(float(row["EffectiveCost"] or 0.0) for row in rows) == pytest.approx(priced)
-    free = next(row for row in rows if row["x_State"] == "free")
-    assert free["ChargeDescription"] == "free hours of L4, free"
-    assert free["ChargePeriodStart"] == "2026-01-01T00:00:00Z"
-    assert json.loads(free["Tags"]) == {"pool": "batch", "kind": "free", "state": "free"}
-    unpriced = [row for row in rows if row["SkuId"] == "NO-SUCH-BOARD"]
-    assert unpriced
-    assert {row["EffectiveCost"] for row in unpriced} == {""}
-    assert {float(row["BilledCost"]) for row in rows} == {0.0}
-    assert free["BillingPeriodEnd"] == "2026-02-01T00:00:00Z"
 
 
 def test_tables_without_rows_have_their_heading() -> None:

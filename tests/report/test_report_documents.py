@@ -24,6 +24,7 @@ from rightsizer.report.model import ReportModel
 
 GoldenFile = Callable[[str | Path, str], None]
 SUFFIXES: Final = {"text": "txt", "html": "html", "markdown": "md", "json": "json"}
+"""Of the formats that tell the story; the bill has tests of its own."""
 DOCUMENTATION: Final = Path(__file__).parent.parent.parent / "docs" / "report.md"
 
 
@@ -59,7 +60,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("name", REPORT_FORMATS)
+@pytest.mark.parametrize("name", SUFFIXES)
 def test_a_document_is_as_it_was(name: str, golden: GoldenFile) -> None:
     """Every format equals its golden file, and a repeated rendering."""
     text = document(name)
@@ -118,7 +119,7 @@ def table_of(markdown: str, first: str) -> list[str]:
     return found.splitlines()
 
 
-@pytest.mark.parametrize("name", REPORT_FORMATS)
+@pytest.mark.parametrize("name", SUFFIXES)
 def test_a_span_without_data_says_so(name: str) -> None:
     """The text states the history's time range."""
     empty = device_facts(gpu(0), [])
@@ -130,7 +131,7 @@ def test_a_span_without_data_says_so(name: str) -> None:
 
 def test_a_node_without_devices_is_no_fault() -> None:
     """A history without devices has a report too."""
-    for name in REPORT_FORMATS:
+    for name in SUFFIXES:
         assert "Nothing is known" in document(name, devices=(), workloads=(), advice=())
 
 

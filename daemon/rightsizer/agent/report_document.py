@@ -17,7 +17,9 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.report.builder import report_model
 from rightsizer.report.documents import html_document, markdown_document, text_document
+from rightsizer.report.focus import FOCUS
 from rightsizer.report.model import ReportModel
+from rightsizer.report.node_focus import focus_document
 from rightsizer.report.summary import summary_of
 
 SCHEMA_VERSION: Final = 1
@@ -39,6 +41,7 @@ REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
     "html": html_document,
     "markdown": markdown_document,
     "json": json_document,
+    FOCUS: focus_document,
 }
 """Formats by name; each renders the whole document with times in the time zone."""
 MEDIA_TYPES: Final = {
@@ -46,6 +49,7 @@ MEDIA_TYPES: Final = {
     "html": "text/html",
     "markdown": "text/markdown",
     "json": "application/json",
+    FOCUS: "text/csv",
 }
 
 

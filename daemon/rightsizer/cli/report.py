@@ -21,6 +21,7 @@ from rightsizer.console.flags import (
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags, ask_node
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.report.focus import FOCUS, PARQUET, write_focus
 
 _HELP: Final = help_of(__file__)
 _PATIENCE_SECONDS: Final = 60.0
@@ -43,11 +44,18 @@ def _run(arguments: argparse.Namespace) -> int:
     query = {"format": report_format, "timezone": arguments.timezone, "last": arguments.last}
     query |= {"from": arguments.from_, "to": arguments.to}
     asked = {name: value for name, value in query.items() if value is not None}
+    output = arguments.output
+    is_bill = report_format == FOCUS
+    if output is not None and output.suffix == PARQUET and not is_bill:
+        raise UsageError(f"--output {output}: Parquet is for --format focus; name it otherwise")
     document = _of_agent(asked, arguments) if arguments.url else _of_history(arguments, asked)
-    if arguments.output is None:
-        say(document.removesuffix("\n"), may_color=report_format == "text")
+    if output is None:
+        say(document.removesuffix("\n").removesuffix("\r"), may_color=report_format == "text")
         return 0
-    with whole_file(arguments.output, "report") as file:
+    if is_bill:
+        write_focus(document, output)
+        return 0
+    with whole_file(output, "report") as file:
         file.write(document.encode())
     return 0
 

@@ -32,6 +32,7 @@ from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.report.blocks import Code
 from rightsizer.report.explanation_blocks import explanation_blocks
+from rightsizer.report.focus import FOCUS, focus_csv, write_focus
 
 _HELP: Final = help_of(__file__)
 
@@ -60,9 +61,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         html=Path,
         commands=Path,
         csv=Path,
+        output=Path,
         web_listen_address={"action": "append"},
     )
-    add_format_flag(parser, "the keys of docs/fleet.md")
+    add_format_flag(parser, "the keys of docs/fleet.md", FOCUS)
     add_config_flag(parser, CONFIGURATION.with_name(FLEET_FILE))
 
 
@@ -141,6 +143,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
     from rightsizer.fleet.advice_groups import commands_text
     from rightsizer.fleet.answers import selected, shortened
+    from rightsizer.fleet.focus import fleet_focus
     from rightsizer.fleet.page import fleet_document
     from rightsizer.fleet.summary import summary_of
     from rightsizer.fleet.tables import csv_tables
@@ -162,7 +165,14 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
         for name, table in csv_tables(shown).items():
             with whole_file(arguments.csv / f"{name}.csv", "table") as file:
                 file.write(table.encode())
-    _answer(arguments, shown, text)
+    if arguments.format != FOCUS:
+        _answer(arguments, shown, text)
+        return
+    bill = focus_csv(fleet_focus(document))
+    if arguments.output is None:
+        say(bill.rstrip())
+    else:
+        write_focus(bill, arguments.output)
 
 
 def _answer(arguments: argparse.Namespace, document: object, text: str) -> None:
@@ -178,6 +188,7 @@ def _make_folders(arguments: argparse.Namespace) -> None:
         "html": arguments.html and arguments.html.parent,
         "commands": arguments.commands and arguments.commands.parent,
         "csv": arguments.csv,
+        "output": arguments.output and arguments.output.parent,
     }
     for flag, folder in folders.items():
         if folder is None:
@@ -207,7 +218,8 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
     return with_values(settings, values)
 
 
-_WRITTEN: Final = ("html", "commands", "csv")
+_BILL: Final = f"format {FOCUS}"
+_WRITTEN: Final = ("html", "commands", "csv", "output")
 _SELECTED: Final = ("top", "cluster", "team", "since")
 _REFUSED: Final[dict[str, tuple[str, ...]]] = {
     "merge": ("shard",),
@@ -220,7 +232,7 @@ _REFUSED: Final[dict[str, tuple[str, ...]]] = {
         "explain",
         "save",
     ),
-    "a shard of the nodes": ("serve", "explain", "save", *_WRITTEN, "all", *_SELECTED),
+    "a shard of the nodes": ("serve", "explain", "save", *_WRITTEN, "all", _BILL, *_SELECTED),
     "rules": (
         "shard",
         "lookback",
@@ -235,10 +247,10 @@ _REFUSED: Final[dict[str, tuple[str, ...]]] = {
         *_SELECTED,
     ),
     "--serve": ("save", *_WRITTEN, "at", "all", "format", *_SELECTED),
-    "--dry-run": ("save", *_WRITTEN, "all", *_SELECTED),
-    "--explain": ("save", *_WRITTEN, "all", *_SELECTED),
+    "--dry-run": ("save", *_WRITTEN, "all", _BILL, *_SELECTED),
+    "--explain": ("save", *_WRITTEN, "all", _BILL, *_SELECTED),
 }
-"""Flags without effect, by action."""
+"""Flags, or values of them, without effect, by action."""
 
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
@@ -253,6 +265,8 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
             _refuse(arguments, mode)
     if arguments.web_listen_address and not arguments.serve:
         raise UsageError("--web.listen-address is for --serve; leave it out, or serve")
+    if arguments.output and arguments.format != FOCUS:
+        raise UsageError("--output is for --format focus; add it, or take --html or --csv")
     if arguments.all and arguments.format != "json":
         raise UsageError("--all is for --json; the text tells of complaints alone")
 
@@ -263,8 +277,9 @@ def _refuse(arguments: argparse.Namespace, mode: str) -> None:
 
 
 def _given(arguments: argparse.Namespace, flag: str) -> bool:
-    value = getattr(arguments, flag.replace(".", "_").replace("-", "_"))
-    return value is not None and value is not False
+    name, _, only = flag.partition(" ")
+    value = getattr(arguments, name.replace(".", "_").replace("-", "_"))
+    return value == only if only else value is not None and value is not False
 
 
 COMMAND: Final = Command(

@@ -1,18 +1,18 @@
 """Tables of an answer in JSON: hours and money by team, pool, cluster and kind."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from io import StringIO
 from itertools import chain
 from typing import Any, Final
 
 from rightsizer.advice.compatible import savings_of
 from rightsizer.fleet.advice_groups import opened
-from rightsizer.fleet.focus import FOCUS_COLUMNS, focus_rows
+from rightsizer.fleet.focus import fleet_focus
 from rightsizer.fleet.usage import FREE, FREE_NAME
 from rightsizer.model.units import HOUR_SECONDS
+from rightsizer.report.focus import FOCUS, FOCUS_COLUMNS
 from rightsizer.report.labels import HOURS_A_DAY
+from rightsizer.report.table_file import csv_text
 
 JsonRow = dict[str, Any]
 HOURS: Final[tuple[str, ...]] = (
@@ -192,7 +192,7 @@ _COLUMNS: Final = {
     "recommendations": (*_RECOMMENDATION, "reasons", "gpus", "dollars_per_day", "devices"),
     "teams": ("team", "cluster", *summed(())),
     "gpus": _HOLDING,
-    "focus": FOCUS_COLUMNS,
+    FOCUS: (*FOCUS_COLUMNS,),
 }
 
 
@@ -213,19 +213,5 @@ def csv_tables(document: Mapping[str, Any]) -> dict[str, str]:
         for row in document["teams"]
     ]
     tables = {"recommendations": advice, "teams": teams, "gpus": document["holdings"]}
-    tables["focus"] = [*focus_rows(document)]
-    return {name: _csv(columns, tables[name]) for name, columns in _COLUMNS.items()}
-
-
-def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    text = StringIO()
-    writer = csv.DictWriter(text, columns)
-    writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    """Return a value that a spreadsheet does not take for a formula: names are of others."""
-    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{value}" if is_formula else value
+    tables[FOCUS] = fleet_focus(document)
+    return {name: csv_text(columns, tables[name]) for name, columns in _COLUMNS.items()}

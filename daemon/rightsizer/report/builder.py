@@ -71,6 +71,7 @@ def _device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
         index=device.stated_index,
         label=facts.label,
         model=device.name or device.board or "",
+        board=device.board,
         capacity_ratio=part,
         workloads=facts.workloads,
         tier=window.tier,

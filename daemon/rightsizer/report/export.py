@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache, partial
-from importlib import import_module
-from itertools import islice
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Final, TypeAlias
 
 from msgspec import Struct
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
-from rightsizer.model.errors import UsageError
 from rightsizer.model.state import (
     Cause,
     Condition,
@@ -28,6 +25,7 @@ from rightsizer.model.state import (
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 from rightsizer.model.window import Window
 from rightsizer.report.labels import readable_name
+from rightsizer.report.table_file import TableColumnKind, write_parquet_table
 
 
 class ExportRow(Struct, frozen=True):
@@ -43,15 +41,6 @@ class ExportRow(Struct, frozen=True):
 ExportValue: TypeAlias = str | tuple[str, ...] | int | float | None
 
 
-class ExportColumnKind(StrEnum):
-    """Type of a column's values, all of which may be missing."""
-
-    TEXT = "text"
-    TEXTS = "texts"
-    INTEGER = "integer"
-    NUMBER = "number"
-
-
 class ExportColumn(Struct, frozen=True):
     """A column; its name is stable, since other programs depend on it."""
 
@@ -59,7 +48,7 @@ class ExportColumn(Struct, frozen=True):
     help: str
     value: Callable[[ExportRow], ExportValue]
     """Returns the value of a row; `None` if unknown."""
-    kind: ExportColumnKind = ExportColumnKind.NUMBER
+    kind: TableColumnKind = TableColumnKind.NUMBER
 
 
 _QUANTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", None))
@@ -67,8 +56,8 @@ _NANOSECOND_DIGITS: Final = 9
 
 
 def _identity() -> Iterator[ExportColumn]:
-    text = ExportColumnKind.TEXT
-    whole = ExportColumnKind.INTEGER
+    text = TableColumnKind.TEXT
+    whole = TableColumnKind.INTEGER
     ends = (("start", "When the row begins"), ("end", "When it ends"))
     for end, does in ends:
         yield ExportColumn(end, f"{does}, ISO 8601 in UTC.", partial(_iso, end), text)
@@ -87,7 +76,7 @@ def _identity() -> Iterator[ExportColumn]:
     profile = of_device(lambda each: each.mig.profile if each.mig else None)
     yield ExportColumn("mig_profile", "The profile of a MIG instance.", profile, text)
     help_text = "The workloads that held the device during the row."
-    yield ExportColumn("holders", help_text, lambda row: row.holders, ExportColumnKind.TEXTS)
+    yield ExportColumn("holders", help_text, lambda row: row.holders, TableColumnKind.TEXTS)
 
 
 def _epoch_seconds(end: str, row: ExportRow) -> float:
@@ -188,7 +177,7 @@ def _use() -> Iterator[ExportColumn]:
 
 def _cycles() -> Iterator[ExportColumn]:
     count = "Cycles of load of one pace."
-    whole = ExportColumnKind.INTEGER
+    whole = TableColumnKind.INTEGER
     yield ExportColumn("cycles", count, lambda row: round(row.window.cycles), whole)
     length = "The length of all these cycles together."
     yield ExportColumn("cycle_seconds", length, lambda row: row.window.cycle_seconds)
@@ -236,32 +225,11 @@ def write_json(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
     stream.write(b"[]\n" if before == "[\n" else b"\n]\n")
 
 
-_GROUP: Final = 10_000
-"""Rows buffered in memory before they are written."""
-
-
 def write_parquet(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
-    """Write columns of texts, lists, 64-bit integers and floats; `UsageError` without pyarrow."""
-    try:
-        # Imported on use: takes 100 MB of memory.
-        arrow: Any = import_module("pyarrow")
-        parquet: Any = import_module("pyarrow.parquet")
-    except ImportError:
-        raise UsageError(
-            "--format parquet: pyarrow is not installed; install gpu-rightsizer[parquet], or take "
-            "csv or json"
-        ) from None
-    types = {
-        ExportColumnKind.TEXTS: arrow.list_(arrow.string()),
-        ExportColumnKind.TEXT: arrow.string(),
-        ExportColumnKind.INTEGER: arrow.int64(),
-        ExportColumnKind.NUMBER: arrow.float64(),
-    }
-    schema = arrow.schema([(each.name, types[each.kind]) for each in COLUMNS])
-    left = map(_values, rows)
-    with parquet.ParquetWriter(stream, schema) as writer:
-        while group := list(islice(left, _GROUP)):
-            writer.write_table(arrow.Table.from_pylist(group, schema=schema))
+    """Write typed columns; `UsageError` without pyarrow."""
+    write_parquet_table(
+        {column.name: column.kind for column in COLUMNS}, map(_values, rows), stream
+    )
 
 
 def _values(row: ExportRow) -> dict[str, ExportValue]:

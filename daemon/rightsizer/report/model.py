@@ -142,6 +142,8 @@ class DeviceRow(Struct, frozen=True):
     """`None` if no source stated it."""
     label: str
     model: str
+    board: str | None
+    """Key in the catalogue; `None` if unknown."""
     capacity_ratio: float
     workloads: tuple[str, ...]
     tier: str
