@@ -14,11 +14,13 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
-from rightsizer.cli.job_report import JobDevice, JobUsageReport, job_report, job_report_text
+from rightsizer.cli.job_report import JobDevice, JobUsageReport, job_report, job_report_blocks
 from rightsizer.cli.main import main
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.state import Cause
 from rightsizer.model.workload import workload_of_job
+from rightsizer.report.block_text import text_of
+from rightsizer.report.json_encoder import advice_document
 
 Captured = pytest.CaptureFixture[str]
 Golden = Callable[[str | Path, str], None]
@@ -30,8 +32,8 @@ GPUS: Final = tuple(
 REPORT: Final = JobUsageReport(
     job="slurm:4242",
     devices=GPUS,
-    start=EPOCH,
-    end=EPOCH + 11_520 * SECOND,
+    start=EPOCH / SECOND,
+    end=EPOCH / SECOND + 11_520.0,
     held_seconds=6.4 * HOUR,
     known_seconds=6.4 * HOUR,
     used_seconds=2.4 * HOUR,
@@ -93,7 +95,7 @@ def test_the_command_prints_text_and_json(history: Path, capsys: Captured) -> No
     document = json.loads(capsys.readouterr().out)
 
     assert text.startswith("GPU use of job 7 on ")
-    assert "50% while nothing ran" in text
+    assert "50%  while nothing ran" in text
     assert document["job"] == "slurm:7"
     assert document["unused_seconds"]["idle"] == 600.0
     assert document["end"] - document["start"] == pytest.approx(1200.0, abs=60.0)
@@ -107,7 +109,7 @@ def test_an_unknown_job_is_reported(history: Path, capsys: Captured) -> None:
 
 def test_the_text(golden: Golden) -> None:
     """A dozen lines at the end of the job's output."""
-    golden("job_report.txt", job_report_text(REPORT, "node7") + "\n")
+    golden("job_report.txt", text_of(job_report_blocks(REPORT, "node7")) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -126,8 +128,8 @@ def test_the_text(golden: Golden) -> None:
 )
 def test_the_largest_loss_is_the_lesson(changes: dict[str, object], said: str) -> None:
     """Sums of small losses are not reported."""
-    text = job_report_text(replace(REPORT, **changes), "node7")  # type: ignore[arg-type]
-    assert said in text.splitlines()[-1]
+    text = text_of(job_report_blocks(replace(REPORT, **changes), "node7"))  # type: ignore[arg-type]
+    assert said in " ".join(text.partition("Advice: ")[2].split()) or said in text.splitlines()[-1]
 
 
 def test_advice_comes_before_the_lesson() -> None:
@@ -138,6 +140,6 @@ def test_advice_comes_before_the_lesson() -> None:
         opened=EPOCH,
         updated=EPOCH,
     )
-    text = job_report_text(replace(REPORT, advice=(advice,)), "node7")
+    text = text_of(job_report_blocks(replace(REPORT, advice=(advice_document(advice),)), "node7"))
 
     assert text.splitlines()[-1] == "  Advice: Two of its GPUs are enough."

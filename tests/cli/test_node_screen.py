@@ -20,11 +20,11 @@ from rightsizer.console.node_history import NodeHistory, bars
 from rightsizer.console.node_panels import charts, processes
 from rightsizer.console.node_screen import NodeScreen
 from rightsizer.console.remote_agent import RemoteAgent
+from rightsizer.io.codec import to_json
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.errors import RightsizerError
 from rightsizer.report.explanation import explain_finding
-from rightsizer.report.json_encoder import to_json
 from rightsizer.report.labels import ABSENT
 
 STRIP: Mapping[str, Any] = {"devices": []}

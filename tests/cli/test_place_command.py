@@ -10,7 +10,8 @@ import pytest
 from agent_process import run_rightsizer
 from placed_node import placed_node, scenario_file
 from rightsizer.cli.main import main
-from rightsizer.cli.place import export_text, place_text, refused_export_text
+from rightsizer.cli.place import export_text, place_blocks, refused_export_text
+from rightsizer.report.block_text import text_of
 
 Golden = Callable[[str, str], None]
 Captured = pytest.CaptureFixture[str]
@@ -19,14 +20,14 @@ Captured = pytest.CaptureFixture[str]
 def test_the_answer_for_a_person(tmp_path: Path, golden: Golden) -> None:
     """The choice, its reasons, near alternatives, and what cannot be provided."""
     document = placed_node(scenario_file(tmp_path))
-    golden("place.txt", place_text(document, is_explained=True) + "\n")
+    golden("place.txt", text_of(place_blocks(document, is_explained=True)) + "\n")
     golden("place.json", json.dumps(document, indent=1) + "\n")
 
 
 def test_a_refusal_is_explained_without_being_asked(tmp_path: Path, golden: Golden) -> None:
     """Without GPUs the reason matters most."""
     document = placed_node(scenario_file(tmp_path), gpus="5")
-    golden("place-refused.txt", place_text(document, is_explained=False) + "\n")
+    golden("place-refused.txt", text_of(place_blocks(document, is_explained=False)) + "\n")
 
 
 def test_a_shell_takes_the_exports(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_seats_of_unknown_place_are_bound_nowhere(tmp_path: Path) -> None:
     document["cpus"] = None
     assert "RIGHTSIZER_BIND=''" in export_text(document)
     assert "RIGHTSIZER_CPUS=''" in export_text(document)
-    assert "which are near is unknown" in place_text(document, is_explained=False)
+    assert "which are near is unknown" in text_of(place_blocks(document, is_explained=False))
 
 
 def test_the_command_looks_at_a_simulated_driver(tmp_path: Path) -> None:

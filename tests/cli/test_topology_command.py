@@ -12,9 +12,10 @@ import pytest
 from nvml_driver import FakeDriver, FakeGpu, installed
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
-from rightsizer.cli.topology import topology_text
+from rightsizer.cli.topology import topology_blocks
 from rightsizer.model.device import Device
 from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology, cpu_list
+from rightsizer.report.block_text import text_of
 from rightsizer.telemetry.node_survey import NodeSurvey, survey_node
 from simulated_driver import simulated_driver
 from sysfs_trees import SysfsTree, flat_virtual_machine, grace_hopper, hgx, no_numa, one_socket
@@ -247,7 +248,7 @@ def linked(*can_read: bool | None) -> NodeSurvey:
 )
 def test_peer_access_is_summarized_in_one_line(access: list[bool | None], words: str) -> None:
     """For any number of pairs."""
-    assert f"\nPeer memory: {words}\n" in topology_text(linked(*access))
+    assert f"\nPeer memory: {words}\n" in text_of(topology_blocks(linked(*access)))
 
 
 def test_without_any_gpu_it_fails(no_driver: FakeDriver, tmp_path: Path, capsys: Captured) -> None:

@@ -147,7 +147,7 @@ def test_people_get_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert lines[1].startswith("L40S ")
     assert "yes" in lines[1]
     assert any("without sm_active" in line for line in lines)
-    assert lines[-1].startswith("cases of ten")
+    assert lines[-1].endswith("idle time included.")
 
 
 def test_a_configuration_says_what_of_memory_nobody_can_have(
@@ -173,7 +173,7 @@ def test_an_item_that_fails_is_marked_in_the_text(
     """With the marker of the other commands, and only its error."""
     assert main(["project", str(question_file(tmp_path, json.dumps([QUESTION, 3])))]) == 0
 
-    (output,) = (line for line in capsys.readouterr().out.splitlines() if "mapping" in line)
+    (output,) = (line for line in capsys.readouterr().out.splitlines() if "error" in line)
     assert output.startswith("error: ")
 
 

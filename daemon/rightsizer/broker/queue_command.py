@@ -1,9 +1,8 @@
 """Commands `rightsizer queue`, `reserve` and `cancel`."""
 
 import argparse
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from rightsizer.broker.request import (
@@ -14,92 +13,96 @@ from rightsizer.broker.request import (
     words_of,
 )
 from rightsizer.console.agent_client import add_agent_flags, client_of
+from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.flags import duration, moment
-from rightsizer.io.terminal import aligned
 from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
-from rightsizer.model.units import GIB, format_duration, seconds
+from rightsizer.model.units import elapsed_text, format_duration, seconds
+from rightsizer.report.blocks import Block, CellKind, Table, section, table
 
 _HELP: Final = help_of(__file__)
-_NOTHING: Final = "-"
 
 
 def _configure_queue(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
+    add_format_flag(parser, "times in seconds")
     add_agent_flags(parser)
 
 
 def _show_queue(arguments: argparse.Namespace) -> int:
     document = client_of(arguments).get(BROKER_PATH)
-    say(json.dumps(document, indent=1) if arguments.json else queue_text(document, time.time()))
+    blocks = queue_blocks(document, time.time())
+    show(arguments, "GPU queue", document, blocks, may_color=False)
     return 0
 
 
-def queue_text(document: Any, now: float) -> str:
-    """Format the agent's answer at a time in seconds since the epoch."""
-    lines = ["Leases", *_leases(document["leases"], now), "", "Queue", *_queue(document, now)]
-    if document["reservations"]:
-        lines += ["", "Reservations", *_reservations(document["reservations"], now)]
+def queue_blocks(document: Any, now: float) -> Iterator[Block]:
+    """Yield the agent's answer at a time in seconds since the epoch."""
+    leases = document["leases"]
+    yield section("Leases", _leases(leases, now) if leases else "No active leases.", *_lost(leases))
+    queue = _queue(document["queue"], now) if document["queue"] else "Queue empty."
+    promised = _until(document["promised"], now)
+    start = f"The first of them starts in {promised} at the latest." if promised else ""
+    yield section("Queue", queue, start)
+    yield section("Reservations", _reservations(document["reservations"], now))
     if document["trouble"] is not None and document["queue"]:
-        lines += ["", f"Nothing is granted now: {document['trouble']}."]
-    return "\n".join(lines)
+        yield f"Nothing is granted now: {document['trouble']}."
 
 
-def _leases(leases: Any, now: float) -> Iterator[str]:
-    if not leases:
-        yield "  No active leases."
-    yield from _table(
-        {
-            "id": each["id"],
-            "user": each["user"],
-            "process": str(each["pid"]),
-            "GPUs": ", ".join(each["labels"]),
-            "shared": "yes" if each["is_shared"] else "no",
-            "for": format_duration(max(0.0, now - each["granted"])),
-            "ends": _until(each["ends"], now),
-        }
-        for each in leases
+def _leases(leases: Any, now: float) -> Table:
+    rows = (
+        (
+            lease["id"],
+            lease["user"],
+            str(lease["pid"]),
+            ", ".join(lease["labels"]),
+            "yes" if lease["is_shared"] else "no",
+            elapsed_text(now - lease["granted"]),
+            _until(lease["ends"], now),
+        )
+        for lease in leases
     )
-    for each in leases:
-        labels = dict(zip(each["uuids"], each["labels"], strict=True))
-        for uuid, why in each.get("lost", {}).items():
-            yield f"  Lease {each['id']} has lost {labels[uuid]}: {why}."
+    return table(("id", "user", "process", "GPUs", "shared", "for", "ends"), rows)
 
 
-def _queue(document: Any, now: float) -> Iterator[str]:
-    if not document["queue"]:
-        yield "  Queue empty."
-        return
-    yield from _table(
-        {
-            "": str(place),
-            "id": each["id"],
-            "user": each["user"],
-            "GPUs": " of ".join(filter(None, (str(each["gpus"]), each["mig_profile"]))),
-            "memory": "all" if (held := each["memory_bytes"]) is None else f"{held / GIB:.1f} GiB",
-            "limit": format_duration(limit) if (limit := each["limit_seconds"]) else _NOTHING,
-            "waits": format_duration(max(0.0, now - each["asked"])),
-            "for": each["why"] or "the broker's next look",
-        }
-        for place, each in enumerate(document["queue"], 1)
+def _lost(leases: Any) -> Iterator[str]:
+    for lease in leases:
+        labels = dict(zip(lease["uuids"], lease["labels"], strict=True))
+        for uuid, why in lease.get("lost", {}).items():
+            yield f"Lease {lease['id']} has lost {labels[uuid]}: {why}."
+
+
+def _queue(tickets: Any, now: float) -> Table:
+    rows = (
+        (
+            str(place),
+            ticket["id"],
+            ticket["user"],
+            " of ".join(filter(None, (str(ticket["gpus"]), ticket["mig_profile"]))),
+            "all" if ticket["memory_bytes"] is None else ticket["memory_bytes"],
+            ticket["limit_seconds"] or None,
+            elapsed_text(now - ticket["asked"]),
+            ticket["why"] or "the broker's next look",
+        )
+        for place, ticket in enumerate(tickets, 1)
     )
-    if document["promised"] is not None:
-        yield ""
-        yield f"The first of them starts in {_until(document['promised'], now)} at the latest."
+    memory = ("memory", CellKind.GIB)
+    limit = ("limit", CellKind.DURATION)
+    return table(("", "id", "user", "GPUs", memory, limit, "waits", "for"), rows)
 
 
-def _reservations(reservations: Any, now: float) -> Iterator[str]:
-    return _table(
-        {
-            "id": each["id"],
-            "user": each["user"],
-            "GPUs": str(len(each["uuids"])),
-            "begins": _until(each["starts"], now),
-            "ends": _until(each["ends"], now),
-            "": _remark(each),
-        }
-        for each in reservations
+def _reservations(reservations: Any, now: float) -> Table:
+    rows = (
+        (
+            reservation["id"],
+            reservation["user"],
+            str(len(reservation["uuids"])),
+            _until(reservation["starts"], now),
+            _until(reservation["ends"], now),
+            _remark(reservation),
+        )
+        for reservation in reservations
     )
+    return table(("id", "user", "GPUs", "begins", "ends", "remark"), rows)
 
 
 def _remark(reservation: Any) -> str:
@@ -108,15 +111,9 @@ def _remark(reservation: Any) -> str:
     return "may not be free in time" if reservation["is_at_risk"] else ""
 
 
-def _table(rows: Iterable[Mapping[str, str]]) -> Iterator[str]:
-    if found := list(rows):
-        names = list(found[0])
-        yield from aligned(names, [list(row.values()) for row in found], left=names)
-
-
-def _until(at: float | None, now: float) -> str:
+def _until(at: float | None, now: float) -> str | None:
     if at is None:
-        return _NOTHING
+        return None
     return "now" if at <= now else format_duration(at - now)
 
 

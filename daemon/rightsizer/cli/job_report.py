@@ -1,7 +1,6 @@
 """Command `rightsizer job-report`: GPU use of one job, for the end of its output."""
 
 import argparse
-import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,8 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, help_of, say
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, help_of
 from rightsizer.console.flags import (
     add_config_flag,
     add_history_flag,
@@ -23,8 +23,6 @@ from rightsizer.console.flags import (
     settings_of,
     write_up_to_now,
 )
-from rightsizer.io.codec import plain_fields
-from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.state import Cause, Resource
 from rightsizer.model.units import (
@@ -37,7 +35,8 @@ from rightsizer.model.units import (
     seconds,
 )
 from rightsizer.model.window import Window
-from rightsizer.report.json_encoder import encode_advice
+from rightsizer.report.blocks import Bars, Block, KeyValues, section
+from rightsizer.report.json_encoder import AdviceDocument, advice_document
 from rightsizer.report.labels import CAUSE_LABELS
 
 _HELP: Final = help_of(__file__)
@@ -62,14 +61,14 @@ class JobDevice(Struct, frozen=True):
 
 
 class JobUsageReport(Struct, frozen=True):
-    """Sums over the job's GPUs on this node; seconds are GPU-seconds."""
+    """Sums over the job's GPUs on this node; seconds of use are GPU-seconds."""
 
     job: str
     """Key of the workload, such as `slurm:4242`."""
     devices: tuple[JobDevice, ...]
-    start: Nanoseconds
-    """Wall time when it was first seen with a GPU."""
-    end: Nanoseconds
+    start: float
+    """Wall time in seconds when it was first seen with a GPU."""
+    end: float
     held_seconds: float
     known_seconds: float
     used_seconds: float
@@ -79,7 +78,7 @@ class JobUsageReport(Struct, frozen=True):
     unused_joules: float | None
     memory_peak_ratio: float | None
     """Of the fullest GPU; `None` if memory was not measured."""
-    advice: tuple[Advice, ...]
+    advice: tuple[AdviceDocument, ...]
     """Advice on the job, open first."""
 
 
@@ -103,8 +102,8 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
     return JobUsageReport(
         job=key,
         devices=devices,
-        start=min((each.since for each in tenures), default=window.start),
-        end=window.end,
+        start=seconds(min((each.since for each in tenures), default=window.start)),
+        end=seconds(window.end),
         held_seconds=seconds(window.accounted),
         known_seconds=window.known_seconds,
         used_seconds=window.used_seconds,
@@ -112,7 +111,7 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
         used_joules=window.used_joules if measures_energy else None,
         unused_joules=sum(window.waste_joules.values()) if measures_energy else None,
         memory_peak_ratio=None if memory is None else memory.maximum(),
-        advice=tuple(each for each in advice if each.finding.workload == key),
+        advice=tuple(advice_document(each) for each in advice if each.finding.workload == key),
     )
 
 
@@ -135,22 +134,27 @@ def _window(history: HistoryRepository, job: str, tenures: Iterable[HolderPeriod
     return found
 
 
-def job_report_text(report: JobUsageReport, node: str) -> str:
-    """Format the report of a job in a dozen lines."""
+def job_report_blocks(report: JobUsageReport, node: str) -> Iterator[Block]:
+    """Yield the report of a job: a dozen lines."""
     job = report.job
     title = f"job {job[len('slurm:') :]}" if job.startswith(("slurm:", "slurm/")) else job
-    return "\n".join([f"GPU use of {title} on {node}", *_lines(report)])
+    known = report.known_seconds
+    parts: tuple[Block, ...] = ("Too little of it was seen to say more.",)
+    if known >= _LEAST_SECONDS:
+        causes = ((CAUSE_LABELS[cause], lost / known) for cause, lost in _by_size(report))
+        shares = tuple((label, share) for label, share in causes if share >= _LISTED_SHARE)
+        parts = (Bars(shares), f"Advice: {_advice(report)}")
+    yield section(f"GPU use of {title} on {node}", KeyValues(tuple(_facts(report))), *parts)
 
 
-def _lines(report: JobUsageReport) -> Iterator[str]:
+def _facts(report: JobUsageReport) -> Iterator[tuple[str, str]]:
     names = Counter(each.name or "unknown" for each in report.devices)
     counts = ", ".join(f"{count} x {name}" for name, count in names.items())
-    length = format_duration(seconds(report.end - report.start))
-    yield f"  GPUs    {counts or 'unknown'}"
-    yield f"  held    {length}, {report.held_seconds / HOUR_SECONDS:.2f} GPU-hours"
+    length = format_duration(report.end - report.start)
+    yield "GPUs", counts or "unknown"
+    yield "held", f"{length}, {report.held_seconds / HOUR_SECONDS:.2f} GPU-hours"
     known = report.known_seconds
     if known < _LEAST_SECONDS:
-        yield "  Too little of it was seen to say more."
         return
     unused = sum(report.unused_seconds.values())
     for word, part_seconds, joules in (
@@ -159,17 +163,13 @@ def _lines(report: JobUsageReport) -> Iterator[str]:
     ):
         energy = "" if joules is None else f", {joules / JOULES_PER_KILOWATT_HOUR:.2f} kWh"
         hours = f"{part_seconds / HOUR_SECONDS:.2f} GPU-hours"
-        yield f"  {word:6}  {percent_text(part_seconds / known):>4}, {hours}{energy}"
-    for cause, lost in _by_size(report):
-        if lost >= _LISTED_SHARE * known:
-            yield f"    {percent_text(lost / known):>4} {CAUSE_LABELS[cause]}"
+        yield word, f"{percent_text(part_seconds / known)}, {hours}{energy}"
     if (peak := report.memory_peak_ratio) is not None:
         totals = {each.memory_total_bytes for each in report.devices}
         sizes = ""
         if len(totals) == 1 and (total := totals.pop()) is not None:
             sizes = f" ({peak * total / GIB:.1f} of {total / GIB:.0f} GiB)"
-        yield f"  memory  at most {percent_text(peak)} of a GPU{sizes}"
-    yield f"  Advice: {_advice(report)}"
+        yield "memory", f"at most {percent_text(peak)} of a GPU{sizes}"
 
 
 def _by_size(report: JobUsageReport) -> list[tuple[Cause, float]]:
@@ -179,7 +179,7 @@ def _by_size(report: JobUsageReport) -> list[tuple[Cause, float]]:
 def _advice(report: JobUsageReport) -> str:
     """Return the recommender's advice, else the lesson of the largest loss."""
     if report.advice:
-        return report.advice[0].finding.summary
+        return report.advice[0].summary
     for cause, lost in _by_size(report):
         if lost >= _LEAST_SHARE * report.known_seconds and cause in _LESSONS:
             return _LESSONS[cause]
@@ -197,7 +197,7 @@ def _advice(report: JobUsageReport) -> str:
 def _configure(parser: argparse.ArgumentParser) -> None:
     job = "number of a Slurm job, or the key of any workload, as /api/v1 has it"
     parser.add_argument("job", help=job)
-    parser.add_argument("--json", action="store_true", help="one JSON object, in base units")
+    add_format_flag(parser, "base units")
     add_history_flag(parser)
     add_config_flag(parser)
 
@@ -207,17 +207,8 @@ def _run(arguments: argparse.Namespace) -> int:
     path = history_path(arguments, settings.history)
     write_up_to_now(settings.path)
     report = job_report(path, settings, arguments.job)
-    if not arguments.json:
-        say(job_report_text(report, platform.node()))
-        return 0
-    document = {
-        **plain_fields(report),
-        "start": seconds(report.start),
-        "end": seconds(report.end),
-        "unused_seconds": {str(cause): lost for cause, lost in report.unused_seconds.items()},
-        "advice": [encode_advice(each) for each in report.advice],
-    }
-    say(json.dumps(document, indent=2))
+    node = platform.node()
+    show(arguments, f"Job on {node}", report, job_report_blocks(report, node))
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import sys
@@ -16,13 +15,15 @@ from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.request import PLACE_PATH, add_request_flags, request_of, words_of
 from rightsizer.cli.scenario_flag import add_scenario_flag, scenario_settings
 from rightsizer.console.agent_client import add_agent_flags, socket_of
+from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import settings_of
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
-from rightsizer.io.terminal import aligned, wrapped
 from rightsizer.model.errors import AgentAbsentError, RightsizerError
-from rightsizer.model.units import GIB, format_duration, seconds
+from rightsizer.model.units import format_duration, seconds
+from rightsizer.report.block_text import text_of
+from rightsizer.report.blocks import Block, CellKind, Items, section, table
 
 _HELP: Final = help_of(__file__)
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from rightsizer.agent.settings import Settings
     from rightsizer.io.codec import JsonObject
 
-_NOTHING: Final = "-"
+_INEXACT: Final = "There are too many sets to look at all: a better one may exist."
+_NO_OTHER: Final = "There is no other that is different."
 _LOOK: Final = (
     "No agent was asked: this knows the states of this moment alone, not for how long a GPU has "
     "been idle, what was measured before, nor what is lent."
@@ -38,33 +40,31 @@ _LOOK: Final = (
 _WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
 
 
-def place_text(document: Any, *, is_explained: bool) -> str:
-    """Format the choice and its reasons, or why there is none, from the JSON answer.
+def place_blocks(document: Any, *, is_explained: bool) -> Iterator[Block]:
+    """Yield the choice and its reasons, or why there is none, from the JSON answer.
 
     An explanation includes other sets and other GPUs.
     """
-    lines = list(_chosen(document)) if document["is_met"] else ["Nothing fits."]
-    lines += ["", "Why", *(line for each in document["reasons"] for line in wrapped(each, 2))]
-    if not document["is_exact"]:
-        lines += wrapped("There are too many sets to look at all: a better one may exist.", 2)
+    if document["is_met"]:
+        yield from _chosen(document)
+    else:
+        yield "Nothing fits."
+    inexact = () if document["is_exact"] else (_INEXACT,)
+    yield section("Why", Items((*document["reasons"], *inexact)))
     if is_explained and document["is_met"]:
-        lines += ["", "Other sets"]
-        for each in document["rejected"]:
-            sets = ", ".join(slot["label"] for slot in each["seats"])
-            lines += wrapped(f"{sets}: {each['why']}", 2)
-        if not document["rejected"]:
-            lines.append("  There is no other that is different.")
+        rejected = (
+            f"{', '.join(slot['label'] for slot in each['seats'])}: {each['why']}"
+            for each in document["rejected"]
+        )
+        yield section("Other sets", Items(tuple(rejected) or (_NO_OTHER,)))
     if is_explained or not document["is_met"]:
-        lines += ["", "Cannot be given"]
-        for each in document["occupied"]:
-            lines += wrapped(f"{each['label']}: {each['why']}", 2)
-        if not document["occupied"]:
-            lines.append("  Nothing: all can.")
-    source = _LOOK
+        occupied = (f"{each['label']}: {each['why']}" for each in document["occupied"])
+        yield section("Cannot be given", Items(tuple(occupied) or ("Nothing: all can.",)))
     if document["source"] == "agent":
         watched = format_duration(document["watched_seconds"])
-        source = f"By the agent of this node, which has watched for {watched}."
-    return "\n".join([*lines, "", *wrapped(source, hanging=0)])
+        yield f"By the agent of this node, which has watched for {watched}."
+    else:
+        yield _LOOK
 
 
 def export_text(document: Any) -> str:
@@ -85,21 +85,23 @@ def refused_export_text() -> str:
     return "export CUDA_VISIBLE_DEVICES=''\nfalse"
 
 
-def _chosen(document: Any) -> Iterator[str]:
+def _chosen(document: Any) -> Iterator[Block]:
     yield f"CUDA_VISIBLE_DEVICES={document['cuda_visible_devices']}"
     yield f"CPUs: {document['cpus'] or 'which are near is unknown'}"
     yield f"Memory node: {_nodes(document) or 'which is near is unknown'}"
-    yield ""
-    rows = []
-    for slot in document["seats"]:
-        left = slot["memory_left_bytes"]
-        node = slot["numa_node"]
-        memory = _NOTHING if left is None else f"{left / GIB:.1f} GiB"
-        numa = _NOTHING if node is None else str(node)
-        shared = "yes" if slot["is_shared"] else "no"
-        rows.append([slot["label"], slot["name"] or _NOTHING, numa, memory, shared, slot["uuid"]])
-    header = ["", "model", "NUMA", "memory left", "shared", "uuid"]
-    yield from aligned(header, rows, left=header)
+    rows = (
+        (
+            slot["label"],
+            slot["name"] or None,
+            slot["numa_node"],
+            slot["memory_left_bytes"],
+            "yes" if slot["is_shared"] else "no",
+            slot["uuid"],
+        )
+        for slot in document["seats"]
+    )
+    columns = ("", "model", "NUMA", ("memory left", CellKind.GIB), "shared", "uuid")
+    yield table(columns, rows)
 
 
 def _nodes(document: Any) -> str:
@@ -133,22 +135,24 @@ def placement_of_node(settings: Settings, request: GpuRequest, clock: Clock) -> 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_request_flags(parser)
-    add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["forms"])
+    add = add_format_flag(parser, "the keys of docs/placement.md", "export")
+    exports = "answer as exports for a shell; the same as --format export"
+    add("--export", dest="format", action="store_const", const="export", help=exports)
+    add_flags(parser.add_argument, _HELP["forms"])
     add_scenario_flag(parser, "agent and driver")
     add_agent_flags(parser)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     document = _ask(words_of(arguments), arguments)
-    if arguments.json:
-        say(json.dumps(document, indent=1))
-    elif arguments.export and document["is_met"]:
+    if arguments.format == "export" and document["is_met"]:
         say(export_text(document))
-    elif arguments.export:
-        print(place_text(document, is_explained=True), file=sys.stderr)
+    elif arguments.format == "export":
+        print(text_of(place_blocks(document, is_explained=True)), file=sys.stderr)
         say(refused_export_text())
     else:
-        say(place_text(document, is_explained=arguments.explain))
+        blocks = place_blocks(document, is_explained=arguments.explain)
+        show(arguments, "Best GPUs", document, blocks, may_color=False)
     return 0 if document["is_met"] else 1
 
 

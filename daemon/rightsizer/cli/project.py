@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.planner.projection import (
-    LEGEND,
     ReadRun,
     answer_question,
-    answers_text,
     encode_projection,
+    projection_blocks,
 )
-from rightsizer.planner.question_file import read_questions
+from rightsizer.planner.question_file import FailedQuestion, read_questions
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.profiler.profiled_run import profiled_run
 from rightsizer.profiles.limits import ReadLimits
@@ -31,7 +31,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     profile = {"type": Path, "nargs": "+", "default": ()}
     add_flags(parser.add_argument, _HELP["files"], catalogue=Path, profile=profile)
     add_config_flag(parser)
-    parser.add_argument("--json", action="store_true", help="answer in JSON; bytes, ratios")
+    add_format_flag(parser, "bytes and ratios")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -46,12 +46,11 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     found = asked.answers(ask)
     forms = [
-        {"error": each} if isinstance(each, str) else [*map(encode_projection, each)]
+        each if isinstance(each, FailedQuestion) else [*map(encode_projection, each)]
         for each in found
     ]
-    texts = [f"error: {each}" if isinstance(each, str) else answers_text(each) for each in found]
-    text = "\n\n".join([*texts, LEGEND])
-    answer(arguments, forms if asked.is_list else forms[0], text, may_color=False)
+    result = forms if asked.is_list else forms[0]
+    show(arguments, "Projection", result, projection_blocks(found), may_color=False)
     return 0
 
 

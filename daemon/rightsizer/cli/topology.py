@@ -5,9 +5,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from textwrap import indent
 from typing import Final
 
 from msgspec import Struct
@@ -17,11 +16,11 @@ from rightsizer.agent.settings import Settings
 from rightsizer.agent.simulated_node import simulate
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.cli.scenario_flag import add_scenario_flag, scenario_settings
+from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, with_values
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
-from rightsizer.io.terminal import aligned
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.topology import (
     Adapter,
@@ -33,12 +32,13 @@ from rightsizer.model.topology import (
     Topology,
     cpu_list,
 )
-from rightsizer.report.json_encoder import encode_topology
+from rightsizer.report.blocks import Block, Cell, KeyValues, Table, section, table
+from rightsizer.report.json_encoder import topology_document
 from rightsizer.telemetry.node_survey import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
 _HELP: Final = help_of(__file__)
-_NOTHING: Final = "-"
+_LINK_COLUMNS: Final = ("PCIe link", "address", "now", "maximum", "with its slot")
 _NAMES_SHOWN: Final = 3
 _PAIRS_SHOWN: Final = 4
 _GRES: Final = "gres"
@@ -62,8 +62,8 @@ class _Column(Struct, frozen=True):
         return f"{first} ({shown}{more})" if others else first
 
 
-def topology_text(survey: NodeSurvey) -> str:
-    """Format all sections."""
+def topology_blocks(survey: NodeSurvey) -> Iterator[Block]:
+    """Yield all tables."""
     topology = survey.topology
     offered = survey.offered
     labels = {
@@ -71,30 +71,28 @@ def topology_text(survey: NodeSurvey) -> str:
         for each in survey.devices
     }
     columns = tuple(_columns(topology.adapters))
-    absent = "not offered by the driver", _NOTHING
-    gpus = [
-        (labels[gpu.uuid], *((gpu.name or _NOTHING, gpu.uuid) if gpu.uuid in offered else absent))
+    absent = "not offered by the driver", None
+    gpus = (
+        (labels[gpu.uuid], *((gpu.name or None, gpu.uuid) if gpu.uuid in offered else absent))
         for gpu in survey.devices
-    ]
-    adapters = [
+    )
+    adapters = (
         (column.label, each.pci_bus_id, _or_nothing(each.numa_node), column.names)
         for column in columns
         for each in column.adapters[:1]
-    ]
-    nodes = [
+    )
+    nodes = (
         (str(node), cpu_list(cpus) or "none: memory alone")
         for node, cpus in sorted(topology.numa_nodes.items())
-    ]
-    sections = [
-        _table(_matrix(topology, labels, columns)),
-        _table(_links(topology, labels)),
-        [f"Peer memory: {_peers(topology.links, labels)}"],
-        _table([("GPU", "model", "uuid"), *gpus]),
-        _table([("Adapter", "address", "NUMA", "kernel's name"), *adapters]) if adapters else [],
-        _table([("NUMA node", "CPUs"), *nodes]) if nodes else [],
-        ["Legend", indent(_HELP["legend"].rstrip(), "  ")],
-    ]
-    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+    )
+    yield _matrix(topology, labels, columns)
+    yield table(_LINK_COLUMNS, _links(topology, labels))
+    yield f"Peer memory: {_peers(topology.links, labels)}"
+    yield table(("GPU", "model", "uuid"), gpus)
+    yield table(("Adapter", "address", "NUMA", "kernel's name"), adapters)
+    yield table(("NUMA node", "CPUs"), nodes)
+    legend = (line.split(maxsplit=1) for line in _HELP["legend"].splitlines())
+    yield section("Legend", KeyValues(tuple((sign, meaning) for sign, meaning in legend)))
 
 
 def _columns(adapters: Sequence[Adapter]) -> Iterator[_Column]:
@@ -110,20 +108,19 @@ def _columns(adapters: Sequence[Adapter]) -> Iterator[_Column]:
             yield _Column(adapter.name, (adapter,))
 
 
-def _matrix(
-    topology: Topology, labels: Mapping[str, str], columns: Sequence[_Column]
-) -> Iterator[Sequence[str]]:
+def _matrix(topology: Topology, labels: Mapping[str, str], columns: Sequence[_Column]) -> Table:
     placements = topology.placements
     has_memory_nodes = any(each.memory_numa_node is not None for each in placements.values())
     more = ["NUMA", *(["memory node"] if has_memory_nodes else []), "CPUs"]
-    yield ["", *labels.values(), *(column.label for column in columns), *more]
+    rows = []
     for uuid, label in labels.items():
         placement = placements[uuid]
         ways = (_way(topology, uuid, peer) for peer in labels)
         near = (str(column.adapters[0].links[uuid]) for column in columns)
         nodes = [placement.numa_node, *([placement.memory_numa_node] if has_memory_nodes else [])]
-        cpus = cpu_list(placement.cpus) or _NOTHING
-        yield [label, *ways, *near, *map(_or_nothing, nodes), cpus]
+        cpus = cpu_list(placement.cpus) or None
+        rows.append([label, *ways, *near, *map(_or_nothing, nodes), cpus])
+    return table(["", *labels.values(), *(column.label for column in columns), *more], rows)
 
 
 def _way(topology: Topology, uuid: str, peer_uuid: str) -> str:
@@ -133,23 +130,22 @@ def _way(topology: Topology, uuid: str, peer_uuid: str) -> str:
     return link.label if link is not None else str(LinkKind.UNKNOWN)
 
 
-def _links(topology: Topology, labels: Mapping[str, str]) -> Iterator[Sequence[str]]:
-    yield ["PCIe link", "address", "now", "maximum", "with its slot"]
+def _links(topology: Topology, labels: Mapping[str, str]) -> Iterator[Sequence[Cell]]:
     for uuid, label in labels.items():
         placement = topology.placements[uuid]
         slot = _link(placement.slot_generation_maximum, placement.slot_width_maximum)
-        yield [label, placement.pci_bus_id or _NOTHING, *_port(placement), slot]
+        yield [label, placement.pci_bus_id or None, *_port(placement), slot]
         for bridge in placement.bridges:
-            yield ["  under", bridge.pci_bus_id, *_port(bridge)]
+            yield ["  under", bridge.pci_bus_id, *_port(bridge), ""]
 
 
-def _link(generation: int | None, width: int | None) -> str:
+def _link(generation: int | None, width: int | None) -> str | None:
     if generation is None and width is None:
-        return _NOTHING
+        return None
     return f"gen{generation or '?'} x{width or '?'}"
 
 
-def _port(port: Placement | Bridge) -> tuple[str, str]:
+def _port(port: Placement | Bridge) -> tuple[str | None, str | None]:
     now = _link(port.generation, port.width)
     return now, _link(port.generation_maximum, port.width_maximum)
 
@@ -169,20 +165,12 @@ def _peers(links: Sequence[GpuLink], labels: Mapping[str, str]) -> str:
     return "each GPU can read every other's" + (f", but not {pairs}" if pairs else "")
 
 
-def _or_nothing(number: int | None) -> str:
-    return _NOTHING if number is None else str(number)
-
-
-def _table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Align rows in columns; the first is the longest."""
-    header, *others = rows
-    padded = [[*row, *[""] * (len(header) - len(row))] for row in others]
-    return aligned(header, padded, header)
+def _or_nothing(number: int | None) -> str | None:
+    return None if number is None else str(number)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    formats = {"choices": ("text", "json", _GRES, _TOPOLOGY), "default": "text"}
-    add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["forms"], format=formats)
+    add_format_flag(parser, "the keys of docs/api.md", _GRES, _TOPOLOGY)
     flags = f"""
 --node-name NAME: the node's name in Slurm or Kubernetes; without it NODE_NAME of the environment,
   else the host's name
@@ -232,11 +220,8 @@ def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:
     nameless = "" if survey.offered else "; GPUs go by their PCI addresses"
     for warning in survey.warnings:
         print(f"rightsizer: warning: {warning}{nameless}", file=sys.stderr)
-    if arguments.json or arguments.format == "json":
-        document = encode_topology(survey.topology, survey.devices, survey.offered)
-        say(json.dumps(document, indent=1))
-    else:
-        say(topology_text(survey))
+    document = topology_document(survey.topology, survey.devices, survey.offered)
+    show(arguments, "GPU topology", document, topology_blocks(survey), may_color=False)
 
 
 def _sysfs(arguments: argparse.Namespace, otherwise: Path) -> Path:

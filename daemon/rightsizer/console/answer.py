@@ -2,18 +2,20 @@
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from rightsizer.console.command import say
+from rightsizer.io.codec import to_json
 from rightsizer.report.blocks import Block
-from rightsizer.report.json_encoder import to_json
 
 FORMATS: Final = ("text", "html", "markdown", "json")
 
 
-def add_format_flag(parser: argparse.ArgumentParser, units: str, *others: str) -> None:
-    """Add `--format`, and `--json` as its short form.
+def add_format_flag(
+    parser: argparse.ArgumentParser, units: str, *others: str
+) -> Callable[..., object]:
+    """Add `--format`, and `--json` as its short form; return what adds other short forms.
 
     Args:
         parser: Of the command.
@@ -25,6 +27,7 @@ def add_format_flag(parser: argparse.ArgumentParser, units: str, *others: str) -
     add("--format", choices=(*FORMATS, *others), help=help_text)
     short = "the same as --format json"
     add("--json", dest="format", action="store_const", const="json", help=short)
+    return add
 
 
 def show(

@@ -17,8 +17,8 @@ from rightsizer.fleet.advice_groups import AdviceGroup
 from rightsizer.fleet.summary import HOUR_PARTS, summary_of
 from rightsizer.fleet.text import by_waste, used_by
 from rightsizer.model import units
+from rightsizer.model.units import number_text
 from rightsizer.report import figures, labels
-from rightsizer.report.figures import number
 from rightsizer.report.labels import first_names, readable_name
 from rightsizer.report.template import rendered, scripts
 
@@ -51,7 +51,7 @@ def fleet_document(
         most_groups=most_groups,
         colors=_COLORS,
         prices=_prices(answer["usage"]["total"]),
-        number=lambda value: "-" if value is None else number(value),
+        number=lambda value: "-" if value is None else number_text(value),
         figures=figures,
         labels=labels,
         units=units,
@@ -149,7 +149,7 @@ def _offered(offers: Sequence[_JsonMapping], *, is_now: bool) -> str:
     for offer in offers:
         if offer["is_now"] is is_now:
             pools[offer["pool"]] += offer["gpus"]
-    return ", ".join(f"{number(gpus)} of {pool}" for pool, gpus in pools.items()) or "-"
+    return ", ".join(f"{number_text(gpus)} of {pool}" for pool, gpus in pools.items()) or "-"
 
 
 def _steps_of(offers: Sequence[_JsonMapping]) -> str:

@@ -12,9 +12,9 @@ from rightsizer.fleet.pools.pool import is_of_whole_pool, pool_key
 from rightsizer.io.codec import plain_fields
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Savings
-from rightsizer.model.units import DAY_SECONDS, dollars_text, percent_text
+from rightsizer.model.units import DAY_SECONDS, dollars_text, number_text, percent_text
 from rightsizer.report.advice_rows import sum_known
-from rightsizer.report.figures import dollars, number
+from rightsizer.report.figures import dollars
 from rightsizer.report.labels import HOURS_A_DAY
 from rightsizer.sizing.estimate import EstimateInterval
 
@@ -80,12 +80,14 @@ class FleetSummary(Struct, frozen=True):
         """What the recommendations give back together."""
         pieces = [counted(len(self.advice), "open recommendation")]
         if self.gpus:
-            pieces.append(f"{number(self.gpus)} GPU{'' if self.gpus == 1 else 's'}")
+            pieces.append(f"{number_text(self.gpus)} GPU{'' if self.gpus == 1 else 's'}")
         if (money := self.reclaimable) is not None:
             pieces.append(f"{dollars(money.low, money.high, money.value)} a day together")
         if self.saved_gpu_hours:
             worth = "" if self.saved_dollars is None else f" ({dollars_text(self.saved_dollars)})"
-            pieces.append(f"{number(self.saved_gpu_hours)} GPU-hours{worth} saved so far, verified")
+            pieces.append(
+                f"{number_text(self.saved_gpu_hours)} GPU-hours{worth} saved so far, verified"
+            )
         return ", ".join(pieces)
 
 

@@ -49,3 +49,13 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def to_json(document: object) -> Any:
+    """Convert a document to JSON values; types unknown to JSON become their text."""
+    return msgspec.json.decode(msgspec.json.encode(document, enc_hook=_unknown_to_json))
+
+
+def _unknown_to_json(value: object) -> object:
+    """Convert a read-only view of a mapping; anything else to its text."""
+    return dict(value) if isinstance(value, Mapping) else str(value)

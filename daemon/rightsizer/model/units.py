@@ -126,6 +126,13 @@ def dollars_text(dollars: float, beside: float = 0.0) -> str:
     return f"${dollars if dollars < 1000 else float(f'{dollars:.3g}'):,.0f}"  # noqa: PLR2004
 
 
+def number_text(value: float) -> str:
+    """Format a number, as in `1,234`, `5.6`, `0`, `<0.1`."""
+    if value >= 10 or value == int(value):  # noqa: PLR2004 - two digits are enough.
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 0.05 else "<0.1"  # noqa: PLR2004 - what would round to 0.
+
+
 def percent_text(ratio: float) -> str:
     """Format as whole percent, but never round a nonzero share to 0 or a partial one to 100."""
     ratio = round(ratio, 9)  # Sums of parts are off by a hair.

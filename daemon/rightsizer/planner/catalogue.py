@@ -13,15 +13,17 @@ from rightsizer.catalogue.catalogue import Catalogue, plain_name, read_catalogue
 from rightsizer.catalogue.prices import Price, Prices
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.codec import plain_fields
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.units import GIB
-from rightsizer.planner.catalogue_text import card_text, columns, table_text
+from rightsizer.planner.catalogue_blocks import boards_blocks, card
 from rightsizer.planner.display import short_number
+from rightsizer.report.blocks import Block, KeyValues, section
 from rightsizer.telemetry.node_survey import survey_node
 
 _HELP: Final = help_of(__file__)
@@ -48,9 +50,11 @@ _OFFER: Final = (
     "hyperscaler_dollars_per_hour",
 )
 _TERMS: Final = (1, 3)
-_REMEDY: Final = """\
-  Memory bandwidth, peaks and prices are unknown, so that nothing is planned or projected on it and
-  no advice names it. Describe it in a file of boards: 'rightsizer catalogue --help' shows one."""
+_REMEDY: Final = (
+    "Memory bandwidth, peaks and prices are unknown, so that nothing is planned or projected on it "
+    "and no advice names it. Describe it in a file of boards: 'rightsizer catalogue --help' shows "
+    "one."
+)
 
 
 def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
@@ -113,9 +117,9 @@ def _encode_price(price: Price | None, prices: Prices) -> dict[str, Any] | None:
     }
 
 
-def _unknown_text(device: Device) -> str:
-    head = (device.name, "  unknown to the catalogue", "", "What the driver of this node says")
-    return "\n".join((*head, *columns(_figures(device)), "", _REMEDY))
+def _unknown(device: Device) -> Block:
+    figures = section("What the driver of this node says", KeyValues(tuple(_figures(device))))
+    return section(device.name, "unknown to the catalogue", figures, _REMEDY)
 
 
 def _encode_unknown(device: Device) -> dict[str, Any]:
@@ -165,7 +169,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="keys or names of boards")
     add_flags(parser.add_argument, _HELP["files"], catalogue=Path, prices=Path)
     add_config_flag(parser)
-    add_flags(parser.add_argument, _HELP["json"])
+    add_format_flag(parser, "bytes, hertz, watts, seconds and dollars")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -185,12 +189,9 @@ def _run(arguments: argparse.Namespace) -> int:
         _encode_unknown(each) if isinstance(each, Device) else _encode_board(each, prices)
         for each in (*named, *boards)
     ]
-    texts = [
-        _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
-        for each in named
-    ]
-    text = "\n\n".join(texts or [table_text(boards, prices)])
-    answer(arguments, forms, text, may_color=False)
+    cards = [_unknown(each) if isinstance(each, Device) else card(each, prices) for each in named]
+    blocks = cards or boards_blocks(boards, prices)
+    show(arguments, "Catalogue of GPUs", forms, blocks, may_color=False)
     return 0
 
 

@@ -1,7 +1,7 @@
 """`rightsizer compare`: how much faster one GPU is than another for a kind of workload."""
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,12 +13,14 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.settings import Spec
-from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.planner.question_file import FailedQuestion, FileQuestion, read_questions
 from rightsizer.planner.settings import PlannerSettings
+from rightsizer.report.blocks import Block, Items
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.ratio import place_ratio
 from rightsizer.sizing.settings import MemorySettings
@@ -43,6 +45,20 @@ _ENDS: Final = ("from", "to")
 _REMEDY: Final = "'rightsizer compare --help' shows what it takes"
 
 
+class GpuComparison(
+    Struct, frozen=True, omit_defaults=True, rename={"source": "from", "target": "to"}
+):
+    """How many times what one GPU does another one does."""
+
+    workload: str
+    source: str
+    target: str
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    notes: tuple[str, ...] = ()
+
+
 class ComparisonQuestion(Struct, frozen=True):
     """Question of a file."""
 
@@ -58,7 +74,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("asked", nargs="*", metavar="FILE|GPU", help=asked_help)
     add_flags(parser.add_argument, _HELP["flags"], catalogue=Path, gpus=_group)
     add_config_flag(parser)
-    parser.add_argument("--json", action="store_true", help="answer in JSON; ratios")
+    add_format_flag(parser, "ratios")
 
 
 def _group(text: str) -> int:
@@ -81,7 +97,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if len(words) > len(_ENDS):
         raise UsageError(f"'{words[2]}': two GPUs are compared at a time; put more into a FILE")
     if len(words) != 1:
-        answers = [_of_flags(given, find)]
+        answers: Sequence[GpuComparison | FailedQuestion] = [_of_flags(given, find)]
         is_list = False
     elif catalogue.family(words[0]):
         raise UsageError(f"'{words[0]}': is one GPU; name the other beside it, or a FILE")
@@ -90,14 +106,14 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         asked = read_questions(Path(words[0]), _REMEDY)
         is_list = asked.is_list
-        found = asked.answers(partial(_answer, find=find))
-        answers = [{"error": each} if isinstance(each, str) else each for each in found]
-    document = answers if is_list else answers[0]
-    answer(arguments, document, "\n".join(map(_line, answers)), may_color=False)
+        answers = asked.answers(partial(_answer, find=find))
+    result = answers if is_list else answers[0]
+    blocks = (block for answer in answers for block in _blocks(answer))
+    show(arguments, "GPUs compared", result, blocks, may_color=False)
     return 0
 
 
-def _of_flags(given: Mapping[str, Any], find: _Find) -> dict[str, Any]:
+def _of_flags(given: Mapping[str, Any], find: _Find) -> GpuComparison:
     if missing := ", ".join(f"--{key}" for key in _NEEDED if key not in given):
         raise UsageError(f"{missing} missing; write it like '{_EXAMPLE}'")
     try:
@@ -106,7 +122,7 @@ def _of_flags(given: Mapping[str, Any], find: _Find) -> dict[str, Any]:
         raise UsageError(f"--{error}") from None
 
 
-def _answer(question: FileQuestion, find: _Find) -> dict[str, Any]:
+def _answer(question: FileQuestion, find: _Find) -> GpuComparison:
     question.read(ComparisonQuestion)
     given = {key: value for key, value in question.values.items() if value is not None}
     try:
@@ -115,7 +131,7 @@ def _answer(question: FileQuestion, find: _Find) -> dict[str, Any]:
         raise question.placed(error) from None
 
 
-def _comparison(asked: Mapping[str, Any], find: _Find) -> dict[str, Any]:
+def _comparison(asked: Mapping[str, Any], find: _Find) -> GpuComparison:
     workload = replace(parse_workload(asked["workload"]), gpus=asked.get("gpus"))
     if workload.gpus and workload.activity is not WorkloadActivity.TRAINING:
         raise RequirementError(f"gpus: {workload.name} is compared GPU by GPU; leave it out")
@@ -135,15 +151,9 @@ def _comparison(asked: Mapping[str, Any], find: _Find) -> dict[str, Any]:
         without = (each.name for each in places if each.board.peak(precision) is None)
         notes += [f"{each} has no {precision}: its best usable format counts" for each in without]
     ratio = place_ratio(workload, place, other, built_in_ratios())
-    return {
-        "workload": workload.name,
-        "from": place.name,
-        "to": other.name,
-        "ratio": ratio.value,
-        "ratio_low": ratio.low,
-        "ratio_high": ratio.high,
-        **({"notes": notes} if notes else {}),
-    }
+    return GpuComparison(
+        workload.name, place.name, other.name, ratio.value, ratio.low, ratio.high, tuple(notes)
+    )
 
 
 def _place(
@@ -166,14 +176,15 @@ def _place(
     return GpuPlace(first, memory_settings=memory_settings), note
 
 
-def _line(answer: Mapping[str, Any]) -> str:
-    if "error" in answer:
-        return f"error: {answer['error']}"
-    return (
-        f"{answer['workload']}: {answer['to']} does {answer['ratio']:.2f} times what "
-        f"{answer['from']} does ({answer['ratio_low']:.2f} to {answer['ratio_high']:.2f})"
-        + "".join(f"\nnote: {note}" for note in answer.get("notes", ()))
+def _blocks(answer: GpuComparison | FailedQuestion) -> Iterator[Block]:
+    if isinstance(answer, FailedQuestion):
+        yield answer.text
+        return
+    yield (
+        f"{answer.workload}: {answer.target} does {answer.ratio:.2f} times what {answer.source} "
+        f"does ({answer.ratio_low:.2f} to {answer.ratio_high:.2f})"
     )
+    yield Items(tuple(f"note: {note}" for note in answer.notes))
 
 
 COMMAND = Command(

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rightsizer.model.units import GIB
+from rightsizer.model.units import GIB, number_text
 from rightsizer.planner.display import BILLING_TERMS, MEMORY_PARTS
 from rightsizer.report import figures
 from rightsizer.report.charts import box, figure
-from rightsizer.report.figures import dollars, number
+from rightsizer.report.figures import dollars
 from rightsizer.report.template import rendered
 
 _JsonMapping = Mapping[str, Any]
@@ -115,5 +115,5 @@ def _speed(plan: _JsonMapping) -> str:
         return str(plan["no_rate_because"] or "not known")
     key = "tokens_per_second" if plan["training_hours"] is None else "training_hours"
     value, low, high = (plan[f"{key}{end}"] for end in ("", "_low", "_high"))
-    spread = "" if low is None or high is None else f" ({number(low)} to {number(high)})"
-    return f"{number(value)}{spread}{' h in all' if key == 'training_hours' else ''}"
+    spread = "" if low is None or high is None else f" ({number_text(low)} to {number_text(high)})"
+    return f"{number_text(value)}{spread}{' h in all' if key == 'training_hours' else ''}"

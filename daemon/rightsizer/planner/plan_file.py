@@ -31,7 +31,7 @@ from rightsizer.planner.plan_model import (
     reading_alone,
 )
 from rightsizer.planner.plan_notes import requirement_notes
-from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.planner.question_file import FailedQuestion, FileQuestion, read_questions
 from rightsizer.planner.requirement_checks import check_kind
 from rightsizer.sizing.collectives import HostLink
 from rightsizer.sizing.engine import ENGINES, ServingEngine
@@ -285,7 +285,7 @@ def read_plan_file(file: Path) -> PlanFile:
     file_questions = read_questions(file, "give at least a model (docs/planning.md)")
     found = file_questions.answers(partial(_item, folder=file.parent))
     items = (
-        PlanFileItem(question, None, error=item) if isinstance(item, str) else item
+        PlanFileItem(question, None, error=item.error) if isinstance(item, FailedQuestion) else item
         for question, item in zip(file_questions.questions, found, strict=True)
     )
     return PlanFile(tuple(items), file_questions.is_list)

@@ -1,6 +1,6 @@
 """Projections of a measured workload to target GPUs, as JSON and as a table."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -8,12 +8,13 @@ from msgspec.structs import asdict
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.config.validator import Fault, rule_fault
-from rightsizer.io.terminal import aligned, counted, wrapped
+from rightsizer.io.terminal import counted
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.model.settings import Spec
 from rightsizer.model.units import percent_text
 from rightsizer.planner.display import labels_of
-from rightsizer.planner.question_file import FileQuestion
+from rightsizer.planner.question_file import FailedQuestion, FileQuestion
+from rightsizer.report.blocks import Block, Cell, CellKind, Heading, section, table
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import Projection, project
 from rightsizer.sizing.settings import MemorySettings
@@ -66,10 +67,15 @@ without any."""
 _PARTS: Final = labels_of("time")
 _DIGITS: Final = 6
 _LEAST: Final = 0.005
-_HEADER: Final = ("target", "time", "from", "to", "fits", "bottleneck", "SM", "tensor", "DRAM")
-_TEXTS: Final = frozenset({"target", "bottleneck", "fits"})
-LEGEND: Final = (
-    "time: that of the same work, over the time that it took; it lies between from and to in nine\n"
+_COLUMNS: Final[tuple[Heading, ...]] = (
+    "target",
+    *((name, CellKind.NUMBER) for name in ("time", "from", "to")),
+    "fits",
+    "bottleneck",
+    *((name, CellKind.PERCENT) for name in ("SM", "tensor", "DRAM")),
+)
+_LEGEND: Final = (
+    "time: that of the same work, over the time that it took; it lies between from and to in nine "
     "cases of ten. Then what would be measured there, idle time included."
 )
 _FITS: Final = {True: "yes", False: "no", None: "?"}
@@ -162,16 +168,14 @@ def _gpu(asked: ProjectionQuestion, run: ProfiledRun | None, faults: list[Fault]
     return ""
 
 
-def _run_lines(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
+def _run_text(run: ProfiledRun) -> str:
     steps = f", {counted(run.steps, 'step', 'steps')}" if run.steps else ""
     devices = f", {run.devices} GPUs" if run.devices > 1 else ""
     shares = ((words, getattr(run.time, part)) for part, words in _PARTS.items())
     spelled = ", ".join(
         f"{words} {percent_text(share)}" for words, share in shares if share >= _LEAST
     )
-    yield from wrapped(f"by {run.source}{devices}{steps}: {spelled}")
-    for each in _assumptions(answer, run):
-        yield from wrapped(f"assumed: {each}")
+    return f"by {run.source}{devices}{steps}: {spelled}"
 
 
 def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
@@ -225,25 +229,33 @@ def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
     }
 
 
-def answers_text(answers: Sequence[ProjectionAnswer]) -> str:
-    """Return all targets of one question, one line each."""
-    rows = [_row(each, each.projection) for each in answers if each.projection is not None]
-    lines = aligned(_HEADER, rows, _TEXTS)
-    errors = [f"{answer.target}: {answer.error}" for answer in answers if answer.error]
-    run = answers[0].run if answers else None
-    return "\n".join([*lines, *errors, *(_run_lines(answers[0], run) if run else ())])
+def projection_blocks(
+    questions: Iterable[tuple[ProjectionAnswer, ...] | FailedQuestion],
+) -> Iterator[Block]:
+    """Yield all targets of each question, a row each."""
+    for answers in questions:
+        if isinstance(answers, FailedQuestion):
+            yield answers.text
+            continue
+        rows = (_row(each, each.projection) for each in answers if each.projection is not None)
+        yield table(_COLUMNS, rows)
+        yield from (f"{answer.target}: {answer.error}" for answer in answers if answer.error)
+        run = answers[0].run if answers else None
+        if run is not None:
+            yield _run_text(run)
+            yield from (f"assumed: {text}" for text in _assumptions(answers[0], run))
+    yield section("Legend", _LEGEND)
 
 
-def _row(answer: ProjectionAnswer, projection: Projection) -> Sequence[str]:
+def _row(answer: ProjectionAnswer, projection: Projection) -> tuple[Cell, ...]:
     ratio = projection.time_ratio
     shares = projection.shares
     return (
         answer.target,
-        *(f"x{each:.2f}" for each in (ratio.value, ratio.low, ratio.high)),
+        *(f"x{time:.2f}" for time in (ratio.value, ratio.low, ratio.high)),
         _FITS[projection.fits],
         projection.bottleneck,
-        *(
-            "?" if share is None else percent_text(share)
-            for share in (shares.sm_active, shares.tensor_active, shares.dram_active)
-        ),
+        shares.sm_active,
+        shares.tensor_active,
+        shares.dram_active,
     )

@@ -72,6 +72,17 @@ class FileQuestion(Struct, frozen=True):
         return RequirementError("\n".join(lines))
 
 
+class FailedQuestion(Struct, frozen=True):
+    """Why a question of a list has no answer."""
+
+    error: str
+
+    @property
+    def text(self) -> str:
+        """In place of the answer."""
+        return f"error: {self.error}"
+
+
 class QuestionFile(Struct, frozen=True):
     """All questions of a file, in order."""
 
@@ -79,16 +90,16 @@ class QuestionFile(Struct, frozen=True):
     is_list: bool
     """Whether the answer is a list too."""
 
-    def answers(self, answer: Callable[[FileQuestion], _Answer]) -> list[_Answer | str]:
+    def answers(self, answer: Callable[[FileQuestion], _Answer]) -> list[_Answer | FailedQuestion]:
         """Answer each question; in a list, failures are replaced by their error."""
-        found: list[_Answer | str] = []
+        found: list[_Answer | FailedQuestion] = []
         for question in self.questions:
             try:
                 found.append(answer(question))
             except RightsizerError as error:
                 if not self.is_list:
                     raise
-                found.append(str(error))
+                found.append(FailedQuestion(str(error)))
         return found
 
 

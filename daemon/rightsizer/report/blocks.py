@@ -6,8 +6,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from rightsizer.model.units import GIB, dollars_text, format_duration, percent_text
-from rightsizer.report.figures import number
+from rightsizer.model.units import GIB, dollars_text, format_duration, number_text, percent_text
 
 NOTHING: Final = "-"
 Cell: TypeAlias = str | float | None
@@ -27,7 +26,7 @@ class CellKind(StrEnum):
 
 _FORMATS: Final[Mapping[CellKind, Callable[[float], str]]] = {
     CellKind.TEXT: str,
-    CellKind.NUMBER: number,
+    CellKind.NUMBER: number_text,
     CellKind.PERCENT: percent_text,
     CellKind.MONEY: dollars_text,
     CellKind.GIB: lambda value: f"{value / GIB:.1f} GiB",
@@ -114,10 +113,12 @@ Block: TypeAlias = str | Table | KeyValues | Items | Bars | Code | Section
 """A text is a sentence, or a paragraph."""
 
 
-def table(
-    columns: Iterable[str | tuple[str, CellKind]], rows: Iterable[Iterable[Cell]], note: str = ""
-) -> Table:
-    """Make a table; a column given by its name has texts."""
+Heading: TypeAlias = str | tuple[str, CellKind]
+"""Name of a column of texts, or name and kind."""
+
+
+def table(columns: Iterable[Heading], rows: Iterable[Iterable[Cell]], note: str = "") -> Table:
+    """Make a table."""
     headings = (
         Column(column) if isinstance(column, str) else Column(*column) for column in columns
     )

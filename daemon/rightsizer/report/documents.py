@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rightsizer.io.terminal import aligned, wrapped
 from rightsizer.model.advice import OPEN_STATES, AdviceState
+from rightsizer.model.units import number_text
 from rightsizer.report import charts, figures, labels, summary
 from rightsizer.report.block_markdown import escaped
 from rightsizer.report.charts import ChartColumn, stacked_columns
@@ -66,7 +67,7 @@ def _days_chart(days: Sequence[ReportDay]) -> str:
     columns = []
     for day in days:
         parts = (
-            f"{GROUP_NAMES[group]} {figures.number(hours)} h"
+            f"{GROUP_NAMES[group]} {number_text(hours)} h"
             for group, hours in day.groups.items()
             if hours
         )

@@ -7,14 +7,12 @@ from functools import partial
 from typing import Final
 
 from rightsizer.model.state import Cause, Resource
-from rightsizer.model.units import dollars_text, percent_text
+from rightsizer.model.units import dollars_text, number_text, percent_text
 from rightsizer.report.labels import CAUSE_LABELS, GROUPS, RESOURCE_LABELS, StateGroup
 from rightsizer.report.model import DeviceRow, FitRow, ReportModel, ReportSpan, UsageAmount
 
 NOTHING: Final = "not known"
 KNOWN_GROUPS: Final = tuple(group for group in GROUPS if group is not StateGroup.NO_DATA)
-_TEN: Final = 10.0
-_TENTH: Final = 0.05
 
 
 def percent(share: float | None) -> str:
@@ -22,21 +20,14 @@ def percent(share: float | None) -> str:
     return NOTHING if share is None else percent_text(share)
 
 
-def number(value: float) -> str:
-    """Format a number, as in `1,234`, `5.6`, `0`, `<0.1`."""
-    if value >= _TEN or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= _TENTH else "<0.1"
-
-
 def hours(value: float | None) -> str:
     """Format hours, as in `1,234 h`."""
-    return NOTHING if value is None else f"{number(value)} h"
+    return NOTHING if value is None else f"{number_text(value)} h"
 
 
 def kilowatt_hours(value: float | None) -> str:
     """Format energy, as in `123 kWh`."""
-    return NOTHING if value is None else f"{number(value)} kWh"
+    return NOTHING if value is None else f"{number_text(value)} kWh"
 
 
 def dollars(low: float | None, high: float | None, point: float | None = None) -> str:
@@ -48,7 +39,7 @@ def dollars(low: float | None, high: float | None, point: float | None = None) -
 
 def span_text(low: float | None, high: float | None) -> str:
     """Format a range, as in `1 to 2`."""
-    return _interval(low, high, number)
+    return _interval(low, high, number_text)
 
 
 def _interval(low: float | None, high: float | None, written: Callable[[float], str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, to_json
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import OTHER_XID, XidLog
@@ -44,16 +44,6 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import EnergySource, Provisioning
 from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind
 from rightsizer.report.freshness import window_coverage_ratio
-
-
-def to_json(document: object) -> Any:
-    """Convert a document to JSON values; types unknown to JSON become their text."""
-    return msgspec.json.decode(msgspec.json.encode(document, enc_hook=_unknown_to_json))
-
-
-def _unknown_to_json(value: object) -> object:
-    """Convert a read-only view of a mapping; anything else to its text."""
-    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def plain(value: object) -> Any:
@@ -159,14 +149,6 @@ def topology_document(
             for node, cpus in sorted(topology.numa_nodes.items())
         ),
     )
-
-
-def encode_topology(
-    topology: Topology, devices: Iterable[Device], offered: Collection[str]
-) -> JsonObject:
-    """Encode a node's topology; GPUs not in `offered` have no index."""
-    encoded: JsonObject = to_json(topology_document(topology, devices, offered))
-    return encoded
 
 
 def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> GpuPlaceDocument:

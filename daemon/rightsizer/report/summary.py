@@ -5,7 +5,8 @@ from typing import Final
 
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.state import Cause, UnknownReason
-from rightsizer.report.figures import dollars, hours, money, number, percent, span_text
+from rightsizer.model.units import number_text
+from rightsizer.report.figures import dollars, hours, money, percent, span_text
 from rightsizer.report.labels import (
     CAUSE_LABELS,
     GROUP_NAMES,
@@ -139,7 +140,7 @@ def _returned(model: ReportModel) -> Iterator[str]:
         return
     yield (
         f"Of the recommendations followed so far {succeeded} paid off and {failed} did not; "
-        f"measured savings: {number(saved)} GPU-hours."
+        f"measured savings: {number_text(saved)} GPU-hours."
     )
 
 

@@ -9,8 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from rightsizer.model.units import dollars_text
-from rightsizer.report.figures import hours, kilowatt_hours, money, number, percent
+from rightsizer.model.units import dollars_text, number_text
+from rightsizer.report.figures import hours, kilowatt_hours, money, percent
 from rightsizer.report.labels import readable_name, reason_label
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _environment() -> Environment:
         "dollars": dollars_text,
         "kwh": kilowatt_hours,
         "money": money,
-        "number": number,
+        "number": number_text,
         "percent": percent,
         "reason": reason_label,
         "spoken": readable_name,

@@ -5,10 +5,11 @@ from functools import partial
 from typing import Final, Protocol
 
 from rightsizer.advice.lookup import find_advice
+from rightsizer.io.codec import to_json
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.report.explanation import explain_advice
-from rightsizer.report.json_encoder import encode_advice, to_json
+from rightsizer.report.json_encoder import encode_advice
 from rightsizer.web.message import (
     SocketPeer,
     WebRequest,

@@ -1,13 +1,13 @@
-"""Text of the catalogue: one board with its costs, or a table of many."""
+"""Blocks of the catalogue: one board with its costs, or a table of many."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rightsizer.catalogue.board import Board, OriginKind, Precision
 from rightsizer.catalogue.prices import Price, Prices
-from rightsizer.io.terminal import aligned
 from rightsizer.model.units import GIB
-from rightsizer.planner.display import NOTHING, SourceNotes, labels_of, short_number
+from rightsizer.planner.display import SourceNotes, labels_of, short_number
+from rightsizer.report.blocks import Block, Cell, CellKind, Items, section, table
 
 _TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}
 _PEAKS: Final = {Precision(each): words for each, words in labels_of("peak").items()}
@@ -29,10 +29,13 @@ _HEADER: Final = (
     "as of",
 )
 _TEXTS: Final = frozenset({"board", "architecture", "as of"})
-_LEGEND: Final = """\
-~ assumed, or of a datasheet: not verified against a public table. Peaks in dense tera-operations
-per second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds
-in the months beside it, no quote. 'rightsizer catalogue BOARD' has each figure's source."""
+_PRICES: Final = "List prices of one GPU by date, not quotes"
+_LEGEND: Final = (
+    "~ assumed, or of a datasheet: not verified against a public table. Peaks in dense "
+    "tera-operations per second, links one way, MIG: the most slices. $/h: the median list price "
+    "of one GPU over clouds in the months beside it, no quote. 'rightsizer catalogue BOARD' has "
+    "each figure's source."
+)
 _SURE: Final = frozenset({OriginKind.VERIFIED, OriginKind.MEASURED, OriginKind.STATED})
 _TABLE_PEAKS: Final = (Precision.BF16, Precision.FP8, Precision.FP4)
 
@@ -74,7 +77,7 @@ def _hourly(dollars: float, low: float = 0.0, high: float = 0.0) -> str:
     return f"${dollars:.2f} an hour{spread}"
 
 
-def card_text(board: Board, prices: Prices) -> str:
+def card(board: Board, prices: Prices) -> Block:
     """Return the card of one board."""
     notes = SourceNotes()
     year = "" if board.release_year is None else str(board.release_year)
@@ -82,22 +85,21 @@ def card_text(board: Board, prices: Prices) -> str:
     called = "what drivers call it is unknown"
     if names := ", ".join((*board.names, *board.other_names)):
         called = f"{names}  {_origin(board, 'names', notes)}"
-    sections = [[board.key, f"  {', '.join(filter(None, about))}", f"  {called}"]]
-    for title, lines in (
-        ("Memory and limits", _limits(board)),
-        ("Dense peaks, tera-operations per second", _peaks(board)),
-        ("Achieved", _achieved(board)),
-        ("Sums over GPUs (all-reduce): bus bandwidth, small message", _sums(board)),
-        ("MIG", _slices(board)),
-    ):
-        cells = ((label, text, _origin(board, name, notes)) for label, text, name in lines)
-        sections.append(_section(title, cells))
-    costs = _costs(board.key, prices, notes)
-    sections.append(_section("List prices of one GPU by date, not quotes", costs))
-    if board.notes:
-        sections.append([f"Note: {board.notes}"])
-    sections.append(notes.lines())
-    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+    figures = {
+        "Memory and limits": _limits(board),
+        "Dense peaks, tera-operations per second": _peaks(board),
+        "Achieved": _achieved(board),
+        "Sums over GPUs (all-reduce): bus bandwidth, small message": _sums(board),
+        "MIG": _slices(board),
+    }
+    sections = [
+        _section(title, ((label, text, _origin(board, name, notes)) for label, text, name in lines))
+        for title, lines in figures.items()
+    ]
+    sections.append(_section(_PRICES, _costs(board.key, prices, notes)))
+    note = f"Note: {board.notes}" if board.notes else ""
+    sources = section("Sources", Items(tuple(notes.lines())))
+    return section(board.key, ", ".join(filter(None, about)), called, *sections, note, sources)
 
 
 def _origin(board: Board, figure: str, notes: SourceNotes) -> str:
@@ -164,25 +166,19 @@ def _slices(board: Board) -> Iterator[_Line]:
         yield profile.name, ", ".join(filter(None, parts)), "mig_profiles"
 
 
-def _section(title: str, lines: Iterable[_Line]) -> list[str]:
-    rows = columns(lines)
-    return [title, *rows] if rows else []
+def _section(title: str, lines: Iterable[_Line]) -> Block:
+    return section(title, table(("", "", ""), lines))
 
 
-def columns(lines: Iterable[Sequence[str]]) -> list[str]:
-    """Align the cells of lines in columns without headings, indented by two."""
-    rows = [*lines]
-    header = [""] * len(rows[0]) if rows else [""]
-    return [*filter(None, aligned(header, rows, {""}, indent=2))]
+def boards_blocks(boards: Iterable[Board], prices: Prices) -> Iterator[Block]:
+    """Yield a table of boards, and a legend of signs."""
+    rows = (_row(board, prices.of(board.key)) for board in boards)
+    columns = (name if name in _TEXTS else (name, CellKind.NUMBER) for name in _HEADER)
+    yield table(columns, rows)
+    yield _LEGEND
 
 
-def table_text(boards: Iterable[Board], prices: Prices) -> str:
-    """Return a table of boards with a header, and a legend of signs."""
-    rows = [_row(board, prices.of(board.key)) for board in boards]
-    return "\n".join([*aligned(_HEADER, rows, _TEXTS), "", _LEGEND])
-
-
-def _row(board: Board, price: Price | None) -> Sequence[str]:
+def _row(board: Board, price: Price | None) -> tuple[Cell, ...]:
     link = board.link_bytes_per_second
     bandwidth = board.memory_bandwidth_bytes_per_second
     dollars = None if price is None else price.dollars_per_hour
@@ -194,14 +190,14 @@ def _row(board: Board, price: Price | None) -> Sequence[str]:
         *(
             _marked(board, f"dense_peak_tera.{precision}", short_number(peak / 1e12))
             if (peak := board.peak_per_second.get(precision)) is not None
-            else NOTHING
+            else None
             for precision in _TABLE_PEAKS
         ),
         _marked(board, "power_limit_watts", short_number(board.power_limit_watts)),
-        _marked(board, "nvlink_total_gbs", short_number(link / 1e9)) if link else NOTHING,
-        str(max((each.maximum_count for each in board.mig_profiles), default=NOTHING)),
-        NOTHING if dollars is None else f"{dollars:.2f}",
-        NOTHING if dollars is None or price is None else price.period,
+        _marked(board, "nvlink_total_gbs", short_number(link / 1e9)) if link else None,
+        max((each.maximum_count for each in board.mig_profiles), default=None),
+        None if dollars is None else f"{dollars:.2f}",
+        None if dollars is None or price is None else price.period,
     )
 
 
