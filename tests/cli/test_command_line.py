@@ -62,8 +62,8 @@ def test_unknown_command_is_a_usage_error(arguments: list[str], capsys: Captured
         (["demo", "--sped=2"], "rightsizer: demo has no flag --sped; did you mean --speed=2?"),
         (["project", "x", "--to", "h100"], "project has no flag --to; 'rightsizer project --help'"),
         (
-            ["plan", "--vram", "8"],
-            "rightsizer: plan has no flag --vram; write --gpus, such as 24GB",
+            ["plan", "--total-gpus", "8"],
+            "rightsizer: plan has no flag --total-gpus; write --layout, such as tp4 pp2",
         ),
         (["plan", "7B", "8B"], "rightsizer: plan has no argument 8B; 'rightsizer plan --help'"),
     ],

@@ -509,3 +509,40 @@ def test_an_engine_is_of_no_use_to_a_training() -> None:
     """A note says so, as of its load."""
     (item,) = plan_of_flags({"model": "llama-3.1-8b", "train": "full", "engine": "vllm"}).items
     assert any(note.startswith("engine is given but not used") for note in item.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "ours"),
+    [
+        ("--vram 24", "--gpus 24GB"),
+        ("--memory 24GB", "--gpus 24GB"),
+        ("--system h100_sxm", "--gpus h100_sxm"),
+        ("--batch-size 8", "--concurrency 8"),
+        ("--backend sglang --max-ttft 500ms", "--engine sglang --ttft 500ms"),
+        ("--train full --seq-len 4096 --optim sgd", "--train full --training.sequence 4096"),
+        ("--kv_cache_dtype fp8 --precision fp8", "--precision fp8 --precision.kv_cache fp8"),
+    ],
+)
+def test_a_flag_of_another_planner_is_accepted(ask: Ask, options: str, ours: str) -> None:
+    """It means the same as ours; what has no flag is a key of the file, by its path."""
+    if "sgd" in options:
+        ours += " --training.optimizer sgd"
+    line = ("--model", "llama-3.1-8b")
+
+    assert ask(*line, *options.split()) == ask(*line, *ours.split())
+
+
+def test_a_price_of_ones_own_is_called_own(capsys: Captured) -> None:
+    """It is that of the named kind of GPU, and no list price."""
+    line = ["plan", "--model", "llama-3.1-8b", "--rps", "2", "--gpus", "h100", "--price"]
+    assert main([*line, "2.5"]) == 0
+    assert "$2.50 an hour at your prices" in " ".join(capsys.readouterr().out.split())
+
+    assert main([*line, "cheap"]) == 2
+    assert "--prices: must be a number (got 'cheap')" in capsys.readouterr().err
+
+
+def test_a_flag_is_never_taken_for_one_that_begins_alike(capsys: Captured) -> None:
+    """Another flag that is added later would change what a line means."""
+    assert main(["plan", "--model", "llama-3.1-8b", "--detail"]) == 2
+    assert "plan has no flag --detail; did you mean --details?" in capsys.readouterr().err

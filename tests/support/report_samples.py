@@ -37,7 +37,9 @@ __all__ = ["DAYS", "HOSTILE", "RATE", "device_facts", "report_facts"]
 
 DAYS: Final = 3
 SPAN: Final[Nanoseconds] = DAYS * DAY
-RATE: Final = PriceRate(2.0, 4.0, 2.5, "on_demand", "a list of prices", "2025-06 to 2025-11")
+RATE: Final = PriceRate(
+    2.0, 4.0, 2.5, "on_demand", "a list of prices", "2025-06 to 2025-11", "list prices"
+)
 HOSTILE: Final = "slurm/<script>alert('a|b')</script>"
 """A name that would run, or break a table, if anyone let it."""
 TRAINER: Final = "kubernetes/research/trainer"

@@ -36,7 +36,7 @@ NODES: Final = {
     f"{level}-{interval}": (level, interval) for level, interval in product(_LEVELS, (15, 60))
 }
 """Level and scrape interval in seconds, by the label `instance`."""
-PRICE: Final = PriceRate(1.0, 4.0, 2.0, "on demand", "test", "2026-01")
+PRICE: Final = PriceRate(1.0, 4.0, 2.0, "on demand", "test", "2026-01", "list prices")
 _AGENT: Final = AgentReport("0", "test", EPOCH, 15.0)
 
 

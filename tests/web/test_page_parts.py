@@ -303,7 +303,7 @@ def test_savings_stand_at_the_median_price() -> None:
 
 def test_waste_costs_what_its_hours_do() -> None:
     """An instance costs its share of the GPU; the total is the sum of the parts."""
-    rate = PriceRate(2.0, 10.0, 4.0, "on_demand", "a list", "2026-01")
+    rate = PriceRate(2.0, 10.0, 4.0, "on_demand", "a list", "2026-01", "list prices")
     idle = DeviceSpan((), waste_seconds={Cause.IDLE: 7200.0, Cause.HEADROOM: 3600.0})
     whole = Spending(idle, 1.0, rate)
     part = Spending(idle, 0.5, rate)
@@ -312,8 +312,10 @@ def test_waste_costs_what_its_hours_do() -> None:
     assert found.wasted.dollars_typical == pytest.approx(12.0)
     assert part_of(found.parts, "waste-headroom") == pytest.approx(1 / 3)
     assert found.wasted_ratio == pytest.approx(2 / 3)
-    assert range_label(found.wasted) == "$6 to $30 at list prices"
+    assert range_label(found) == "$6 to $30 at list prices"
     assert waste_view([whole, Spending(idle)]).wasted.dollars_typical is None
+    own = Spending(idle, 1.0, replace(rate, basis="your prices"))
+    assert waste_view([whole, own]).price_basis == "list prices and your prices"
 
 
 def test_evidence_has_its_units_and_the_names_of_devices() -> None:

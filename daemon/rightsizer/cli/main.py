@@ -81,7 +81,9 @@ def _run(entry: CommandEntry, arguments: Sequence[str]) -> int:
     choices = parser.add_subparsers(prog="rightsizer", parser_class=_CommandParser)
     command = entry.load()
     text = command.description or entry.summary
-    sub = choices.add_parser(command.name, description=text, formatter_class=_HelpFormatter)
+    sub = choices.add_parser(
+        command.name, description=text, formatter_class=_HelpFormatter, allow_abbrev=False
+    )
     command.configure(sub)
     chosen, unknown = parser.parse_known_args(arguments)
     if unknown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from rightsizer.io.files import is_there
 from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.units import HOUR_SECONDS
-from rightsizer.planner.load_row import accepted_flags, meant_flags
+from rightsizer.planner.load_row import accepted_flags, accepted_keys, meant_flags, with_unit
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.settings import PlannerSettings
@@ -84,9 +84,11 @@ def _accept_other_names(parser: argparse.ArgumentParser) -> None:
     once: dict[str, Any] = {"action": _OneValue}
     hidden = {**once, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
     for word, flag in accepted_flags(_FLAGS).items():
-        names = dict.fromkeys((f"--{word}", f"--{word.replace('_', '-')}"))
-        kind = int if flag in _COUNTS else str
-        parser.add_argument(*names, dest=_FLAGS[flag], type=kind, **hidden)
+        kind = int if flag in _COUNTS else partial(with_unit, word)
+        parser.add_argument(*_spellings(word), dest=_FLAGS[flag], type=kind, **hidden)
+    for key, words in accepted_keys().items():
+        names = (name for word in words for name in _spellings(word))
+        parser.add_argument(f"--{key}", *names, dest=key, **hidden)
     for percentile in _PERCENTILES:
         target = f"{percentile}={{}}".format
         parser.add_argument(f"--{percentile}", dest="latency", type=target, **hidden)
@@ -94,6 +96,24 @@ def _accept_other_names(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by", dest="hours", metavar="DATE", type=_hours_until, help=until, **once)
     for degree, flags in _DEGREES.items():
         parser.add_argument(*flags, dest=degree, type=int, help=argparse.SUPPRESS, **once)
+
+
+def _spellings(word: str) -> Collection[str]:
+    return dict.fromkeys((f"--{word}", f"--{word.replace('_', '-')}"))
+
+
+def _with_inner_keys(given: Mapping[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Add what was given for the inner parts of a plan: `{training: {sequence: 4096}}`."""
+    joined = {**given}
+    for path in accepted_keys():
+        value = getattr(arguments, path, None)
+        if value is not None:
+            part, _, key = path.partition(".")
+            before = joined.get(part, {})
+            # A single format is that of the weights.
+            inner = before if isinstance(before, dict) else {"weights": before}
+            joined[part] = {**inner, key: value}
+    return joined
 
 
 def _with_degrees(given: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
@@ -195,7 +215,7 @@ def _answered(
     """Return the requirements of file or flags, with the answers."""
     flags = {name: getattr(arguments, destination) for name, destination in _FLAGS.items()}
     given = {word: value for word, value in flags.items() if value is not None}
-    given = _with_degrees(given, arguments)
+    given = _with_inner_keys(_with_degrees(given, arguments), arguments)
     asked: Path | None = arguments.file
     if asked and "model" not in given and _names_model(asked):
         given["model"] = str(asked)

@@ -75,9 +75,14 @@ class Bill(Struct, frozen=True):
     """On-demand dollars per million of the requested work; `None` without a price."""
 
     @property
+    def rented(self) -> PriceOffer | None:
+        """Offer without commitment; of spot capacity if there is no other."""
+        return next((each for each in self.offers if each.terms.billing in _RENTED), None)
+
+    @property
     def on_demand(self) -> CostAmount | None:
-        """Cost of renting without commitment; of spot capacity if there is no other."""
-        return next((each.dollars for each in self.offers if each.terms.billing in _RENTED), None)
+        """Cost of renting without commitment, as of `rented`."""
+        return None if self.rented is None else self.rented.dollars
 
 
 class CandidateFilter(StrEnum):

@@ -45,6 +45,8 @@ LOAD_WORDS: Final = tuple(SPELLINGS)
 """All keys of a load; each may also be beside the model, as on the command line."""
 _MEANT: Final = aliases_of("key")
 """Names in other tools for keys of a plan."""
+_UNITS: Final = dict.fromkeys(("vram", "memory", "gpu_memory"), "GB")
+"""Units of bare numbers in other tools."""
 _MILLISECONDS: Final = ("ttft_ms", "tpot_ms", "latency_ms")
 _CLOSED: Final = -1.0
 """In place of a burstiness: each request follows the answer to another."""
@@ -78,7 +80,25 @@ def meant_flags(flags: Collection[str]) -> dict[str, str]:
 def accepted_flags(flags: Collection[str]) -> dict[str, str]:
     """Return our flag for each word of plan files or of other tools that means the same."""
     words = _flags_by_word(flags)
-    return {word: flag for word, (flag, more) in words.items() if not more and word not in flags}
+    return {
+        word: flag
+        for word, (flag, more) in words.items()
+        if word not in flags and (not more or word in _UNITS)
+    }
+
+
+def accepted_keys() -> dict[str, list[str]]:
+    """Return the words of other tools for each key of a file's inner part: `training.sequence`."""
+    words: dict[str, list[str]] = {}
+    for word, key in _MEANT.items():
+        if "." in key:
+            words.setdefault(key, []).append(word)
+    return words
+
+
+def with_unit(word: str, text: str) -> str:
+    """Return the value of a word of another tool in the unit that it is in there: `24GB`."""
+    return text + _UNITS.get(word, "") if text.replace(".", "", 1).isdecimal() else text
 
 
 def _flags_by_word(flags: Collection[str]) -> dict[str, tuple[str, str]]:

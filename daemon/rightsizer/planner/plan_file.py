@@ -21,6 +21,7 @@ from rightsizer.planner.load_row import (
     LoadDocument,
     LoadKeys,
     StatedLoad,
+    accepted_keys,
     stated_load,
 )
 from rightsizer.planner.plan_model import (
@@ -169,7 +170,7 @@ def _by_gpu(value: object) -> object:
     if not isinstance(value, dict):
         return value
     given = value.get(STATED, {})
-    if isinstance(given, int | float):
+    if isinstance(given, int | float | str):
         given = {_EVERY: given}
     if not isinstance(given, dict):
         return value
@@ -181,7 +182,9 @@ def _by_gpu(value: object) -> object:
 class PaidPrices(Struct, frozen=True):
     """Prices that are paid, and the carbon of the grid."""
 
-    dollars_per_gpu_hour: Mapping[str, Annotated[float, Spec(within=(0.0, 1e5))]] = {}
+    dollars_per_gpu_hour: Mapping[
+        str, Annotated[float, Spec(unit="amount", within=(0.0, 1e5))]
+    ] = {}
     carbon_grams_per_kwh: Annotated[float | None, Spec(within=(0.0, 3000.0))] = None
 
 
@@ -312,12 +315,14 @@ def flag_lines(error: str, given: Mapping[str, Any]) -> str:
     flags = {f"load.{SPELLINGS[word]}": word for word in given if word in SPELLINGS}
     flags |= {"task": "train", "training.tokens": "tokens"}
     flags |= {f"parallel.{part}": "layout" for part in ("tensor", "pipeline", "data", "expert")}
+    inner = accepted_keys()
     lines = []
     for line in error.splitlines():
         key = line.partition(":")[0]
-        flag = flags.get(key, key.partition(".")[0])
+        flag = key if key in inner else flags.get(key, key.partition(".")[0])
         asked = _RATE_KEYS.sub("give --rps", line)
-        lines.append(f"--{flag}{asked.removeprefix(key)}" if flag in given else asked)
+        is_flag = key in inner or flag in given
+        lines.append(f"--{flag}{asked.removeprefix(key)}" if is_flag else asked)
     return "\n".join(lines)
 
 

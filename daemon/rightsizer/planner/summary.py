@@ -96,7 +96,9 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     chances = ", ".join(_chances(plan.requirement, best)).replace("%", "% sure", 1)
     kept = f"; {chances}" if chances else ""
     took = "" if hours is None else f", {hours_text(hours.value)}"
-    prices = "spot prices" if plan.requirement.spot else "list prices"
+    rented = None if best.bill is None else best.bill.rented
+    basis = "list prices" if rented is None else rented.terms.basis
+    prices = "spot prices" if plan.requirement.spot else basis
     cost = "no price is known"
     unit = plan.requirement.unit_text
     if best.dollars_per_hour is not None:

@@ -27,6 +27,8 @@ class PriceRate(Struct, frozen=True):
     billing: str
     source: str
     date: str
+    basis: str
+    """Kind of price: list prices, your prices, or assumed costs."""
 
 
 RateOf: TypeAlias = Callable[[Device], PriceRate | None]
@@ -42,7 +44,9 @@ def price_rate(market: Market, board: str | None) -> PriceRate | None:
     if (cost := market.cost(market.board(board))) is None:
         return None
     price = cost.dollars_per_hour
-    return PriceRate(price.low, price.high, price.value, cost.billing, cost.source, cost.date)
+    return PriceRate(
+        price.low, price.high, price.value, cost.billing, cost.source, cost.date, cost.basis
+    )
 
 
 def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:

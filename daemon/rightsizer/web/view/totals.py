@@ -58,6 +58,8 @@ class WasteView(Struct, frozen=True):
     """Unused time, including headroom, in GPU-hours and energy."""
     wasted: UsageAmount = _NOTHING
     """Idle, stalled or held up."""
+    price_basis: str = ""
+    """Kinds of the devices' prices; empty without any."""
 
     @property
     def known_text(self) -> str:
@@ -87,7 +89,10 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
     joules = 0.0
     causes = dict.fromkeys(Cause, 0.0)
     amounts = []
+    bases: set[str] = set()
     for each in spendings:
+        if each.rate is not None:
+            bases.add(each.rate.basis)
         part = each.capacity_ratio
         waste = each.spent.waste_seconds
         used += each.spent.used_seconds * part
@@ -98,8 +103,9 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
         amounts.append(priced(lost * part / HOUR_SECONDS, None, each.rate))
     wasted_seconds = sum(causes.values())
     known = used + wasted_seconds
+    basis = " and ".join(sorted(bases))
     if known <= 0:
-        return WasteView("", 0.0, (), "nothing known yet")
+        return WasteView("", 0.0, (), "nothing known yet", price_basis=basis)
     named = [("used", "Effective utilization", used)] + [
         (cause, PAGE_CAUSE_LABELS.get(cause, display_name(cause)), duration)
         for cause, duration in causes.items()
@@ -113,7 +119,8 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
     if joules > 0:
         unused += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
     label = ", ".join(f"{part.name} {part.text}" for part in parts)
-    return WasteView(percent_text(used / known), known, parts, label, unused, summed(amounts))
+    used_text = percent_text(used / known)
+    return WasteView(used_text, known, parts, label, unused, summed(amounts), basis)
 
 
 def savings_notes(savings: Savings) -> str:
@@ -136,9 +143,10 @@ def daily_label(savings: Savings | SavingsSum) -> str:
     return f"{dollars_text(daily)} a day" if daily > 0 else ""
 
 
-def range_label(amount: UsageAmount) -> str:
-    """Return the range of an amount by list prices."""
-    return f"{dollars(amount.dollars_low, amount.dollars_high)} at list prices"
+def range_label(waste: WasteView) -> str:
+    """Return the range of what the wasted time costs."""
+    amount = waste.wasted
+    return f"{dollars(amount.dollars_low, amount.dollars_high)} at {waste.price_basis}"
 
 
 def savings_range(saved: SavingsSum) -> str:
