@@ -205,7 +205,7 @@ def _date(time: Nanoseconds, timezone: dt.tzinfo) -> dt.date:
 _MOST_GAPS: Final = 10
 _NO_RATE: Final[dict[str, Any]] = {
     **dict.fromkeys(f"dollars_per_hour_{end}" for end in ("low", "high", "typical")),
-    **dict.fromkeys(("billing", "source", "date"), ""),
+    **dict.fromkeys(("billing", "source", "date", "basis"), ""),
 }
 
 

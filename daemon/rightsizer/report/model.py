@@ -286,6 +286,8 @@ class PriceRow(Struct, frozen=True):
     billing: str
     source: str
     date: str
+    basis: str
+    """List prices, your prices, or assumed costs; empty without a price."""
 
 
 class ReportModel(Struct, frozen=True):
