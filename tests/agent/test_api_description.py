@@ -27,7 +27,7 @@ from rightsizer.profiler.service import profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController
 from rightsizer.web.advice_api import AdviceApi
-from rightsizer.web.api import lifecycle_routes, openapi_document
+from rightsizer.web.api import lifecycle_routes, openapi_document, serving_route
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
 from rightsizer.web.plan_route import plan_route
 from rightsizer.web.router import Route, Router, health_route
@@ -52,6 +52,7 @@ def router_of(report: Report | None) -> Router:
         actions_route(ActionState),
         place_route(Settings, lambda: report, FreshnessSettings(), clock),
         report_route(Settings),
+        serving_route(lambda _: (), lambda: NOW),
         plan_route(None, WebSettings()),
         *closed_routes(),
         *fleet_routes(),

@@ -14,6 +14,7 @@ PLAIN = re.compile(
     r"rightsizer_(device_up|collector_success|pcie_link_(generation|width)|device_processes"
     r"|clock_event_reason|advice_open|workers_abandoned|device_slow|collector_postponed_devices"
     r"|collector_refused_items"
+    r"|served_(requests|prompt_tokens|output_tokens)_per_second"
     r"|broker_(leases|queue_length)|recommender_(findings|abstentions|dropped_findings)"
     r"|(annotations|webhooks)_pending|config_last_reload_successful|requests_(running|waiting)"
     r"|nvlink_(links|links_up|up)|fabric_(state|port_up)|recovery_action|performance_state"

@@ -1,77 +1,19 @@
 """What a model is asked and how it answers, by the page of each engine."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from engine_pages import BOUNDS, TOKEN_BOUNDS, EnginePage, vllm_page
 from rightsizer.io.codec import convert, decode, encode, plain_fields
+from rightsizer.model.served_counts import ServedCounts, summed_counts, with_counts
 from rightsizer.model.served_load import ServedLatency, ServedLoad
 from rightsizer.telemetry.serving.page import parse_page
-from rightsizer.telemetry.serving.served import (
-    ServedCounts,
-    served_loads,
-    served_samples,
-    summed_counts,
-    with_counts,
-)
+from rightsizer.telemetry.serving.served import served_loads, served_samples
 from rightsizer.telemetry.serving.settings import EngineName
-
-BOUNDS = (0.1, 0.2, 0.4, 0.8)
-TOKEN_BOUNDS = (100.0, 200.0, 500.0, 1000.0)
-Label = dict[str, str]
-
-
-class Engine:
-    """An engine that writes its page with the library that vLLM, SGLang and others use."""
-
-    def __init__(self, prefix: str, model: Label) -> None:
-        self.registry = CollectorRegistry()
-        self.prefix = prefix
-        self.model = model
-        self._made: dict[str, Counter | Gauge | Histogram] = {}
-
-    def count(self, name: str, number: float = 0.0, **labels: str) -> None:
-        """Add to a counter."""
-        every = {**self.model, **labels}
-        made = self._made.setdefault(
-            name, Counter(self.prefix + name, "x", [*every], registry=self._new(name))
-        )
-        assert isinstance(made, Counter)
-        made.labels(**every).inc(number)
-
-    def level(self, name: str, value: float, **labels: str) -> None:
-        """Set a gauge."""
-        every = {**self.model, **labels}
-        made = self._made.setdefault(
-            name, Gauge(self.prefix + name, "x", [*every], registry=self._new(name))
-        )
-        assert isinstance(made, Gauge)
-        made.labels(**every).set(value)
-
-    def observe(
-        self, name: str, *values: float, bounds: Sequence[float] = BOUNDS, **labels: str
-    ) -> None:
-        """Add to a histogram."""
-        every = {**self.model, **labels}
-        made = self._made.setdefault(
-            name,
-            Histogram(self.prefix + name, "x", [*every], registry=self._new(name), buckets=bounds),
-        )
-        assert isinstance(made, Histogram)
-        for value in values:
-            made.labels(**every).observe(value)
-
-    def page(self) -> str:
-        """The page as it is now."""
-        return generate_latest(self.registry).decode()
-
-    def _new(self, name: str) -> CollectorRegistry | None:
-        return None if name in self._made else self.registry
 
 
 def loads(now: str, before: str | None, seconds: float = 60.0) -> tuple[ServedLoad, ...]:
@@ -93,39 +35,9 @@ def rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def vllm(requests: int, *, engines: int = 1, model: str = "llama") -> Engine:
-    """Engine version 1 after a number of requests on each of its data-parallel engines."""
-    engine = Engine("vllm:", {"model_name": model})
-    for number in map(str, range(engines)):
-        engine.level("num_requests_running", 4, engine=number)
-        engine.level("num_requests_waiting", 1, engine=number)
-        engine.level("kv_cache_usage_perc", 0.5, engine=number)
-        engine.count("num_preemptions", requests / 10, engine=number)
-        engine.count("prompt_tokens", 400 * requests, engine=number)
-        engine.count("generation_tokens", 100 * requests, engine=number)
-        engine.count("prefix_cache_queries", 400 * requests, engine=number)
-        engine.count("prefix_cache_hits", 100 * requests, engine=number)
-        for reason, share in (("stop", 0.75), ("length", 0.25), ("abort", 0.0)):
-            engine.count("request_success", share * requests, engine=number, finished_reason=reason)
-        for name, values, bounds in (
-            ("time_to_first_token_seconds", [0.15] * requests, BOUNDS),
-            ("inter_token_latency_seconds", [0.05] * requests, BOUNDS),
-            ("request_prompt_tokens", [400.0] * requests, TOKEN_BOUNDS),
-            ("request_generation_tokens", [100.0] * requests, TOKEN_BOUNDS),
-        ):
-            engine.observe(name, *values, bounds=bounds, engine=number)
-        Gauge(
-            "vllm:cache_config_info",
-            "x",
-            ["block_size", "cache_dtype", "engine", "gpu_memory_utilization", "num_gpu_blocks"],
-            registry=engine.registry if number == "0" else None,
-        ).labels("16", "fp8", number, "0.9", "1000").set(1)
-    return engine
-
-
 def test_vllm_tells_model_load_and_limits() -> None:
     """Rates, tokens, latencies, cache and its capacity between two pages."""
-    found = load(vllm(70).page(), vllm(10).page())
+    found = load(vllm_page(70).page(), vllm_page(10).page())
 
     assert found == ServedLoad(
         model="llama",
@@ -153,7 +65,7 @@ def test_vllm_tells_model_load_and_limits() -> None:
 
 def test_engines_of_one_page_are_replicas() -> None:
     """Rates are of both, the cache is one's, and latencies are of a request on either."""
-    found = load(vllm(70, engines=2).page(), vllm(10, engines=2).page())
+    found = load(vllm_page(70, engines=2).page(), vllm_page(10, engines=2).page())
 
     assert found.engines == 2
     assert found.requests_per_second == 2.0
@@ -165,7 +77,7 @@ def test_engines_of_one_page_are_replicas() -> None:
 
 def test_one_page_tells_what_happened_since_its_counters_began() -> None:
     """The operator names no time between two pages, but the process has a start."""
-    text = vllm(60).page() + "process_start_time_seconds 1.7e+09\n"
+    text = vllm_page(60).page() + "process_start_time_seconds 1.7e+09\n"
     page = parse_page(text)
 
     assert page.started_seconds == 1.7e9
@@ -178,7 +90,7 @@ def test_one_page_tells_what_happened_since_its_counters_began() -> None:
 
 def test_a_restarted_engine_counts_from_nothing() -> None:
     """What it did before is not counted again."""
-    found = load(vllm(6).page(), vllm(1000).page())
+    found = load(vllm_page(6).page(), vllm_page(1000).page())
 
     assert found.requests_per_second == 0.1
     assert found.output_tokens == 100.0
@@ -187,7 +99,7 @@ def test_a_restarted_engine_counts_from_nothing() -> None:
 
 def test_no_request_is_a_rate_of_zero_and_no_latency() -> None:
     """Nothing is divided by nothing."""
-    found = load(vllm(10).page(), vllm(10).page())
+    found = load(vllm_page(10).page(), vllm_page(10).page())
 
     assert found.requests_per_second == 0.0
     assert found.output_tokens_per_second == 0.0
@@ -198,7 +110,7 @@ def test_no_request_is_a_rate_of_zero_and_no_latency() -> None:
 
 def test_percentile_beyond_the_last_bound_is_unknown() -> None:
     """The last bucket is open; the mean is known all the same."""
-    before, now = vllm(0), vllm(0)
+    before, now = vllm_page(0), vllm_page(0)
     now.observe("time_to_first_token_seconds", *[3.0] * 10, engine="0")
 
     assert load(now.page(), before.page()).time_to_first_token == ServedLatency(3.0, None)
@@ -208,7 +120,7 @@ def test_sglang_counts_its_cache_by_source_and_names_its_context() -> None:
     """Ranks that copy a count are one; without token histograms, tokens are of the counters."""
 
     def engine(requests: int) -> str:
-        made = Engine("sglang:", {"model_name": "qwen", "engine_type": "unified"})
+        made = EnginePage("sglang:", {"model_name": "qwen", "engine_type": "unified"})
         for rank in "01":
             made.level("num_running_reqs", 20, tp_rank=rank, pp_rank="0", dp_rank="0")
             made.level("max_total_num_tokens", 80_000, tp_rank=rank, pp_rank="0", dp_rank="0")
@@ -240,7 +152,7 @@ def test_tensorrt_llm_tells_formats_and_tensor_size() -> None:
     """By its metrics of configuration; the cache is counted in blocks."""
 
     def engine(requests: int) -> str:
-        made = Engine("trtllm_", {"model_name": "nemotron", "engine_type": "trtllm"})
+        made = EnginePage("trtllm_", {"model_name": "nemotron", "engine_type": "trtllm"})
         made.count("request_success", requests, finished_reason="stop")
         made.count("prompt_tokens", 300 * requests)
         made.count("generation_tokens", 60 * requests)
@@ -353,7 +265,7 @@ def test_engines_with_vllms_names_are_read(prefix: str, engine: EngineName, limi
     """NIM without a prefix, LMDeploy with its own."""
 
     def page(requests: int) -> str:
-        made = Engine(prefix, {"model_name": "mistral"})
+        made = EnginePage(prefix, {"model_name": "mistral"})
         made.level("num_requests_running", 3)
         made.level(limit, 64)
         made.count("request_success", requests, finished_reason="stop")
@@ -395,7 +307,7 @@ def test_llama_cpp_counts_tokens_and_no_requests() -> None:
 
 def test_a_page_of_another_engine_is_no_page_before() -> None:
     """Another engine took the address: nothing has happened on it yet."""
-    now = parse_page(vllm(70).page())
+    now = parse_page(vllm_page(70).page())
     (sample,) = served_samples(now, parse_page("tgi_request_success 9\n"), 60.0)
 
     assert sample.counts == ServedCounts()
@@ -407,7 +319,7 @@ LATENCIES = st.lists(st.floats(0.001, 0.79), min_size=1, max_size=30)
 @given(parts=st.lists(LATENCIES, min_size=1, max_size=4))
 def test_counts_of_several_times_add_up(parts: list[list[float]]) -> None:
     """Sums of parts are those of the whole, and survive their encoding."""
-    engine = vllm(0)
+    engine = vllm_page(0)
     first = before = parse_page(engine.page())
     counts = []
     for values in parts:

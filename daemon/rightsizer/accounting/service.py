@@ -16,6 +16,7 @@ from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
 from rightsizer.accounting.rollup_store import FINE_KEPT, WindowQuery
+from rightsizer.accounting.served import ServedAccounts, ServedHour
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.advice import Advice
@@ -30,6 +31,7 @@ from rightsizer.model.report import (
     StripCell,
     WorkloadReport,
 )
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.signal import RATIO_SIGNALS, Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -319,6 +321,7 @@ class AccountingService:
         self._workloads: tuple[WorkloadReport, ...] = ()
         self._last_sample: dict[str, Nanoseconds] = {}
         self._latest: Report | None = None
+        self._served = ServedAccounts()
 
     def latest(self) -> Report | None:
         """Last report, or `None` before the first snapshot."""
@@ -349,6 +352,7 @@ class AccountingService:
                     snapshot.released,
                 ),
                 workloads=self._workloads,
+                served=self._served.post(snapshot),
             )
         self._latest = report
         return report
@@ -418,6 +422,21 @@ class AccountingService:
         """Devices of the last snapshot with their holders."""
         with self._lock:
             return self._accounts.device_records()
+
+    def served_loads(self, since: Nanoseconds) -> tuple[ServedLoad, ...]:
+        """Loads of served models since a wall time, by whole hours."""
+        with self._lock:
+            return self._served.loads(since)
+
+    def served_hours(self, since: Nanoseconds = 0) -> list[ServedHour]:
+        """Hours of served models to add to the history, from that of a wall time on."""
+        with self._lock:
+            return self._served.hours(since)
+
+    def restore_served(self, hours: Iterable[ServedHour]) -> None:
+        """Restore the hours of served models from the history, oldest first."""
+        with self._lock:
+            self._served.restore(hours)
 
     def drain_windows(self) -> StoredAccounts:
         """Accounts to add to the history: windows closed since the last call, and open ones."""

@@ -112,17 +112,20 @@ class PolicyMatch(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """Class, allocator, thresholds and exclusions of the matching workloads.
+    """Class, allocator, model, thresholds and exclusions of the matching workloads.
 
     Attributes:
         class_: Class of the workload.
         allocator: Memory allocation behavior of the workload's framework.
+        model: Model that the workload serves, where its engine names an alias: a name of the
+            hub, or a path.
         ignore: Findings that open no recommendation, each with a reason and an optional end.
     """
 
     match: PolicyMatch = PolicyMatch()
     class_: WorkloadClass = WorkloadClass.UNKNOWN
     allocator: Allocator = Allocator.UNKNOWN
+    model: str = ""
     thresholds: ThresholdTree = ThresholdTree()
     ignore: tuple[Exclusion, ...] = ()
 
@@ -202,6 +205,8 @@ def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Wo
         workload = replace(workload, workload_class=policy.class_)
     if policy is not None and policy.allocator is not Allocator.UNKNOWN:
         workload = replace(workload, allocator=policy.allocator)
+    if policy is not None and policy.model:
+        workload = replace(workload, model=policy.model)
     return workload
 
 

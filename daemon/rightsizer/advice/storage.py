@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, PackedWindow
+from rightsizer.accounting.served_history import ServedRepository
 from rightsizer.accounting.settings import MAXIMUM_BYTES
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerRepository
@@ -31,7 +32,7 @@ MIGRATIONS: Final = (
     f"{_script('history')}; {LEDGER_SCHEMA}; {_script('grafana')}",
     _script("lived"),
     TRACK_SCHEMA,
-    *map(_script, ("webhooks", "profiles", "captures", "actions")),
+    *map(_script, ("webhooks", "profiles", "captures", "actions", "served")),
 )
 """Script n migrates schema n-1 to n; released scripts never change."""
 
@@ -80,6 +81,7 @@ class Storage:
         self._profiles: Mapping[str, str] = {}
         self._reported_breaks = self.database.breaks
         self.history = HistoryRepository(self.database, maximum_bytes) if path else None
+        self.served = ServedRepository(self.database)
 
     @property
     def kept_history(self) -> HistoryRepository:

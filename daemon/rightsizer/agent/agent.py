@@ -44,7 +44,7 @@ from rightsizer.report.facts import PriceRate, price_rate
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
 from rightsizer.web.advice_api import AdviceApi
-from rightsizer.web.api import lifecycle_routes
+from rightsizer.web.api import lifecycle_routes, serving_route
 from rightsizer.web.page import SpanCache
 from rightsizer.web.router import Route
 from rightsizer.web.server import Reloadable, WebAccess, WebServer, configured_access
@@ -245,6 +245,7 @@ class Agent:
                 flush_route(self.history_service.flush),
                 report_route(lambda: self.settings),
                 self._forget_route(),
+                serving_route(self.accounting.served_loads, self._clock.wall_time),
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
             ),
             access=access,

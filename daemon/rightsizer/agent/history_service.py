@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Final
 
 from rightsizer.accounting.history import HistoryRepository
+from rightsizer.accounting.served import SERVED_KEPT
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.advice.storage import Storage
@@ -42,6 +43,8 @@ class HistoryService:
         self._flushing = threading.Lock()
         self._rewritten_breaks = storage.database.breaks
         self._failures_in_row = 0
+        self._served_until: Nanoseconds = 0
+        """Wall time up to which hours of served models are in the history."""
         self._log = logger("recommender")
         self.counts: Counter[str] = Counter(
             {
@@ -77,6 +80,7 @@ class HistoryService:
         devices = history.devices()
         windows = history.load(now - _RESTORED, now + _SET_BACK)
         restored = self._accounting.restore(devices, windows)
+        self._accounting.restore_served(self._storage.served.load(now - SERVED_KEPT))
         since = restored.end - _LAST_SEEN
         records = history.present_devices()
         present = (e.device for e in records if restored.ends.get(e.device.uuid, -1) >= since)
@@ -90,6 +94,7 @@ class HistoryService:
             try:
                 if self._storage.save_windows(*drained):
                     self._rewrite_after_break()
+                    self._save_served()
                     self.counts["history_writes"] += 1
             except HistoryError:
                 self.counts["history_write_failures"] += 1
@@ -115,11 +120,18 @@ class HistoryService:
             history = self._storage.history
             return (history is not None and history.forget(uuid)) or is_known
 
+    def _save_served(self) -> None:
+        """Write the hours of served models since the last write, the running one included."""
+        now = self._clock.wall_time()
+        self._storage.served.save(self._accounting.served_hours(self._served_until))
+        self._served_until = now
+
     def _rewrite_after_break(self) -> None:
         """Write all windows in memory if the file was replaced since the last write."""
         if (breaks := self._storage.database.breaks) != self._rewritten_breaks:
             self._storage.rewrite_windows(*self._accounting.drain_all_windows())
             self._rewritten_breaks = breaks
+            self._served_until = 0
 
     def prune(self) -> None:
         """Roll old windows up into hours, and delete those beyond the retention.
@@ -133,6 +145,7 @@ class HistoryService:
         if history is not None and self._offset - before <= _LEAP:
             history.roll_up(now - self._fine)
             history.prune(now - self._retention)
+            self._storage.served.prune(now - SERVED_KEPT)
 
     def check(self) -> None:
         """Log a change that the disk has not taken yet; callable while `flush` hangs in it."""

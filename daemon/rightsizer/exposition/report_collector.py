@@ -13,6 +13,7 @@ from rightsizer.model.finding import Risk
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import MetricKind, Origin
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeReport, Report
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import namespace_of
 from rightsizer.report.labels import first_names
@@ -68,6 +69,32 @@ def _add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
             workload.container,
             workload.allocator.value,
         )
+
+
+_SERVED_RATES: Final = (
+    "requests_per_second",
+    "prompt_tokens_per_second",
+    "output_tokens_per_second",
+)
+
+
+def _add_served(families: Families, report: Report) -> None:
+    """Add the models of serving engines; engines of one workload are one series."""
+    holders = {
+        device.device.uuid: device.holdings[0].workload.key
+        for device in report.devices
+        if device.holdings
+    }
+    groups: dict[tuple[str, str], list[ServedLoad]] = {}
+    for load in report.served:
+        for uuid in load.devices:
+            families.add_info("rightsizer_served_model_info", uuid, load.model, load.engine)
+        holder = holders.get(load.devices[0], "") if load.workload else ""
+        groups.setdefault((load.model, holder), []).append(load)
+    for labels, loads in groups.items():
+        for name in _SERVED_RATES:
+            rates = [rate for load in loads if (rate := getattr(load, name)) is not None]
+            families.add(f"rightsizer_served_{name}", sum(rates) if rates else None, *labels)
 
 
 def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
@@ -210,5 +237,6 @@ def add_report(
     for device in report.devices:
         add_device(families, device, is_fresh=device.device.uuid in fresh)
     numbers = {each.device.uuid: each.device.number for each in report.devices}
+    _add_served(families, report)
     _add_advice(families, report.advice, numbers, advice_limit)
     _add_agent(families, report.agent)

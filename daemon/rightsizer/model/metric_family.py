@@ -36,7 +36,7 @@ class Collector(StrEnum):
     CLOCKS = "clocks", "Clocks, and why they are reduced."
     PCIE = "pcie", "The PCIe link and its traffic."
     NVLINK = "nvlink", "Total over all NVLinks of a device."
-    SERVING = "serving", "Queue, cache and latency of serving engines."
+    SERVING = "serving", "Models, load, queue, cache and latency of serving engines."
     PROVISIONING = "provisioning", "Need, over- and under-provisioning by window."
     ADVICE = "advice", "Open recommendations and how they ended."
     RECOMMENDER = "recommender", "The recommender's runs, and delivery of recommendations."

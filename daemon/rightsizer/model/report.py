@@ -12,6 +12,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.reading import Reading
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.state import Cause, Condition, State, Tier
@@ -139,6 +140,8 @@ class Report(Struct, frozen=True):
     node: NodeReport = NodeReport()
     workloads: tuple[WorkloadReport, ...] = ()
     """Least recently seen first; up to a minute old."""
+    served: tuple[ServedLoad, ...] = ()
+    """Models of serving engines, in the last five to ten minutes."""
 
 
 class Span(Struct, frozen=True):
@@ -214,6 +217,9 @@ class DeviceSpan(Struct, frozen=True):
 
 PastOf: TypeAlias = Callable[[Span], Mapping[str, DeviceSpan]]
 """Returns the activity of each device over a span, by uuid."""
+
+ServedSince: TypeAlias = Callable[[Nanoseconds], Sequence[ServedLoad]]
+"""Returns the load of each served model since a wall time, by whole hours."""
 
 WholeAccounts: TypeAlias = Callable[[Nanoseconds], Sequence[tuple[Device, Window]]]
 """Returns each device with its window over the whole history, up to a wall time."""

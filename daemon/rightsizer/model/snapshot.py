@@ -8,6 +8,7 @@ from msgspec import Struct
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.served_counts import ServedSample
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.units import Nanoseconds
@@ -83,6 +84,8 @@ class Snapshot(Struct, frozen=True):
     ports: tuple[FabricPort, ...] = ()
     driver: Mapping[str, str] = {}
     """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
+    served: tuple[ServedSample, ...] = ()
+    """Models of engines that were asked since the last tick."""
     released: str | None = None
     """Resource released on request and end of the release, or `None`."""
     trouble: str | None = None

@@ -92,6 +92,8 @@ class Workload(Struct, frozen=True):
     """Why its owner may be a pretended one, so that nothing is done to it; empty if proven."""
     controller: PodController | None = None
     """What makes its pods; `None` if only their names suggest it."""
+    model: str = ""
+    """Model that it serves, by a policy; empty if none states it."""
 
 
 class ProcessGeneration(Struct, frozen=True):

@@ -3,7 +3,7 @@
 A document's fields are its public keys, in this order.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +25,8 @@ from rightsizer.model.finding import (
     Severity,
 )
 from rightsizer.model.reading import Missing, ProcessKind
-from rightsizer.model.report import AgentReport, DeviceReport, JobReport, Report, Totals
+from rightsizer.model.report import AgentReport, DeviceReport, JobReport, Report, Span, Totals
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.state import Cause, Condition, State, Tier
@@ -469,6 +470,20 @@ class NodeDocument(msgspec.Struct, frozen=True):
     released: str | None
 
 
+class ServingDocument(msgspec.Struct, frozen=True):
+    """Models that were served in a span that ends now; time in seconds since the epoch."""
+
+    time: float
+    span: str
+    served: tuple[ServedLoad, ...]
+
+
+def encode_serving(now: Nanoseconds, span: Span, served: Sequence[ServedLoad]) -> JsonObject:
+    """Encode the loads of served models."""
+    encoded: JsonObject = to_json(ServingDocument(seconds(now), span.name, tuple(served)))
+    return encoded
+
+
 class ReportDocument(msgspec.Struct, frozen=True):
     """Report of one tick; time in seconds since the epoch."""
 
@@ -478,6 +493,7 @@ class ReportDocument(msgspec.Struct, frozen=True):
     devices: tuple[DeviceDocument, ...]
     advice: tuple[JsonObject, ...]
     workloads: tuple[WorkloadTotalsDocument, ...]
+    served: tuple[ServedLoad, ...]
     node: NodeDocument
 
 
@@ -514,6 +530,7 @@ def encode_report(report: Report) -> JsonObject:
                 )
                 for held in report.workloads
             ),
+            served=report.served,
             node=NodeDocument(
                 signals=node.signals,
                 driver=node.driver,

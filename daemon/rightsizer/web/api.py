@@ -18,6 +18,7 @@ from rightsizer.model.report import (
     SPANS,
     DeviceReport,
     Report,
+    ServedSince,
     Span,
     WholeAccounts,
     span_named,
@@ -25,7 +26,7 @@ from rightsizer.model.report import (
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
-from rightsizer.report.json_encoder import encode_advice, encode_report
+from rightsizer.report.json_encoder import encode_advice, encode_report, encode_serving
 from rightsizer.web.evidence_cache import EvidenceCache
 from rightsizer.web.message import Answer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage, content_security_policy
@@ -295,6 +296,17 @@ class NodeApi:
 def _rendered(rendering: Rendering) -> WebResponse:
     encoded = {"Content-Encoding": rendering.encoding} if rendering.encoding else {}
     return WebResponse(rendering.body, rendering.content_type, headers=encoded)
+
+
+def serving_route(served: ServedSince, wall_time: Callable[[], Nanoseconds]) -> Route:
+    """Return `/api/v1/serving`: what the engines of the node serve."""
+
+    def answer(request: WebRequest) -> WebResponse:
+        span = span_of_query(request.query, ("span",))
+        now = wall_time()
+        return WebResponse.of_json(encode_serving(now, span, served(now - span.length)))
+
+    return Route("GET", "/api/v1/serving", answer)
 
 
 def lifecycle_routes(reload: Callable[[], None], *, is_enabled: bool) -> tuple[Route, ...]:

@@ -19,6 +19,7 @@ from rightsizer.io.document import LINE_MAXIMUM, DocumentLimits, DocumentReading
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import DriverError
 from rightsizer.model.reading import Missing, plausible
+from rightsizer.model.served_counts import ServedFigure
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.settings import EngineName
 
@@ -52,24 +53,6 @@ class MeasureKind(StrEnum):
     """Product of the parts, each the largest of its series."""
     TEXT = "text"
     """The first text that says something."""
-
-
-class ServedFigure(StrEnum):
-    """Figures of a model beside the signals; named as in `ServedLoad`."""
-
-    REQUESTS = "requests"
-    """Finished ones."""
-    PROMPT_TOKENS = "prompt_tokens"
-    OUTPUT_TOKENS = "output_tokens"
-    PROMPT_TOKENS_PER_SECOND = "prompt_tokens_per_second"
-    OUTPUT_TOKENS_PER_SECOND = "output_tokens_per_second"
-    PREFIX_HITS = "prefix_hits"
-    KV_CACHE_TOKENS = "kv_cache_tokens"
-    MAXIMUM_RUNNING = "maximum_running"
-    MAXIMUM_TOKENS = "maximum_tokens"
-    WEIGHT_FORMAT = "weight_format"
-    CACHE_FORMAT = "cache_format"
-    TENSOR = "tensor"
 
 
 class MeasurePart(Struct, frozen=True):

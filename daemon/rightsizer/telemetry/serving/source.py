@@ -1,9 +1,9 @@
 """Readings of serving engines, matched to the devices they run on."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,10 +14,12 @@ from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
+from rightsizer.model.served_counts import ServedSample
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.serving.page import EngineMetricsPage, parse_page, values_of
+from rightsizer.telemetry.serving.served import served_samples
 from rightsizer.telemetry.serving.settings import ServingEndpoint, ServingTelemetrySettings
 
 _ADDED: Final = frozenset({Signal.REQUESTS_RUNNING, Signal.REQUESTS_WAITING, Signal.PREEMPTIONS})
@@ -26,8 +28,17 @@ _ADDED: Final = frozenset({Signal.REQUESTS_RUNNING, Signal.REQUESTS_WAITING, Sig
 Holdings = Mapping[str, tuple[Holding, ...]]
 _ORIGIN: Final = "serving"
 _ACCEPT: Final = "text/plain;version=0.0.4"
-_EnginePoll: TypeAlias = tuple[EngineMetricsPage, float]
-"""A page, and when it was requested, in seconds."""
+_LONGEST_PAUSE_SECONDS: Final = 300.0
+"""Between pages whose difference counts. Source: the slots in which load is kept."""
+
+
+class _EnginePoll(NamedTuple):
+    """A page, and what happened since the one before."""
+
+    page: EngineMetricsPage
+    asked: float
+    """Seconds."""
+    samples: tuple[ServedSample, ...]
 
 
 class EngineMatches(Struct, frozen=True):
@@ -37,6 +48,8 @@ class EngineMatches(Struct, frozen=True):
     """Per application: all GPUs of an engine have the same values, which must not be summed."""
     unmatched: Mapping[ServingEndpoint, str]
     """Endpoints whose GPUs are unknown, with the reason; an owner is never guessed."""
+    devices: Mapping[ServingEndpoint, tuple[str, ...]] = {}
+    """Uuids of each endpoint's GPUs."""
 
 
 def match_engines(
@@ -47,8 +60,10 @@ def match_engines(
     """Assign the values of engines to the devices they run on."""
     values: dict[str, dict[Signal, float]] = {}
     unmatched: dict[ServingEndpoint, str] = {}
+    uuids_of: dict[ServingEndpoint, tuple[str, ...]] = {}
     for endpoint, page_values in pages.items():
-        uuids, trouble = _devices_of(endpoint, devices, holdings)
+        found, trouble = _devices_of(endpoint, devices, holdings)
+        uuids = uuids_of[endpoint] = tuple(found)
         if trouble:
             unmatched[endpoint] = trouble
         for uuid in uuids:
@@ -56,7 +71,7 @@ def match_engines(
             for signal, value in page_values.items():
                 both = (held[signal], value) if signal in held else (value,)
                 held[signal] = sum(both) if signal in _ADDED else max(both)
-    return EngineMatches(values, unmatched)
+    return EngineMatches(values, unmatched, uuids_of)
 
 
 def _devices_of(
@@ -126,7 +141,8 @@ class ServingEngineCollector:
             for uuid, reading in snapshot.readings.items()
         }
         collectors = {**snapshot.collectors, **self.outcomes()}
-        return replace(snapshot, readings=readings, collectors=collectors)
+        served = tuple(self._samples())
+        return replace(snapshot, readings=readings, collectors=collectors, served=served)
 
     def forget(self, uuid: str) -> None:
         """Do nothing: it knows engines, and no device of its own."""
@@ -142,6 +158,14 @@ class ServingEngineCollector:
         """Return the values of engines by the uuid of their devices."""
         self._matches = match_engines(devices, holdings, self.latest())
         return self._matches.values
+
+    def _samples(self) -> Iterator[ServedSample]:
+        """Yield what was read since the last time, with the GPUs of its engine."""
+        for poller in self._pollers:
+            devices = self._matches.devices.get(poller.endpoint, ())
+            for sample in poller.take_samples():
+                facts = replace(sample.facts, devices=devices)
+                yield replace(sample, facts=facts, endpoint=poller.endpoint.name)
 
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
         """Return the outcome of each endpoint; a success needs an answer and known GPUs."""
@@ -191,6 +215,9 @@ class _EnginePoller:
         self.fetched: FetchResult[_EnginePoll] = FetchResult(None, "nothing was fetched yet")
         self._last: _EnginePoll | None = None
         self._values: Mapping[Signal, float] | None = None
+        self._samples: tuple[ServedSample, ...] = ()
+        self._before: tuple[EngineMetricsPage, float] | None = None
+        """Last page, on the background thread only."""
 
     def latest(self, wait_seconds: float) -> Mapping[Signal, float] | None:
         self.fetched = self._background.latest(wait_seconds)
@@ -199,11 +226,17 @@ class _EnginePoller:
             # Growth over a long pause does not describe the present.
             self._last = self._values = None
         elif poll is not self._last:
-            page, now = poll
-            former, before = self._last or (None, now)
+            page, now, self._samples = poll
+            former, before = (None, now) if self._last is None else self._last[:2]
             self._values = values_of(page, former, now - before)
             self._last = poll
         return self._values
+
+    def take_samples(self) -> tuple[ServedSample, ...]:
+        """Return what was read since the last time."""
+        samples = self._samples
+        self._samples = ()
+        return samples
 
     def close(self) -> None:
         self._background.close()
@@ -215,4 +248,9 @@ class _EnginePoller:
         answer = self._client.request("GET", "")
         if isinstance(answer, Failure):
             raise DriverError(answer.message)
-        return parse_page(str(answer.body), self.endpoint.engine), asked
+        page = parse_page(str(answer.body), self.endpoint.engine)
+        former, before = self._before or (None, asked)
+        if asked - before > _LONGEST_PAUSE_SECONDS:
+            former = None
+        self._before = page, asked
+        return _EnginePoll(page, asked, served_samples(page, former, asked - before))

@@ -1,0 +1,269 @@
+"""Models that a node serves: their recent load, and hours of a week by which it repeats."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rightsizer.io.codec import decode, encode
+from rightsizer.model.served_counts import (
+    ServedCounts,
+    ServedFigure,
+    ServedSample,
+    summed_counts,
+    with_counts,
+)
+from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import DAY, HOUR, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.workload import Workload
+
+SERVED_KEPT: Final[Nanoseconds] = 7 * DAY
+_SLOT: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
+_SLOTS: Final = HOUR // _SLOT
+_SLOT_SECONDS: Final = 150.0
+"""Known part of a slot from which its rate counts. Source: half of it."""
+_MODELS_MAXIMUM: Final = 64
+"""Models of all engines; a Triton server may load hundreds."""
+_PEAK: Final = 0.95
+_HOURS: Final = 24
+
+
+class ServedHour(Struct, frozen=True):
+    """What happened to a model on an engine in an hour, as the history keeps it."""
+
+    endpoint: str
+    model: str
+    """As the engine names it, whatever a policy says."""
+    start: Nanoseconds
+    facts: ServedLoad
+    counts: ServedCounts
+    rates: tuple[float | None, ...] = ()
+    """Requests a second in each of its slots; `None` where they are not known."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Engine and model."""
+        return self.endpoint, self.model
+
+
+class _Pace(Struct, frozen=True):
+    """What of an hour the load's rhythm needs."""
+
+    requests: float
+    seconds: float
+    rates: tuple[float | None, ...]
+
+    @classmethod
+    def of(cls, hour: ServedHour) -> "_Pace":
+        return cls(*hour.counts.ratios.get(ServedFigure.REQUESTS, (0.0, 0.0)), hour.rates)
+
+
+@dataclass(slots=True)
+class _Model:
+    """Account of one model on one engine."""
+
+    endpoint: str
+    model: str
+    facts: ServedLoad
+    seen: Nanoseconds = 0
+    slot: Nanoseconds = 0
+    open_slot: ServedCounts = field(default_factory=ServedCounts)
+    last_slot: ServedCounts = field(default_factory=ServedCounts)
+    hour: ServedHour | None = None
+    closed: dict[Nanoseconds, str] = field(default_factory=dict)
+    """Former hours, encoded; a tenth of their size."""
+    paces: dict[Nanoseconds, _Pace] = field(default_factory=dict)
+
+    def add(self, sample: ServedSample, facts: ServedLoad, now: Nanoseconds) -> None:
+        self.facts = facts
+        self.seen = now
+        slot = now - now % _SLOT
+        if slot != self.slot:
+            self.last_slot = self.open_slot if slot == self.slot + _SLOT else ServedCounts()
+            self.open_slot = ServedCounts()
+            self.slot = slot
+        start = now - now % HOUR
+        if self.hour is None or self.hour.start != start:
+            self._close_hour(start)
+            self.hour = self.hour_of(start) or ServedHour(
+                self.endpoint, self.model, start, facts, ServedCounts()
+            )
+        self.open_slot = summed_counts((self.open_slot, sample.counts))
+        rates = [*self.hour.rates, *(None,) * (_SLOTS - len(self.hour.rates))]
+        if self.open_slot.seconds >= _SLOT_SECONDS:
+            rates[(slot - start) // _SLOT] = self.open_slot.of(ServedFigure.REQUESTS)
+        counts = summed_counts((self.hour.counts, sample.counts))
+        self.hour = replace(self.hour, facts=facts, counts=counts, rates=tuple(rates))
+
+    def restore(self, hour: ServedHour) -> None:
+        self.facts = hour.facts
+        self.closed[hour.start] = encode(hour)
+        self.paces[hour.start] = _Pace.of(hour)
+
+    def hour_of(self, start: Nanoseconds) -> ServedHour | None:
+        """Hour that begins at a time, or `None`."""
+        if self.hour is not None and self.hour.start == start:
+            return self.hour
+        text = self.closed.get(start)
+        return None if text is None else decode(text, ServedHour)
+
+    def hours(self, since: Nanoseconds) -> list[ServedHour]:
+        """Hours that begin at a time or later."""
+        running = [] if self.hour is None else [self.hour]
+        starts = sorted({*self.closed, *(hour.start for hour in running)})
+        found = (self.hour_of(start) for start in starts if start >= since)
+        return [hour for hour in found if hour is not None]
+
+    def load(self, counts: ServedCounts) -> ServedLoad:
+        """Load in a time, with the rhythm of the week."""
+        hour = self.hour
+        paces = dict(self.paces)
+        if hour is not None:
+            paces[hour.start] = _Pace.of(hour)
+        return replace(
+            with_counts(self.facts, counts),
+            requests_per_second_by_hour=_by_hour(paces.items()),
+            requests_per_second_peak=_peak(paces.values()),
+        )
+
+    def _close_hour(self, now: Nanoseconds) -> None:
+        if self.hour is not None:
+            self.restore(self.hour)
+        for start in [start for start in self.closed if start < now - SERVED_KEPT]:
+            del self.closed[start]
+            self.paces.pop(start, None)
+
+
+class ServedAccounts:
+    """Loads of all models that the engines of a node serve. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._models: dict[tuple[str, str], _Model] = {}
+        self._recent: tuple[ServedLoad, ...] = ()
+        self._slot: Nanoseconds = 0
+
+    def post(self, snapshot: Snapshot) -> tuple[ServedLoad, ...]:
+        """Account for the samples of a snapshot; return the loads of the last minutes."""
+        if not snapshot.served and not self._recent:
+            return ()
+        now = snapshot.wall_time
+        numbers = [sample.endpoint for sample in snapshot.served]
+        for sample in snapshot.served:
+            facts = _stated(sample.facts, snapshot, is_only=numbers.count(sample.endpoint) == 1)
+            model = self._model(sample.endpoint, sample.facts.model, facts)
+            if model is not None:
+                model.add(sample, facts, now)
+        slot = now - now % _SLOT
+        if snapshot.served or slot != self._slot:
+            self._slot = slot
+            self._recent = tuple(
+                model.load(summed_counts((model.last_slot, model.open_slot)))
+                for model in self._models.values()
+                if abs(now - model.seen) <= 2 * _SLOT
+            )
+        return self._recent
+
+    def loads(self, since: Nanoseconds) -> tuple[ServedLoad, ...]:
+        """Loads since a time, by whole hours; without models that were not served."""
+        since -= since % HOUR
+        return tuple(
+            model.load(summed_counts(hour.counts for hour in hours))
+            for model in self._models.values()
+            if (hours := model.hours(since))
+        )
+
+    def hours(self, since: Nanoseconds = 0) -> list[ServedHour]:
+        """Hours of all models to keep, from that of a time on."""
+        since -= since % HOUR
+        return [hour for model in self._models.values() for hour in model.hours(since)]
+
+    def restore(self, hours: Iterable[ServedHour]) -> None:
+        """Restore the hours of a history, oldest first."""
+        for hour in hours:
+            model = self._model(hour.endpoint, hour.model, hour.facts)
+            if model is not None:
+                model.restore(hour)
+
+    def _model(self, endpoint: str, name: str, facts: ServedLoad) -> _Model | None:
+        """Account of a model; `None` beyond the limit of those that are served."""
+        key = endpoint, name
+        if key not in self._models:
+            if len(self._models) >= _MODELS_MAXIMUM:
+                oldest = min(self._models, key=lambda each: self._models[each].seen)
+                if self._models[oldest].seen:
+                    return None
+                del self._models[oldest]
+            self._models[key] = _Model(endpoint, name, facts)
+        return self._models[key]
+
+
+def loads_of_hours(hours: Iterable[ServedHour]) -> tuple[ServedLoad, ...]:
+    """Loads of models by the hours that a history keeps of them."""
+    accounts = ServedAccounts()
+    accounts.restore(hours)
+    return accounts.loads(0)
+
+
+def _stated(facts: ServedLoad, snapshot: Snapshot, *, is_only: bool) -> ServedLoad:
+    """Add what the node knows of an engine's GPUs."""
+    devices = [device for device in snapshot.devices if device.uuid in facts.devices]
+    if not devices:
+        return facts
+    boards = {device.name for device in devices}
+    owners = _owners(facts.devices, snapshot)
+    owner = owners[0] if len(owners) == 1 else None
+    models = {workload.model for workload in owners} - {""}
+    readings = (snapshot.readings.get(device.uuid) for device in devices)
+    memory = [
+        used
+        for reading in readings
+        if reading is not None
+        and (used := reading.values.get(Signal.MEMORY_USED_BYTES)) is not None
+    ]
+    shared, rest = divmod(len(devices), facts.engines)
+    tensor = shared if is_only and not rest else None
+    return replace(
+        facts,
+        model=models.pop() if is_only and len(models) == 1 else facts.model,
+        board=boards.pop() if len(boards) == 1 else "",
+        workload=owner.name if owner else "",
+        namespace=owner.namespace if owner else "",
+        memory_used_bytes=max(memory, default=None),
+        tensor=facts.tensor or tensor,
+    )
+
+
+def _owners(uuids: Sequence[str], snapshot: Snapshot) -> list[Workload]:
+    """Return the workloads that hold an engine's GPUs."""
+    owners = {
+        holding.workload.key: holding.workload
+        for uuid in uuids
+        for holding in snapshot.holdings.get(uuid, ())
+    }
+    return list(owners.values())
+
+
+def _by_hour(paces: Iterable[tuple[Nanoseconds, _Pace]]) -> tuple[float | None, ...]:
+    requests = [0.0] * _HOURS
+    known = [0.0] * _HOURS
+    for start, pace in paces:
+        hour = datetime.fromtimestamp(seconds(start), UTC).astimezone().hour
+        requests[hour] += pace.requests
+        known[hour] += pace.seconds
+    if not any(known):
+        return ()
+    return tuple(
+        happened / time if time > 0 else None
+        for happened, time in zip(requests, known, strict=True)
+    )
+
+
+def _peak(paces: Iterable[_Pace]) -> float | None:
+    rates = sorted(rate for pace in paces for rate in pace.rates if rate is not None)
+    return rates[math.ceil(_PEAK * len(rates)) - 1] if rates else None
