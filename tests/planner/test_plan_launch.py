@@ -28,7 +28,7 @@ DOCUMENTED: Final = {
         " max-model-len max-num-seqs dtype quantization kv-cache-dtype enable-lora max-loras"
         " distributed-executor-backend data-parallel-backend data-parallel-size-local"
         " max-lora-rank model dataset-name random-input-len random-output-len ignore-eos"
-        " num-prompts request-rate max-concurrency"
+        " num-prompts request-rate max-concurrency backend endpoint dataset-path hf-subset hf-split"
     ),
     # docs.sglang.io/advanced_features/server_arguments.html, sglang.bench_serving --help
     "sglang": (
@@ -73,7 +73,8 @@ def launched(**asked: Any) -> Launch:
 def test_only_documented_flags_are_used(name: str) -> None:
     """Of each program, for each fact, and in the run that verifies."""
     launcher = launchers()[name]
-    texts = (launcher.words, launcher.load, launcher.rate, launcher.concurrency)
+    loads = (launcher.load, launcher.speech_load)
+    texts = (launcher.words, *loads, launcher.rate, launcher.concurrency)
     facts = (*launcher.flags.values(), *launcher.machines.values())
     flags = set(re.findall(r"--([\w-]+)", " ".join((*texts, *facts))))
     assert flags <= set(DOCUMENTED[name].split())
@@ -443,6 +444,8 @@ def test_what_cannot_be_written_is_left_out(
     ("question", "fault"),
     [
         (("resnet-50",), "none of vllm, sglang"),
+        (("flan-t5-xl",), "none of vllm, sglang"),
+        (("whisper-large-v3", "--engine", "sglang"), "none of vllm, sglang"),
         (("llama-3.1-405b", "--gpus", "t4", "--tp", "1"), "nothing fits"),
     ],
 )
@@ -457,3 +460,27 @@ def test_what_cannot_be_run_is_refused(
     assert out == planned
     assert fault in err
     assert not (tmp_path / "plan").exists()
+
+
+def test_speech_is_verified_with_speech() -> None:
+    """Random words are no sound."""
+    assert "--backend openai-audio" in " ".join(launched(model="whisper-large-v3", rps=2).verify)
+    assert "--dataset-name random" in " ".join(launched(model="llama-3.1-8b", rps=2).verify)
+
+
+def test_a_failed_verification_is_a_failure(tmp_path: Path, capsys: Captured) -> None:
+    """Its output is written and shown, and its status is that of the script."""
+    folder = saved(tmp_path, "llama-3.1-8b", "--rps", "2")
+    engine = tmp_path / "vllm"
+    engine.write_text("#!/bin/sh\necho no such port >&2\nexit 3\n", encoding="utf-8")
+    engine.chmod(0o755)
+    done = subprocess.run(
+        ["sh", str(folder / "verify.sh")],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "no such port" in done.stderr

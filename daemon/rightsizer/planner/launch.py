@@ -53,6 +53,8 @@ class Launcher(Struct, frozen=True):
     port: int = 0
     load: str = ""
     """Command of a run that verifies the plan."""
+    speech_load: str = ""
+    """The same of a model of speech; empty if it serves none."""
     rate: str = ""
     """Words for requests a second."""
     concurrency: str = ""
@@ -99,11 +101,17 @@ def launch_of(requirement: Requirement, candidate: PlanCandidate) -> Launch | No
     if requirement.task.trains:
         return _training(requirement, candidate)
     launcher = launchers().get(str(requirement.engine))
-    if launcher is None or not isinstance(requirement.model, Transformer):
-        return None
-    if not requirement.answers_in_tokens:
+    if launcher is None or not _runs(launcher, requirement):
         return None
     return _serving(requirement, candidate, launcher)
+
+
+def _runs(launcher: Launcher, requirement: Requirement) -> bool:
+    """Whether it serves such a model: a decoder, or speech; no pair of stacks for text."""
+    model = requirement.model
+    if not isinstance(model, Transformer) or not requirement.answers_in_tokens:
+        return False
+    return bool(launcher.speech_load) if model.sound_seconds else not model.input_ratio
 
 
 def _serving(requirement: Requirement, candidate: PlanCandidate, launcher: Launcher) -> Launch:
@@ -162,7 +170,8 @@ def _verification(
     if load.is_open and rate is not None:
         prompts = math.ceil(_VERIFY_SECONDS * rate / servers)
         pace = launcher.rate.format(f"{rate / servers:g}")
-    words = launcher.load.format(
+    form = launcher.load if requirement.unit is WorkUnit.TOKENS else launcher.speech_load
+    words = form.format(
         input=round(load.input_tokens), output=max(1, round(load.output_tokens)), prompts=prompts
     )
     return (*words.split(), *pace.split())

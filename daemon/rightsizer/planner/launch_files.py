@@ -59,7 +59,9 @@ def launch_script(launch: Launch) -> str:
 def verify_script(launch: Launch) -> str:
     """Return a shell script that verifies the plan, for a server that runs here."""
     note = "Then: rightsizer plan ... --measured benchmark.log"
-    return _script(launch, (*launch.verify, "|", "tee", "benchmark.log"), (note,))
+    # Through a pipe, a failure would end as a success.
+    script = _script(launch, (*launch.verify, ">", "benchmark.log"), (note,))
+    return f"{script}cat benchmark.log\n"
 
 
 def _script(launch: Launch, command: tuple[str, ...], notes: tuple[str, ...]) -> str:
