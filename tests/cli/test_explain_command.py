@@ -18,7 +18,7 @@ from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import explain_offline, run_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.cli.advise import advise_text
+from rightsizer.cli.advise import advise_blocks
 from rightsizer.cli.main import main
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import (
@@ -148,7 +148,7 @@ def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> No
         Advice(finding(id="minor"), AdviceState.ACTIVE, NOW - 1, NOW),
         Advice(finding(id="over"), AdviceState.EXPIRED, NOW, NOW, closed=NOW),
     ]
-    text = advise_text([idle, stall, *silent], advice)
+    text = text_of(advise_blocks([idle, stall, *silent], advice))
     golden("advise.txt", text + "\n")
 
     assert max(map(len, text.splitlines())) <= 100
@@ -157,7 +157,7 @@ def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> No
 
 def test_nothing_to_say_is_said() -> None:
     """In one line."""
-    assert advise_text([], []) == "0 recommendations are open."
+    assert text_of(advise_blocks([], [])) == "0 recommendations are open."
 
 
 def test_factors_are_told_as_a_product() -> None:
@@ -269,14 +269,14 @@ def test_similar_advice_shares_one_sentence() -> None:
         )
         for index in range(4)
     ]
-    text = advise_text([], empty)
+    text = text_of(advise_blocks([], empty))
     assert text.count("Release the GPU: GPU") == 1
     assert "GPU 0: empty and idle since noon." in text
     more = (
         "and 3 more like it, which save $72 a day: GPU 1 (empty1), GPU 2 (empty2), GPU 3 (empty3)"
     )
     assert f"    {more}\n" in text
-    assert "more like it" not in advise_text([], empty[:2])
+    assert "more like it" not in text_of(advise_blocks([], empty[:2]))
 
 
 def test_faults_of_several_gpus_are_each_told() -> None:
@@ -296,6 +296,6 @@ def test_faults_of_several_gpus_are_each_told() -> None:
         )
         for index in range(4)
     ]
-    text = advise_text([], broken)
+    text = text_of(advise_blocks([], broken))
     assert all(f"GPU {index}: Xid {48 + index}." in text for index in range(4))
     assert [*map(len, grouped(broken))] == [1] * 4

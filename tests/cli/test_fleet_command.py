@@ -18,10 +18,11 @@ from fleet_loopback import LoopbackStore, loopback_store
 from rightsizer.cli.main import main
 from rightsizer.cli.recommendation import EXPLAIN
 from rightsizer.console.progress import ProgressLine
+from rightsizer.fleet.answer_blocks import fleet_blocks, plan_blocks
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.fetch import FetchPlan
 from rightsizer.fleet.model import FleetView
-from rightsizer.fleet.text import fleet_text, plan_text
+from rightsizer.report.block_text import text_of
 
 GoldenFile = Callable[[str | Path, str], None]
 WIDTH: Final = 100
@@ -40,14 +41,14 @@ def config(store: LoopbackStore, tmp_path: Path) -> Path:
     return configured(tmp_path, store.url, lookback="1d")
 
 
-def text_of(**facts: Any) -> str:
+def fleet_text(**facts: Any) -> str:
     """The text of an answer."""
-    return fleet_text(encode_answer(fleet_answer(**facts)))
+    return text_of(fleet_blocks(encode_answer(fleet_answer(**facts))))
 
 
 def test_the_text_is_as_it_was(golden: GoldenFile) -> None:
     """Inventory, findings, costs by owner, and next steps."""
-    golden("fleet.txt", text_of() + "\n")
+    golden("fleet.txt", fleet_text() + "\n")
 
 
 def test_the_json_is_as_it_was(golden: GoldenFile) -> None:
@@ -58,7 +59,7 @@ def test_the_json_is_as_it_was(golden: GoldenFile) -> None:
 def test_dry_run_describes_the_queries(golden: GoldenFile) -> None:
     """Days, shards, queries and samples."""
     plan = FetchPlan((), (14, 13, 12), (11,), 100, 400, 1_234, 5_678_900)
-    golden("fleet-plan.txt", plan_text(encode_plan(sources(), plan, END)) + "\n")
+    golden("fleet-plan.txt", text_of(plan_blocks(encode_plan(sources(), plan, END))) + "\n")
 
 
 def test_no_line_is_longer_than_a_terminal() -> None:
@@ -68,13 +69,13 @@ def test_no_line_is_longer_than_a_terminal() -> None:
     pools = tuple(replace(each, name=long) for each in answer.view.pools)
     usage = tuple(replace(each, team=long) for each in answer.usage)
     notes = (long + " " + long,)
-    text = text_of(view=replace(answer.view, pools=pools), usage=usage, notes=notes)
+    text = fleet_text(view=replace(answer.view, pools=pools), usage=usage, notes=notes)
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
 def test_empty_source_is_not_listed_as_found() -> None:
     """Empty sources share one line; a fleet without advice says so."""
-    text = text_of(advice=(), node_advice=(), judgements=(), tallies={})
+    text = fleet_text(advice=(), node_advice=(), judgements=(), tallies={})
     assert "  slurm" not in text
     assert "  not in the store: slurm" in text
     assert "0 open recommendations." in text
@@ -85,7 +86,7 @@ def test_empty_source_is_not_listed_as_found() -> None:
 def test_an_empty_estate_has_no_tables() -> None:
     """There is no division by zero either."""
     nothing = {"judgements": (), "waiting": (), "served": ()}
-    text = text_of(view=FleetView(0, END, (), ()), usage=(), **nothing)
+    text = fleet_text(view=FleetView(0, END, (), ()), usage=(), **nothing)
     assert text.startswith("0 GPUs in 0 pools, 0 workloads, over 14 d")
     assert "GPU-hours" not in text
 
@@ -99,7 +100,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
         for at in range(30)
         for each in answer.advice[:1]
     )
-    text = text_of(view=replace(answer.view, pools=pools), advice=advice)
+    text = fleet_text(view=replace(answer.view, pools=pools), advice=advice)
     assert "and 5 pools more; --json has all" in text
     assert "and 20 more; --top shows more, --json has all" in text
 

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu
 from prometheus_server import prometheus_server, scrape_config
+from rightsizer.fleet.answer_blocks import fleet_blocks
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.run import run_once
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, StoreSettings
-from rightsizer.fleet.text import fleet_text
 from rightsizer.io.clock import FastClock
 from rightsizer.model.state import Resource
+from rightsizer.report.block_text import text_of
 
 pytestmark = pytest.mark.prometheus
 
@@ -111,7 +112,7 @@ def test_the_text_names_the_metrics_that_would_tell(
     answer: tuple[dict[str, Any], FleetJudge],
 ) -> None:
     """They stand beside the rules that need them."""
-    text = " ".join(fleet_text(answer[0]).split())
+    text = " ".join(text_of(fleet_blocks(answer[0])).split())
     assert "DCGM_FI_DEV_CLOCKS_EVENT_REASONS or" in text
     assert "rightsizer_io_pressure_ratio: storage_bound" in text
 

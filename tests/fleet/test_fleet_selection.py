@@ -10,17 +10,18 @@ from msgspec.structs import replace
 from cases import finding, judgement
 from estate_views import pool, steady, view
 from fleet_answers import SPARE, fleet_answer
+from rightsizer.fleet.answer_blocks import fleet_blocks
 from rightsizer.fleet.answers import ranked, selected, shortened
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import _worth_advice
 from rightsizer.fleet.page import fleet_document
 from rightsizer.fleet.summary import summary_of
 from rightsizer.fleet.tables import csv_tables
-from rightsizer.fleet.text import fleet_text
 from rightsizer.fleet.usage import FREE_NAME
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason
+from rightsizer.report.block_text import text_of
 
 
 def document(**facts: Any) -> dict[str, Any]:
@@ -65,10 +66,10 @@ def test_a_team_sees_its_own_alone() -> None:
     (cluster,) = found["clusters"]
     assert (cluster["gpus"], cluster["workloads"], cluster["waiting_gpus"]) == (2.0, 1, 3.0)
     assert summary_of(found).waiting_gpus == 3.0
-    text = fleet_text(found)
+    text = text_of(fleet_blocks(found))
     assert "2 GPUs in 1 pool, 1 workload" in text
     for stranger in ("pool/batch", "giant", SPARE.id):
-        assert stranger in fleet_text(whole)
+        assert stranger in text_of(fleet_blocks(whole))
         assert stranger not in text
         assert stranger not in fleet_document(found)
     with pytest.raises(UsageError, match="--team: there is no 'wbe' here; there are"):
@@ -103,7 +104,7 @@ def test_a_cluster_is_answered_for_alone() -> None:
     assert [each["name"] for each in found["pools"]] == ["batch"]
     assert [each["name"] for each in found["clusters"]] == ["east"]
     assert {each["cluster"] for each in found["findings"]} == {"east"}
-    assert "24 GPUs in 1 pool" in fleet_text(found)
+    assert "24 GPUs in 1 pool" in text_of(fleet_blocks(found))
     with pytest.raises(UsageError, match="--cluster: there is no 'north' here"):
         selected(answer, cluster="north")
 
@@ -125,7 +126,10 @@ def test_the_first_few_are_shown_with_the_sums_of_all() -> None:
     assert (len(first["advice"]), len(first["groups"])) == (1, 1)
     assert first["summary"] == whole["summary"] == selected(whole)["summary"]
     assert first["summary"]["recommendations"] == 3
-    assert fleet_text(whole, 1).split("\n\n")[0] == fleet_text(whole).split("\n\n")[0]
+    assert (
+        text_of(fleet_blocks(whole, 1)).split("\n\n")[0]
+        == text_of(fleet_blocks(whole)).split("\n\n")[0]
+    )
 
 
 def test_tables_are_written_for_spreadsheets() -> None:
@@ -179,7 +183,9 @@ def test_verified_savings_add_up() -> None:
     found = document(advice=(done, replace(done, finding=replace(SPARE, id="verified-two"))))
     assert found["summary"]["saved_gpu_hours"] == 200.0
     assert found["summary"]["saved_dollars"] == pytest.approx(200.0 * 3.0)
-    assert "200 GPU-hours ($600) saved so far, verified." in " ".join(fleet_text(found).split())
+    assert "200 GPU-hours ($600) saved so far, verified." in " ".join(
+        text_of(fleet_blocks(found)).split()
+    )
 
 
 def test_finding_without_an_action_is_no_advice() -> None:

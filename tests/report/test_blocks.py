@@ -57,7 +57,6 @@ def test_terminal_indents_sections_and_leaves_out_empty_ones() -> None:
         "How to\n"
         "  Delete the pod:\n"
         "      kubectl delete pod\n"
-        "\n"
         "  Then look again.\n"
         "\n"
         "Options\n"

@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from cases import finding
 from fleet_answers import END, fleet_answer
+from rightsizer.fleet.answer_blocks import fleet_blocks
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.page import fleet_document, page_policy
-from rightsizer.fleet.text import fleet_text
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Instruction, Savings
+from rightsizer.report.block_text import text_of
 from rightsizer.report.template import script_hash
 
 GoldenFile = Callable[[str | Path, str], None]
@@ -127,7 +128,7 @@ def test_savings_on_the_same_gpus_count_once() -> None:
     page = fleet_document(document)
     assert "3 GPUs at least" in page
     assert tile(page, "To regain a day") == "$168"
-    text = " ".join(fleet_text(document).split())
+    text = " ".join(text_of(fleet_blocks(document)).split())
     assert "open recommendations, 3 GPUs, $168 ($120 to $216) a day together." in text
 
 

@@ -5,79 +5,82 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.console.advice import (
-    advice_lines,
+    advice_block,
     dearest_first,
     dollars_per_day,
     finding_line,
     heading,
 )
-from rightsizer.console.command import Command, add_flags, answer, help_of, program
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
-from rightsizer.io.codec import JsonObject, convert, plain_fields
+from rightsizer.io.codec import JsonObject, convert
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.io.terminal import counted, width, wrapped
+from rightsizer.io.terminal import counted
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.evidence import Evidence
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import dollars_text
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
+from rightsizer.report.blocks import Block, Items, Section, section
 from rightsizer.report.evidence import rests_on
-from rightsizer.report.json_encoder import encode_advice, encode_finding
-from rightsizer.report.labels import action_label, first_names
+from rightsizer.report.json_encoder import advice_document, encode_advice, finding_document
+from rightsizer.report.labels import action_label, first_names, uncapitalized
 
 _HELP: Final = help_of(__file__)
 _NAMED: Final = 3
+_TITLE: Final = "Recommendations"
+_WITHOUT_ADVICE: Final = "Findings over the whole history without an open recommendation:"
 
 
-def advise_text(
+def advise_blocks(
     findings: Sequence[Finding], advice: Sequence[Advice], *, is_verbose: bool = False
-) -> str:
-    """Format findings and advice in at most 100 columns; abstentions only if verbose."""
+) -> Iterator[Block]:
+    """Yield findings and advice; abstentions only if verbose."""
     from rightsizer.advice.engine import without_advice  # noqa: PLC0415 - the rules, as said below.
 
     still_open = [each for each in advice if each.is_open]
     still_open.sort(key=lambda each: (each.opened, each.id))
-    lines = open_lines(list(map(encode_advice, still_open)))
-    if closed := [each for each in advice if not each.is_open]:
-        closed_lines = (
-            f"  {each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED]
-        )
-        most = width()
-        cut = (line if len(line) <= most else f"{line[: most - 1]}…" for line in closed_lines)
-        lines += ["Closed:", *cut, ""]
-    if others := without_advice(findings, advice):
-        lines.append("Findings over the whole history without an open recommendation:")
-        for finding in others:
-            lines += wrapped(finding_line(finding), 2)
-        lines.append("")
+    yield open_section(list(map(encode_advice, still_open)))
+    closed = [each for each in advice if not each.is_open]
+    ended = (f"{each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED])
+    yield section("Closed:", Items(tuple(ended)))
+    others = tuple(map(finding_line, without_advice(findings, advice)))
+    yield section(_WITHOUT_ADVICE, Items(others))
     abstained = {each.rule for each in findings if each.abstained is not None}
     if abstained and is_verbose:
-        lines += ["No verdict:", *_abstentions(findings), ""]
+        yield section("No verdict:", Items(tuple(_abstentions(findings))))
     elif abstained:
         rules = counted(len(abstained), "rule lacks", "rules lack")
-        lines += [f"No verdict: {rules} the data to judge some GPU; -v tells which.", ""]
-    return "\n".join([*lines, _open_count(len(still_open))])
+        yield f"No verdict: {rules} the data to judge some GPU; -v tells which."
+    yield _open_count(len(still_open))
 
 
-def open_lines(forms: Sequence[JsonObject]) -> list[str]:
-    """Format open advice by its worth; alike advice on idle GPUs is folded."""
-    if not forms:
-        return []
-    lines = heading(forms, "by savings, critical ones on top")
-    for first, *rest in advice_groups(sorted(forms, key=dearest_first), _group_key):
-        for each in first:
-            holder = (each["workload"] or "").rpartition("/")[2] or _subject(each)
-            action = action_label(each["action"], each["finding"])
-            lines += advice_lines(each, action, holder, is_other=each is not first[0])
+def open_section(forms: Sequence[JsonObject]) -> Section:
+    """Return open advice by its worth; alike advice on idle GPUs is folded."""
+    blocks = list[Block]()
+    for (first, *others), *rest in advice_groups(sorted(forms, key=dearest_first), _group_key):
+        instead = (_block(each, f"Or instead: {uncapitalized(_action(each))}") for each in others)
+        more = ""
         if rest:
             dollars = sum(dollars_per_day(best) for best, *_ in rest)
             saves = f", which save {dollars_text(dollars)} a day" if dollars > 0 else ""
             named = ", ".join(map(_folded, rest))
-            lines += wrapped(f"and {len(rest)} more like it{saves}: {named}", 4, 0)
-    return [*lines, ""]
+            more = f"and {len(rest)} more like it{saves}: {named}"
+        blocks.append(_block(first, _action(first), *instead, more))
+    return section(heading(forms, "by savings, critical ones on top"), *blocks)
+
+
+def _block(advice: JsonObject, action: str, *others: Block) -> Section:
+    holder = (advice["workload"] or "").rpartition("/")[2] or _subject(advice)
+    return advice_block(advice, action, holder, *others)
+
+
+def _action(advice: JsonObject) -> str:
+    return action_label(advice["action"], advice["finding"])
 
 
 def _group_key(advice: JsonObject) -> GroupKey:
@@ -109,7 +112,7 @@ def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
             found.setdefault((finding.rule, finding.abstained), []).append(finding)
     for (rule, why), group in sorted(found.items()):
         ids = first_names([each.id for each in group], _NAMED)
-        yield from wrapped(f"{rule}: {why} ({ids})", 2)
+        yield f"{rule}: {why} ({ids})"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +120,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser.add_argument, _HELP["flags"])
     verbose = "tell why rules gave no verdict"
     parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
+    add_format_flag(parser, "times in seconds")
     add_url_flags(parser)
     add_config_flag(parser)
 
@@ -137,14 +141,13 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.save:
             raise
         return ask_node(arguments, settings.web, _of_agent, error)
-    document = {
-        "findings": [encode_finding(finding) for finding in findings],
-        "advice": [encode_advice(each) for each in advice],
-        "evidence": [plain_fields(each) for each in evidence],
+    result = {
+        "findings": [*map(finding_document, findings)],
+        "advice": [*map(advice_document, advice)],
+        "evidence": evidence,
     }
-    lines = [advise_text(findings, advice, is_verbose=arguments.verbose)]
-    lines += (line for text in rests_on(evidence) for line in wrapped(text, 2, 0))
-    answer(arguments, document, "\n".join(lines))
+    blocks = advise_blocks(findings, advice, is_verbose=arguments.verbose)
+    show(arguments, _TITLE, result, (*blocks, Items(tuple(rests_on(evidence)))))
     return 0
 
 
@@ -153,12 +156,15 @@ def _of_agent(arguments: argparse.Namespace, flags: str = "") -> int:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
     document = RemoteAgent.of(arguments).get(ADVICE_PATH, "advice")
     still_open = [each for each in document["advice"] if each["closed"] is None]
-    lines = [*open_lines(still_open), _open_count(len(still_open), flags)]
-    if trouble := document.get("trouble"):
-        lines += wrapped(f"No GPU is read: {trouble}")
+    trouble = document.get("trouble")
     evidence = convert(document.get("evidence", ()), tuple[Evidence, ...])
-    lines += (line for text in rests_on(evidence) for line in wrapped(text, 2, 0))
-    answer(arguments, document, "\n".join(lines))
+    blocks = (
+        open_section(still_open),
+        _open_count(len(still_open), flags),
+        f"No GPU is read: {trouble}" if trouble else "",
+        Items(tuple(rests_on(evidence))),
+    )
+    show(arguments, _TITLE, document, blocks)
     return 0
 
 

@@ -1,18 +1,17 @@
 """Recommendations in a terminal: order and lines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
-from rightsizer.io.terminal import wrapped
 from rightsizer.model.finding import Action, Finding, Rank, Savings, worth_rank
 from rightsizer.model.units import dollars_text, percent_text
+from rightsizer.report.blocks import Block, Section, section
 from rightsizer.report.labels import (
     HOURS_A_DAY,
     action_label,
     reason_label,
     savings_label,
-    uncapitalized,
 )
 
 
@@ -26,33 +25,27 @@ def dollars_per_day(advice: Mapping[str, Any]) -> float:
     return savings_of(advice).dollars_per_hour * HOURS_A_DAY
 
 
-def heading(advice: Sequence[Mapping[str, Any]], order: str) -> list[str]:
-    """Return the lines above recommendations; of exclusive ones only the best is summed."""
+def heading(advice: Sequence[Mapping[str, Any]], order: str) -> str:
+    """Return the title of recommendations; of exclusive ones only the best is summed."""
     total = sum(map(dollars_per_day, compatible(advice, ExclusiveKey.of_form)))
     saves = f"; {dollars_text(total)} a day together (ranges: by price and use)" if total else ""
-    return wrapped(f"To do, {order}{saves}:", 0)
+    return f"To do, {order}{saves}:"
 
 
-def advice_lines(
-    advice: Mapping[str, Any], action: str, subject: str, *, is_other: bool = False
-) -> Iterator[str]:
-    """Yield lines: action and subject, reason, savings and confidence.
-
-    `is_other` marks an alternative to the recommendation before.
-    """
+def advice_block(advice: Mapping[str, Any], action: str, subject: str, *others: Block) -> Section:
+    """Make a section: action and subject, reason, savings and confidence, alternatives."""
     by = f" by {advice['actor']}" if advice["actor"] else ""
-    action = f"Or instead: {uncapitalized(action)}" if is_other else action[:1].upper() + action[1:]
-    title = action + (f": {subject}" if subject else "")
-    left = 4 if is_other else 2
-    yield from wrapped(
-        f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}", left
-    )
-    yield from wrapped(advice["summary"], left + 2, 0)
+    title = action[:1].upper() + action[1:] + (f": {subject}" if subject else "")
     best = next((each["description"] for each in advice["options"] if each["target"]), "")
     best_text = f"best: {best}; " if best and best not in advice["summary"] else ""
     risk = reason_label(advice["risk"]).lower()
     rest = f"confidence {percent_text(advice['confidence'])}, risk of the change {risk}"
-    yield from wrapped(f"{best_text}{_savings(savings_of(advice))}; {rest}", left + 2, 0)
+    return section(
+        f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}",
+        advice["summary"],
+        f"{best_text}{_savings(savings_of(advice))}; {rest}",
+        *others,
+    )
 
 
 def finding_line(finding: Finding) -> str:

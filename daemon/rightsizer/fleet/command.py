@@ -30,7 +30,6 @@ from rightsizer.io.files import whole_file
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.report.blocks import Code
 from rightsizer.report.explanation_blocks import explanation_blocks
 from rightsizer.report.focus import FOCUS, focus_csv, write_focus
 
@@ -90,12 +89,12 @@ def _run(arguments: argparse.Namespace) -> int:
     _refuse_what_does_not_fit(arguments)
     _make_folders(arguments)
     try:
+        from rightsizer.fleet.answer_blocks import plan_blocks, reading_blocks
         from rightsizer.fleet.answers import caches_in, merged, read_answers
         from rightsizer.fleet.encoder import encode_answer, encode_plan, encode_reading
         from rightsizer.fleet.judge import FleetJudge
         from rightsizer.fleet.run import dcgm_rules, explain_once, run_once
         from rightsizer.fleet.service import serve_fleet
-        from rightsizer.fleet.text import plan_text, reading_text
     except ImportError as error:
         raise _refusal(error) from None
     answers = read_answers(arguments.answers)
@@ -125,10 +124,10 @@ def _run(arguments: argparse.Namespace) -> int:
     ):
         if arguments.dry_run:
             document = encode_plan(*judge.plan(), clock.wall_time())
-            text = plan_text(document)
+            blocks = plan_blocks(document)
         elif is_reading:
             document = encode_reading(*judge.read(), judge.days_path)
-            text = reading_text(document)
+            blocks = reading_blocks(document)
         elif arguments.explain:
             explanation = explain_once(judge, settings, arguments.explain)
             show(arguments, explanation.title, explanation, explanation_blocks(explanation))
@@ -136,25 +135,25 @@ def _run(arguments: argparse.Namespace) -> int:
         else:
             _show(arguments, encode_answer(run_once(judge, settings, clock, keeps=arguments.save)))
             return 0
-    _answer(arguments, document, text)
+    show(arguments, "GPU fleet", document, blocks)
     return 0
 
 
 def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
     from rightsizer.fleet.advice_groups import commands_text
+    from rightsizer.fleet.answer_blocks import fleet_blocks
     from rightsizer.fleet.answers import selected, shortened
     from rightsizer.fleet.focus import fleet_focus
     from rightsizer.fleet.page import fleet_document
     from rightsizer.fleet.summary import summary_of
     from rightsizer.fleet.tables import csv_tables
-    from rightsizer.fleet.text import fleet_text
 
     document = selected(
         whole, cluster=arguments.cluster, team=arguments.team, since_seconds=arguments.since
     )
     top = arguments.top
     shown = document if top is None else shortened(document, top)
-    text = fleet_text(document) if top is None else fleet_text(document, top)
+    blocks = fleet_blocks(document) if top is None else fleet_blocks(document, top)
     if arguments.html is not None:
         with whole_file(arguments.html, "page") as file:
             file.write(fleet_document(document, top=top).encode())
@@ -165,21 +164,17 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
         for name, table in csv_tables(shown).items():
             with whole_file(arguments.csv / f"{name}.csv", "table") as file:
                 file.write(table.encode())
+    if arguments.format == "html":
+        say(fleet_document(document, top=top).rstrip())
+        return
     if arguments.format != FOCUS:
-        _answer(arguments, shown, text)
+        show(arguments, "GPU fleet", shown, blocks)
         return
     bill = focus_csv(fleet_focus(document))
     if arguments.output is None:
         say(bill.rstrip())
     else:
         write_focus(bill, arguments.output)
-
-
-def _answer(arguments: argparse.Namespace, document: object, text: str) -> None:
-    if arguments.format in {None, "text"}:
-        say(text, may_color=True)
-    else:
-        show(arguments, "Fleet", document, [Code(text)])
 
 
 def _make_folders(arguments: argparse.Namespace) -> None:

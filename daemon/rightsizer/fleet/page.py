@@ -14,8 +14,8 @@ import msgspec
 
 from rightsizer.advice.compatible import savings_of
 from rightsizer.fleet.advice_groups import AdviceGroup
+from rightsizer.fleet.answer_blocks import by_waste, used_by
 from rightsizer.fleet.summary import HOUR_PARTS, summary_of
-from rightsizer.fleet.text import by_waste, used_by
 from rightsizer.model import units
 from rightsizer.model.units import number_text
 from rightsizer.report import figures, labels

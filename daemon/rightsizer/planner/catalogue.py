@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,9 +118,10 @@ def _encode_price(price: Price | None, prices: Prices) -> dict[str, Any] | None:
     }
 
 
-def _unknown(device: Device) -> Block:
-    figures = section("What the driver of this node says", KeyValues(tuple(_figures(device))))
-    return section(device.name, "unknown to the catalogue", figures, _REMEDY)
+def _unknown(device: Device) -> Iterator[Block]:
+    yield section(device.name, "unknown to the catalogue")
+    yield section("What the driver of this node says", KeyValues(tuple(_figures(device))))
+    yield _REMEDY
 
 
 def _encode_unknown(device: Device) -> dict[str, Any]:
@@ -190,7 +192,7 @@ def _run(arguments: argparse.Namespace) -> int:
         for each in (*named, *boards)
     ]
     cards = [_unknown(each) if isinstance(each, Device) else card(each, prices) for each in named]
-    blocks = cards or boards_blocks(boards, prices)
+    blocks = chain.from_iterable(cards) if cards else boards_blocks(boards, prices)
     show(arguments, "Catalogue of GPUs", forms, blocks, may_color=False)
     return 0
 

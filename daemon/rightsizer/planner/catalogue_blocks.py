@@ -29,6 +29,7 @@ _HEADER: Final = (
     "as of",
 )
 _TEXTS: Final = frozenset({"board", "architecture", "as of"})
+_UNNAMED: Final = ("", "", "")
 _PRICES: Final = "List prices of one GPU by date, not quotes"
 _LEGEND: Final = (
     "~ assumed, or of a datasheet: not verified against a public table. Peaks in dense "
@@ -77,8 +78,8 @@ def _hourly(dollars: float, low: float = 0.0, high: float = 0.0) -> str:
     return f"${dollars:.2f} an hour{spread}"
 
 
-def card(board: Board, prices: Prices) -> Block:
-    """Return the card of one board."""
+def card(board: Board, prices: Prices) -> Iterator[Block]:
+    """Yield the card of one board."""
     notes = SourceNotes()
     year = "" if board.release_year is None else str(board.release_year)
     about = (board.vendor, board.architecture, board.form_factor, year)
@@ -92,14 +93,13 @@ def card(board: Board, prices: Prices) -> Block:
         "Sums over GPUs (all-reduce): bus bandwidth, small message": _sums(board),
         "MIG": _slices(board),
     }
-    sections = [
-        _section(title, ((label, text, _origin(board, name, notes)) for label, text, name in lines))
-        for title, lines in figures.items()
-    ]
-    sections.append(_section(_PRICES, _costs(board.key, prices, notes)))
-    note = f"Note: {board.notes}" if board.notes else ""
-    sources = section("Sources", Items(tuple(notes.lines())))
-    return section(board.key, ", ".join(filter(None, about)), called, *sections, note, sources)
+    yield section(board.key, ", ".join(filter(None, about)), called)
+    for title, lines in figures.items():
+        cells = ((label, text, _origin(board, name, notes)) for label, text, name in lines)
+        yield section(title, table(_UNNAMED, cells))
+    yield section(_PRICES, table(_UNNAMED, _costs(board.key, prices, notes)))
+    yield f"Note: {board.notes}" if board.notes else ""
+    yield section("Sources", Items(tuple(notes.lines())))
 
 
 def _origin(board: Board, figure: str, notes: SourceNotes) -> str:
@@ -164,10 +164,6 @@ def _slices(board: Board) -> Iterator[_Line]:
             f"at most {profile.maximum_count}",
         ]
         yield profile.name, ", ".join(filter(None, parts)), "mig_profiles"
-
-
-def _section(title: str, lines: Iterable[_Line]) -> Block:
-    return section(title, table(("", "", ""), lines))
 
 
 def boards_blocks(boards: Iterable[Board], prices: Prices) -> Iterator[Block]:

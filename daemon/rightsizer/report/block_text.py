@@ -18,8 +18,6 @@ from rightsizer.report.blocks import (
 
 _INDENT: Final = 2
 _BAR_WIDTH: Final = 20
-_STANDS_ALONE: Final = (Section, Table)
-"""Blocks with an empty line before and after them."""
 
 
 def text_of(blocks: Iterable[Block], most: int | None = None) -> str:
@@ -31,9 +29,11 @@ def text_of(blocks: Iterable[Block], most: int | None = None) -> str:
 
 
 def _lines(blocks: Iterable[Block], most: int | None, indent: int) -> Iterator[str]:
+    # Sections in a section are as dense as a list.
+    apart = Table if indent else (Section, Table)
     before: Block | None = None
     for block in shown(blocks):
-        if before and isinstance(before, _STANDS_ALONE) | isinstance(block, _STANDS_ALONE):
+        if before and isinstance(before, apart) | isinstance(block, apart):
             yield ""
         yield from _block(block, most, indent)
         before = block
