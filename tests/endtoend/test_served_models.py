@@ -51,9 +51,9 @@ def url() -> Iterator[str]:
         yield address
 
 
-def served(agent: AgentProcess, path: str = "/api/v1/serving?span=1h") -> list[dict[str, Any]]:
+def served(agent: AgentProcess) -> list[dict[str, Any]]:
     """Models by the API."""
-    found: list[dict[str, Any]] = agent.json(path)["served"]
+    found: list[dict[str, Any]] = agent.json("/api/v1/serving?span=1h")["serving"]
     return found
 
 
@@ -71,7 +71,7 @@ def test_model_and_load_are_told_and_outlive_a_kill(url: str, tmp_path: Path) ->
         eventually(lambda: requests(agent) >= 9, 60)
         document = agent.json("/api/v1/serving?span=1h")
         assert list(faults(document, json_schema_of("GET", "/api/v1/serving"))) == []
-        (load,) = (convert(each, ServedLoad) for each in document["served"])
+        (load,) = (convert(each, ServedLoad) for each in document["serving"])
         assert load.model == "meta-llama/Llama-3.1-8B-Instruct"
         assert load.engine == "vllm"
         assert len(load.devices) == 2
@@ -81,7 +81,7 @@ def test_model_and_load_are_told_and_outlive_a_kill(url: str, tmp_path: Path) ->
         assert load.time_to_first_token.mean_seconds == pytest.approx(0.15)
         assert load.kv_cache_tokens == 16_000
         assert (load.cache_format, load.requests_running) == ("fp8", 4.0)
-        assert served(agent, "/api/v1/report")[0]["devices"] == list(load.devices)
+        assert agent.json("/api/v1/report")["served"][0]["devices"] == list(load.devices)
         assert agent.metric("rightsizer_served_requests_per_second", model=load.model) > 0
         assert agent.metric("rightsizer_served_model_info", uuid=load.devices[0]) == 1.0
         assert agent.get("/api/v1/serving?span=2h")[0] == 400

@@ -33,6 +33,19 @@ class ServedFigure(StrEnum):
     TENSOR = "tensor"
 
 
+_OF_ALL: Final = frozenset(
+    (
+        ServedFigure.REQUESTS,
+        ServedFigure.PROMPT_TOKENS_PER_SECOND,
+        ServedFigure.OUTPUT_TOKENS_PER_SECOND,
+        Signal.REQUESTS_RUNNING,
+        Signal.REQUESTS_WAITING,
+        Signal.PREEMPTIONS,
+    )
+)
+"""What engines side by side add up to; of all else they have a mean."""
+
+
 class ServedCounts(Struct, frozen=True):
     """What happened to one model in a time; those of several times add up."""
 
@@ -76,7 +89,7 @@ class ServedSample(Struct, frozen=True):
 
 
 def summed_counts(counts: Iterable[ServedCounts]) -> ServedCounts:
-    """Return what happened in several times, or on several engines in one time."""
+    """Return what happened in several times."""
     seconds = 0.0
     ratios: dict[str, Ratio] = {}
     buckets: dict[str, dict[float, float]] = {}
@@ -90,6 +103,16 @@ def summed_counts(counts: Iterable[ServedCounts]) -> ServedCounts:
             for bound, count in values.items():
                 into[bound] = into.get(bound, 0.0) + count
     return ServedCounts(seconds, ratios, buckets)
+
+
+def side_by_side(counts: Iterable[ServedCounts], elapsed_seconds: float) -> ServedCounts:
+    """Return what happened on several engines in one time, which each was there for a part of."""
+    whole = summed_counts(counts)
+    ratios = {
+        figure: (happened, elapsed_seconds if figure in _OF_ALL else divisor)
+        for figure, (happened, divisor) in whole.ratios.items()
+    }
+    return ServedCounts(elapsed_seconds, ratios, whole.buckets)
 
 
 def with_counts(facts: ServedLoad, counts: ServedCounts) -> ServedLoad:

@@ -475,7 +475,7 @@ class ServingDocument(msgspec.Struct, frozen=True):
 
     time: float
     span: str
-    served: tuple[ServedLoad, ...]
+    serving: tuple[ServedLoad, ...]
 
 
 def encode_serving(now: Nanoseconds, span: Span, served: Sequence[ServedLoad]) -> JsonObject:

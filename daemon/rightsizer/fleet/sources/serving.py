@@ -41,9 +41,9 @@ class ServingMeasure(NamedTuple):
         span = f"[{step // NANOSECONDS_PER_SECOND}s]"
         parts = " or ".join(
             f"{self.function}({selector(self.metric, {label: names}, self.matcher)}{span})"
-            for label in _POD_LABELS
+            for label in POD_LABELS
         )
-        return f"{self.together} by ({_LABELS}) (max by ({_LABELS}, {_PART_LABELS}) ({parts}))"
+        return f"{self.together} by ({LABELS}) (max by ({LABELS}, {PART_LABELS}) ({parts}))"
 
 
 _NEWER: Final = "nv_inference_pending_request_count"
@@ -56,6 +56,12 @@ _SPELLINGS: Final = {"vllm": ":", "sglang": ":_", "trtllm": "_:", "lmdeploy": ":
 """Characters behind the name of an engine, where an agent's table has `_`."""
 
 
+def spellings(name: str) -> tuple[str, ...]:
+    """Return the names in a store of a metric of the agent's tables."""
+    prefix, _, rest = name.partition("_")
+    return tuple(f"{prefix}{character}{rest}" for character in _SPELLINGS.get(prefix, "_"))
+
+
 def _measures() -> Iterator[ServingMeasure]:
     """Yield what the agent reads of engines, as far as a store's samples have it."""
     for measure in chain.from_iterable(engine.measures for engine in ENGINES):
@@ -65,10 +71,9 @@ def _measures() -> Iterator[ServingMeasure]:
             continue
         is_counter = is_time or measure.signal is Signal.PREEMPTIONS
         for part in measure.parts:
-            prefix, _, rest = part.name.partition("_")
-            for character in _SPELLINGS.get(prefix, "_"):
+            for metric in spellings(part.name):
                 yield ServingMeasure(
-                    f"{prefix}{character}{rest}",
+                    metric,
                     measure.signal,
                     "max" if measure.kind is MeasureKind.LARGEST else "sum",
                     ",".join(f'{label}="{value}"' for label, value in part.labels),
@@ -82,10 +87,10 @@ MEASURES: Final = tuple(dict.fromkeys(_measures()))
 ServingSignals: TypeAlias = "Mapping[Signal, Floats]"
 """By signal, a value for each interval; `nan` if unknown. Preemptions are cumulative."""
 
-_POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
-_NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
-_LABELS: Final = ", ".join((*_POD_LABELS, *_NAMESPACE_LABELS))
-_PART_LABELS: Final = "model_name, model, name, version, engine, dp_rank"
+POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
+NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
+LABELS: Final = ", ".join((*POD_LABELS, *NAMESPACE_LABELS))
+PART_LABELS: Final = "model_name, model, name, version, engine, dp_rank"
 """Labels that distinguish separate counts of an engine, excluding scrapers' labels."""
 _CAN: Final = "Devices of serving engines are under pressure while they are full and requests wait."
 
@@ -106,7 +111,7 @@ class ServingMetrics:
         if not metrics:
             return SourceReport(self.name)
         named = " or ".join(
-            f'{name}{{{label}!=""}}' for name in sorted(metrics) for label in _POD_LABELS
+            f'{name}{{{label}!=""}}' for name in sorted(metrics) for label in POD_LABELS
         )
         can: tuple[str, ...] = ()
         cannot = "Engines' queues cannot be joined to GPUs: series have no label pod."
@@ -130,8 +135,8 @@ class ServingMetrics:
                 continue  # One of them does not represent a whole hour.
             query = measure.promql([pod.name for pod in some], grid.step)
             for series in store.range(query, grid.start + grid.step, grid.end, grid.step):
-                namespace = first_label(series.labels, _NAMESPACE_LABELS)
-                pod = Pod(namespace, first_label(series.labels, _POD_LABELS))
+                namespace = first_label(series.labels, NAMESPACE_LABELS)
+                pod = Pod(namespace, first_label(series.labels, POD_LABELS))
                 if pod in pods:
                     factor = measure.factor_per_second / seconds(grid.step) or 1.0
                     signals = found.setdefault(pod, {})

@@ -1,0 +1,324 @@
+"""Models that engines in a store serve, by workload: what they are asked, and how they answer."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP
+from rightsizer.fleet.model import DeviceHolding, FleetDevice
+from rightsizer.fleet.source import MetricStore, SampledSeries
+from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod
+from rightsizer.fleet.sources.series import first_label, names_of, shares_of
+from rightsizer.fleet.sources.serving import (
+    LABELS,
+    NAMESPACE_LABELS,
+    PART_LABELS,
+    POD_LABELS,
+    ServingMetrics,
+    spellings,
+)
+from rightsizer.model.metric_family import Export
+from rightsizer.model.served_counts import (
+    ServedFigure,
+    ServedSample,
+    side_by_side,
+    with_counts,
+)
+from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.workload import Workload
+from rightsizer.telemetry.serving.page import (
+    ENGINES,
+    EngineDefinition,
+    EngineMetricsPage,
+    Labels,
+    MeasureKind,
+    PageMeasure,
+    canonical,
+)
+from rightsizer.telemetry.serving.served import served_samples
+
+_PEAK_SPAN: Final[Nanoseconds] = 2 * DAY
+"""Span of five-minute means: what a query returns of a thousand pods is a few ten megabytes."""
+_PEAK: Final = 0.95
+_HOURS: Final = 24
+_METRIC: Final = "metric"
+_METRICS_AT_ONCE: Final = 100
+"""Metrics of one query, which takes 16 KiB of text in VictoriaMetrics."""
+_FACT_KINDS: Final = (MeasureKind.LARGEST, MeasureKind.PRODUCT, MeasureKind.TEXT)
+_FINE_LABELS: Final = (
+    "finished_reason",
+    "is_streaming",
+    "cache_source",
+    "request_type",
+    "kv_cache_block_type",
+    "response_metric_type",
+    "le",
+)
+"""Labels of the parts of one count, beside those of engines and models."""
+
+
+class EnginePod(Struct, frozen=True):
+    """A pod that holds GPUs, and may run an engine."""
+
+    workload: Workload
+    devices: tuple[str, ...]
+    """Uuids of its GPUs."""
+    board: str = ""
+    """Name of its GPUs, as the driver tells it; empty if they differ."""
+
+
+def engine_pods(
+    devices: Mapping[str, FleetDevice], holdings: Mapping[str, Sequence[DeviceHolding]]
+) -> dict[Pod, EnginePod]:
+    """Return the pods among the holders of devices."""
+    held: defaultdict[Pod, dict[str, Workload]] = defaultdict(dict)
+    for uuid in devices.keys() & holdings.keys():
+        for holding in holdings[uuid]:
+            if holding.workload.pod:
+                pod = Pod(holding.workload.namespace, holding.workload.pod)
+                held[pod][uuid] = holding.workload
+    found = {}
+    for pod, workloads in held.items():
+        boards = {devices[uuid].device.name for uuid in workloads}
+        board = boards.pop() if len(boards) == 1 else ""
+        workload = next(iter(workloads.values()))
+        found[pod] = EnginePod(workload, tuple(sorted(workloads)), board)
+    return found
+
+
+class _Replica(NamedTuple):
+    """A model in one pod."""
+
+    pod: EnginePod
+    sample: ServedSample
+    hours: Mapping[Nanoseconds, float]
+    """Requests by the end of each hour in which it was there."""
+    slots: Mapping[Nanoseconds, float]
+    """The same by five minutes."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What is answered together: workload, engine and model."""
+        facts = self.sample.facts
+        return self.pod.workload.key, facts.engine, facts.model
+
+
+def served_loads(
+    store: MetricStore, pods: Mapping[Pod, EnginePod], span: LookbackSpan
+) -> tuple[ServedLoad, ...]:
+    """Return what engines served by workload and model, all replicas together.
+
+    Figures are of the last day, the rhythm of the whole span. The number of queries depends on the
+    engines, not on the pods.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    engines = _engines_in(store, span)
+    if not engines or not pods:
+        return ()
+    groups: defaultdict[tuple[str, str, str], list[_Replica]] = defaultdict(list)
+    for replica in _replicas(_Queries(store, engines, span), pods, span):
+        groups[replica.key].append(replica)
+    loads = (_load(replicas, span) for replicas in groups.values())
+    return tuple(sorted(loads, key=lambda load: (load.namespace, load.workload, load.model)))
+
+
+def _replicas(
+    queries: _Queries, pods: Mapping[Pod, EnginePod], span: LookbackSpan
+) -> Iterator[_Replica]:
+    hourly = queries.requests(span.length, COARSE_STEP)
+    fine = queries.requests(min(span.length, _PEAK_SPAN), FINE_STEP)
+    for pod, series in queries.pages().items():
+        names = frozenset(series)
+        engine = next((engine for engine in ENGINES if engine.recognizes(names)), None)
+        if engine is None or pod not in pods:
+            continue
+        page = EngineMetricsPage(engine, series)
+        # What has grown in the time began at 0.
+        nothing = {name: dict.fromkeys(values, 0.0) for name, values in series.items()}
+        hours = {time for (other, _), found in hourly.items() if other == pod for time in found}
+        lived = _seconds_of_day(hours, span)
+        for sample in served_samples(page, EngineMetricsPage(engine, nothing), lived):
+            key = pod, sample.facts.model
+            yield _Replica(pods[pod], sample, hourly.get(key, {}), fine.get(key, {}))
+
+
+def _seconds_of_day(hours: Iterable[Nanoseconds], span: LookbackSpan) -> float:
+    """Return how much of the last day some hours are, at least one."""
+    recent = span.end - min(span.length, DAY)
+    return max(1, sum(time > recent for time in hours)) * seconds(COARSE_STEP)
+
+
+def _load(replicas: Sequence[_Replica], span: LookbackSpan) -> ServedLoad:
+    """Return the load of replicas together."""
+    hours = _added(replica.hours for replica in replicas)
+    newest = max(hours, default=0)
+    # Of what ran in the last hour, if anything did.
+    running = [replica for replica in replicas if newest in replica.hours] or replicas[:1]
+    pod = running[0].pod
+    facts = running[0].sample.facts
+    boards = {replica.pod.board for replica in running}
+    devices = dict.fromkeys(chain.from_iterable(replica.pod.devices for replica in running))
+    shared, rest = divmod(len(pod.devices), facts.engines)
+    counts = side_by_side(
+        (replica.sample.counts for replica in replicas), _seconds_of_day(hours, span)
+    )
+    load = with_counts(facts, counts)
+    counts_requests = load.requests_per_second is not None
+    return replace(
+        load,
+        model=pod.workload.model or facts.model,
+        devices=tuple(devices),
+        board=boards.pop() if len(boards) == 1 else "",
+        workload=pod.workload.name,
+        namespace=pod.workload.namespace,
+        engines=sum(replica.sample.facts.engines for replica in running),
+        tensor=facts.tensor or (shared if shared and not rest else None),
+        requests_per_second_by_hour=_by_hour(hours) if counts_requests else (),
+        requests_per_second_peak=_peak(_added(replica.slots for replica in replicas))
+        if counts_requests
+        else None,
+    )
+
+
+def _added(parts: Iterable[Mapping[Nanoseconds, float]]) -> dict[Nanoseconds, float]:
+    """Return the requests of several replicas by the end of each interval."""
+    found: dict[Nanoseconds, float] = {}
+    for part in parts:
+        for time, number in part.items():
+            found[time] = found.get(time, 0.0) + number
+    return found
+
+
+def _by_hour(hours: Mapping[Nanoseconds, float]) -> tuple[float | None, ...]:
+    """Return the mean rate by the hour of the day, local time."""
+    rates: list[list[float]] = [[] for _ in range(_HOURS)]
+    for time, number in hours.items():
+        began = datetime.fromtimestamp(seconds(time - COARSE_STEP), UTC).astimezone()
+        rates[began.hour].append(number / seconds(COARSE_STEP))
+    means = tuple(sum(some) / len(some) if some else None for some in rates)
+    return means if any(rates) else ()
+
+
+def _peak(slots: Mapping[Nanoseconds, float]) -> float | None:
+    rates = sorted(number / seconds(FINE_STEP) for number in slots.values())
+    return rates[math.ceil(_PEAK * len(rates)) - 1] if rates else None
+
+
+def _engines_in(store: MetricStore, span: LookbackSpan) -> tuple[EngineDefinition, ...]:
+    names = names_of(store, ServingMetrics.names, span.end, over=span.length)
+    present = frozenset(map(canonical, names))
+    return tuple(engine for engine in ENGINES if engine.names & present)
+
+
+class _Queries:
+    """Queries of the metrics of some engines; each is one, for all pods."""
+
+    def __init__(
+        self, store: MetricStore, engines: Sequence[EngineDefinition], span: LookbackSpan
+    ) -> None:
+        self._store = store
+        self._engines = engines
+        self._span = span
+        values = {
+            part.value
+            for engine in engines
+            for measure in engine.served
+            for part in measure.parts
+            if part.value
+        }
+        self._labels = ", ".join((LABELS, PART_LABELS, *_FINE_LABELS, *sorted(values)))
+
+    def pages(self) -> dict[Pod, dict[str, dict[Labels, float]]]:
+        """Return the metrics of each pod: growth of counters in a day, means, and last facts."""
+        counters: set[str] = set()
+        levels: set[str] = set()
+        facts: set[str] = set()
+        for engine in self._engines:
+            counters |= engine.distributions
+            for signal in engine.measures:
+                is_level = signal.kind in (MeasureKind.TOTAL, MeasureKind.LARGEST)
+                is_counter = not is_level or signal.signal.export is Export.COUNTER
+                (counters if is_counter else levels).update(_names(signal))
+            for served in engine.served:
+                (facts if served.kind in _FACT_KINDS else counters).update(_names(served))
+        day = min(self._span.length, DAY)
+        pages: defaultdict[Pod, dict[str, dict[Labels, float]]] = defaultdict(dict)
+        for function, names, over in (
+            ("increase", counters, day),
+            ("avg_over_time", levels, day),
+            ("last_over_time", facts - levels, COARSE_STEP),
+        ):
+            queries = self._queries(function, names, over)
+            answers = (self._store.instant(query, self._span.end) for query in queries)
+            for series in chain.from_iterable(answers):
+                labels = dict(series.labels)
+                name = canonical(labels.pop(_METRIC))
+                pod = _pod_of(labels)
+                kept = tuple(sorted(_without_pod(labels).items()))
+                pages[pod].setdefault(name, {})[kept] = series.value
+        return pages
+
+    def requests(
+        self, length: Nanoseconds, step: Nanoseconds
+    ) -> dict[tuple[Pod, str], dict[Nanoseconds, float]]:
+        """Return the finished requests of each pod and model, by the end of intervals.
+
+        Of an engine that counts none, its tokens: they tell at least when it was there.
+        """
+        figures: set[str] = set()
+        for engine in self._engines:
+            by_figure = {served.figure: served for served in reversed(engine.served)}
+            counted = by_figure.get(ServedFigure.REQUESTS) or by_figure.get(
+                ServedFigure.OUTPUT_TOKENS_PER_SECOND
+            )
+            if counted is not None:
+                figures.update(_names(counted))
+        end = self._span.end - self._span.end % step
+        queries = self._queries("increase", figures, step)
+        answers = (self._store.range(query, end - length + step, end, step) for query in queries)
+        found: dict[tuple[Pod, str], dict[Nanoseconds, float]] = {}
+        for series in chain.from_iterable(answers):
+            into = found.setdefault((_pod_of(series.labels), _model_of(series)), {})
+            times = zip(series.times.tolist(), series.values.tolist(), strict=True)
+            for time, number in times:
+                into[time] = into.get(time, 0.0) + number
+        return found
+
+    def _queries(self, function: str, names: Iterable[str], over: Nanoseconds) -> Iterator[str]:
+        range_ = f"[{over // NANOSECONDS_PER_SECOND}s]"
+        metrics = [metric for name in sorted(names) for metric in spellings(name)]
+        for some in shares_of(metrics, _METRICS_AT_ONCE):
+            parts = " or ".join(
+                f'label_replace({function}({metric}{range_}), "{_METRIC}", "{metric}", "", "")'
+                for metric in some
+            )
+            yield f"max by ({_METRIC}, {self._labels}) ({parts})"
+
+
+def _names(measure: PageMeasure) -> set[str]:
+    return {part.name for part in (*measure.parts, *measure.counts)}
+
+
+def _pod_of(labels: Mapping[str, str]) -> Pod:
+    return Pod(first_label(labels, NAMESPACE_LABELS), first_label(labels, POD_LABELS))
+
+
+def _without_pod(labels: Mapping[str, str]) -> dict[str, str]:
+    scraped = (*POD_LABELS, *NAMESPACE_LABELS)
+    return {name: value for name, value in labels.items() if value and name not in scraped}
+
+
+def _model_of(series: SampledSeries) -> str:
+    models = frozenset().union(*(engine.models for engine in ENGINES))
+    return next((series.labels[name] for name in sorted(models) if series.labels.get(name)), "")

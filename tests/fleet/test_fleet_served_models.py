@@ -1,0 +1,203 @@
+"""What engines in a store serve: by workload and model, from their own metrics."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+
+from dcgm_estate import NOW, YESTERDAY, EstatePast, gpu, stored
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.model import DeviceHolding, FleetDevice
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.settings import StoreSettings
+from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod
+from rightsizer.fleet.sources.served_models import EnginePod, engine_pods, served_loads
+from rightsizer.model.device import Device
+from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.workload import Workload, WorkloadKind
+from victoria_server import victoria_server
+
+pytestmark = pytest.mark.prometheus
+
+H100: Final = "NVIDIA H100 80GB HBM3"
+SPAN: Final = LookbackSpan(NOW, DAY)
+
+
+@contextmanager
+def victoria(past: EstatePast) -> Iterator[PrometheusStore]:
+    """The same past in a VictoriaMetrics."""
+    with victoria_server(past=past.text()) as server:
+        yield PrometheusStore(StoreSettings(url=server.url))
+
+
+def vllm(past: EstatePast, pod: str, rate: float, first: float = 0.0, last: float = 24.0) -> None:
+    """A pod with a request of 400 and 100 tokens each second over `rate`, by the minute."""
+    held = {"pod": pod, "namespace": "chat", "model_name": "llama", "engine": "0"}
+    minute = 60.0 * rate
+
+    def counter(name: str, grows_by: float, **labels: str) -> None:
+        past.series(name, {**held, **labels}, 0.0, first, last, grows_by=grows_by)
+
+    for reason in ("stop", "length"):
+        counter("vllm:request_success_total", minute / 2, finished_reason=reason)
+    counter("vllm:prompt_tokens_total", 400 * minute)
+    counter("vllm:generation_tokens_total", 100 * minute)
+    counter("vllm:prefix_cache_hits_total", 100 * minute)
+    counter("vllm:prefix_cache_queries_total", 400 * minute)
+    for name, mean in (("time_to_first_token", 0.15), ("inter_token_latency", 0.05)):
+        counter(f"vllm:{name}_seconds_sum", mean * minute)
+        counter(f"vllm:{name}_seconds_count", minute)
+        for bound, share in (("0.1", mean < 0.1), ("0.2", True), ("+Inf", True)):
+            counter(f"vllm:{name}_seconds_bucket", share * minute, le=bound)
+    past.series("vllm:num_requests_running", held, 4.0, first, last)
+    past.series("vllm:kv_cache_usage_perc", held, 0.5, first, last)
+    info = {"pod": pod, "namespace": "chat", "engine": "0", "cache_dtype": "fp8"}
+    sizes = {"num_gpu_blocks": "1000", "block_size": "16"}
+    past.series("vllm:cache_config_info", {**info, **sizes}, 1.0, first, last)
+
+
+def estate() -> EstatePast:
+    """Two replicas of vLLM, one of them new since noon, and other engines."""
+    past = EstatePast()
+    vllm(past, "llama-a", rate=1.0)
+    vllm(past, "llama-b", rate=2.0, first=12.0)
+    vllm(past, "nowhere-0", rate=9.0)
+    sglang = {"pod": "qwen-0", "namespace": "chat", "model_name": "qwen"}
+    for name, grows_by in (
+        ("num_requests_total", 30.0),
+        ("prompt_tokens_total", 6000.0),
+        ("generation_tokens_total", 3000.0),
+    ):
+        past.series(f"sglang_{name}", sglang, 0.0, grows_by=grows_by)
+    for rank in "01":
+        past.series("sglang_num_running_reqs", {**sglang, "tp_rank": rank}, 8.0)
+        past.series("sglang_max_total_num_tokens", {**sglang, "tp_rank": rank}, 80_000.0)
+    llama_cpp = {"pod": "small-0", "namespace": "lab"}
+    past.series("llamacpp:tokens_predicted_total", llama_cpp, 0.0, grows_by=600.0)
+    past.series("llamacpp:requests_processing", llama_cpp, 1.0)
+    return past
+
+
+def owner(namespace: str, name: str, model: str = "") -> Workload:
+    """A deployment."""
+    key = f"kubernetes:{namespace}/{name}"
+    return Workload(key, WorkloadKind.KUBERNETES, name, namespace=namespace, model=model)
+
+
+PODS: Final = {
+    Pod("chat", "llama-a"): EnginePod(owner("chat", "llama", "hub/llama"), (gpu(0), gpu(1)), H100),
+    Pod("chat", "llama-b"): EnginePod(owner("chat", "llama", "hub/llama"), (gpu(2), gpu(3)), H100),
+    Pod("chat", "qwen-0"): EnginePod(owner("chat", "qwen"), (gpu(4),), "NVIDIA L40S"),
+    Pod("lab", "small-0"): EnginePod(owner("lab", "small"), (gpu(5),), "NVIDIA L4"),
+}
+Stored = Callable[[EstatePast], AbstractContextManager[PrometheusStore]]
+
+
+@pytest.fixture(scope="module", params=[stored, victoria], ids=["prometheus", "victoria"])
+def answered(request: pytest.FixtureRequest) -> tuple[tuple[ServedLoad, ...], int]:
+    """Loads of a day, and the number of queries."""
+    kind: Stored = request.param
+    with kind(estate()) as store:
+        before = store.use.queries
+        return served_loads(store, PODS, SPAN), store.use.queries - before
+
+
+@pytest.fixture(scope="module")
+def loads(answered: tuple[tuple[ServedLoad, ...], int]) -> dict[str, ServedLoad]:
+    """Loads by workload."""
+    return {load.workload: load for load in answered[0]}
+
+
+def test_queries_are_few(answered: tuple[tuple[ServedLoad, ...], int]) -> None:
+    """Whatever the number of pods: names, three of a day, hours, and five minutes."""
+    assert answered[1] <= 8
+
+
+def test_replicas_are_one_load(loads: dict[str, ServedLoad]) -> None:
+    """Rates add up, latencies do not; a replica counts for the time that it was there."""
+    load = loads["llama"]
+
+    assert load.model == "hub/llama"
+    assert (load.engine, load.namespace, load.board) == ("vllm", "chat", H100)
+    assert load.devices == (gpu(0), gpu(1), gpu(2), gpu(3))
+    assert (load.engines, load.tensor) == (2, 2)
+    assert load.window_seconds == 86400.0
+    assert load.requests_per_second == pytest.approx(1.0 + 2.0 / 2, rel=0.02)
+    assert load.output_tokens_per_second == pytest.approx(200.0, rel=0.02)
+    assert load.prompt_tokens == pytest.approx(400.0, rel=0.02)
+    assert load.requests_running == pytest.approx(6.0, rel=0.02)
+    assert load.kv_cache_used_ratio == pytest.approx(0.5)
+    assert load.prefix_hit_ratio == pytest.approx(0.25, rel=0.01)
+    assert (load.kv_cache_tokens, load.cache_format) == (16_000.0, "fp8")
+
+
+def test_latencies_are_of_the_histograms(loads: dict[str, ServedLoad]) -> None:
+    """Mean and the interpolated percentile, over all replicas."""
+    load = loads["llama"]
+
+    assert load.time_to_first_token is not None
+    assert load.time_to_first_token.mean_seconds == pytest.approx(0.15, rel=0.01)
+    assert load.time_to_first_token.p95_seconds == pytest.approx(0.195, rel=0.01)
+    assert load.time_per_output_token is not None
+    assert load.time_per_output_token.p95_seconds == pytest.approx(0.095, rel=0.01)
+
+
+def test_rhythm_is_of_all_replicas(loads: dict[str, ServedLoad]) -> None:
+    """By the local hour; the peak is of the afternoon, when there are two."""
+    load = loads["llama"]
+    noon = datetime.fromtimestamp(YESTERDAY.start / NANOSECONDS_PER_SECOND, UTC).astimezone().hour
+
+    hours = load.requests_per_second_by_hour
+    assert hours[(noon + 3) % 24] == pytest.approx(1.0, rel=0.05)
+    assert hours[(noon + 15) % 24] == pytest.approx(3.0, rel=0.05)
+    assert load.requests_per_second_peak == pytest.approx(3.0, rel=0.05)
+
+
+def test_other_engines_are_read_by_the_same_table(loads: dict[str, ServedLoad]) -> None:
+    """Ranks that copy a count are one, and what is not counted is unknown."""
+    qwen = loads["qwen"]
+    assert (qwen.engine, qwen.model, qwen.tensor) == ("sglang", "qwen", 1)
+    assert qwen.requests_per_second == pytest.approx(0.5, rel=0.02)
+    assert qwen.output_tokens == pytest.approx(100.0, rel=0.02)
+    assert qwen.requests_running == pytest.approx(8.0, rel=0.02)
+    assert qwen.kv_cache_tokens == 80_000.0
+    small = loads["small"]
+    assert (small.engine, small.model) == ("llama.cpp", "")
+    assert small.requests_per_second is None
+    assert small.requests_per_second_by_hour == ()
+    assert small.output_tokens_per_second == pytest.approx(10.0, rel=0.02)
+
+
+def test_engines_on_no_known_gpu_are_left_out(loads: dict[str, ServedLoad]) -> None:
+    """Their pod holds none."""
+    assert loads.keys() == {"llama", "qwen", "small"}
+
+
+def test_store_without_engines_has_none() -> None:
+    """It is asked for names alone."""
+    past = EstatePast()
+    past.series("up", {"job": "x"}, 1.0)
+    with stored(past) as store:
+        assert served_loads(store, PODS, SPAN) == ()
+
+
+def test_pods_are_those_of_the_holders() -> None:
+    """A pod on two boards has no one board; a holder without a pod is none."""
+    pod = Workload("k", WorkloadKind.KUBERNETES, "llama", namespace="chat", pod="llama-a")
+    job = Workload("slurm:1", WorkloadKind.SLURM, "1")
+    devices = {
+        gpu(number): FleetDevice(Device(gpu(number), number, name=name), "n", "p")
+        for number, name in enumerate((H100, "NVIDIA L4", H100))
+    }
+    holdings = {
+        gpu(0): (DeviceHolding(pod, 0, 1),),
+        gpu(1): (DeviceHolding(pod, 0, 1),),
+        gpu(2): (DeviceHolding(job, 0, 1),),
+    }
+
+    assert engine_pods(devices, holdings) == {
+        Pod("chat", "llama-a"): EnginePod(pod, (gpu(0), gpu(1)))
+    }
