@@ -47,6 +47,7 @@ def plan(
     """
     from rightsizer.catalogue.catalogue import read_catalogue
     from rightsizer.catalogue.prices_file import read_prices
+    from rightsizer.planner.learned import read_learned
     from rightsizer.planner.plan_file import plan_of_keys
     from rightsizer.planner.planner import Planner, plan_answers
     from rightsizer.planner.settings import PlannerSettings
@@ -56,7 +57,8 @@ def plan(
     prices = read_prices(settings.catalogue.prices_path, boards, settings.prices)
     asked = {key: list(each) if isinstance(each, tuple) else each for key, each in question.items()}
     file = plan_of_keys({"model": str(model), **asked})
-    (answer,) = plan_answers(file, Planner(boards, prices, settings.sizing))
+    site = read_learned(settings.sizing.learned_file)
+    (answer,) = plan_answers(file, Planner(boards, prices, settings.sizing, site))
     return answer
 
 

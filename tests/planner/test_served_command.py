@@ -15,8 +15,7 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.model.served_load import ServedLatency, ServedLoad
 from rightsizer.model.units import GIB
 from rightsizer.planner.planner import Planner
-from rightsizer.planner.served.advisor import ServedAdvisor
-from rightsizer.planner.served.answers import served_answers
+from rightsizer.planner.served.answers import predicted_loads, served_answers
 from rightsizer.planner.served.engine import NOTHING_STATED, Statement, served_engine
 from rightsizer.planner.served.finding import ServedFinding, ServedFindingKind
 from rightsizer.planner.served.prediction import predict
@@ -47,7 +46,7 @@ def found(
     load: ServedLoad, statement: Statement = LEVEL, boards: tuple[str, ...] = ()
 ) -> tuple[ServedFinding, ...]:
     """Findings about one load."""
-    (answer,) = served_answers([load], ServedAdvisor(PLANNER, boards), statement)
+    (answer,) = served_answers(predicted_loads([load], PLANNER, statement), PLANNER, boards)
     assert not answer.error
     return answer.findings
 
@@ -335,6 +334,73 @@ def test_engines_on_each_others_boards_could_trade_places() -> None:
         requests_running=100.0,
         requests_waiting=40.0,
     )
-    answers = served_answers([small, short], ServedAdvisor(PLANNER), Statement(ttft="2s"))
+    loads = predicted_loads([small, short], PLANNER, Statement(ttft="2s"))
+    answers = served_answers(loads, PLANNER)
     kinds = {answer.name: [finding.kind for finding in answer.findings] for answer in answers}
     assert ServedFindingKind.TRADE in kinds["busy"]
+
+
+def test_what_is_learned_shifts_and_narrows_a_plan(
+    file: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said in its notes, and gone after `--forget`."""
+    learned = tmp_path / "state" / "learned.json"
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(learned))
+    asked = ["plan", "llama-3.1-8b", "--rps", "3", "--gpus", "H100-SXM5-80GB", "--json"]
+
+    def first() -> tuple[Any, str]:
+        assert main(asked) == 0
+        answer = json.loads(capsys.readouterr().out)
+        return answer["candidates"][0], " ".join(answer["notes"])
+
+    before, _ = first()
+    assert main(["served", str(file), "--learn"]) == 0
+    assert "note: learned 2 figures" in capsys.readouterr().out
+    after, notes = first()
+    assert "adjusted by 1 measurement of this site: TPOT x1.0" in notes
+    assert after["adjusted"]["count"] == 1
+    width = [candidate["tpot_ms_high"] / candidate["tpot_ms_low"] for candidate in (before, after)]
+    assert width[1] < width[0]
+    assert "adjusted" not in before
+    assert main(["served", "--forget"]) == 0
+    assert first()[0] == before
+
+
+def test_engine_is_learned_beside_its_prediction_without_corrections(
+    file: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Learning again does not learn the corrections."""
+    learned = tmp_path / "learned.json"
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(learned))
+    ratios = []
+    for _ in range(2):
+        assert main(["served", str(file), "--learn"]) == 0
+        ratios.append(json.loads(learned.read_text("utf-8"))["residuals"][0]["log_ratio"])
+    capsys.readouterr()
+    assert ratios[1] == pytest.approx(ratios[0])
+
+
+def test_broken_learned_file_is_named_with_its_remedy(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan does not ignore it."""
+    learned = tmp_path / "learned.json"
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(learned))
+    for content in ("{", '{"version": 2}'):
+        learned.write_text(content, encoding="utf-8")
+        assert main(["plan", "llama-3.1-8b", "--gpus", "L40S"]) == 1
+        assert "start again with 'rightsizer served --forget'" in capsys.readouterr().err
+
+
+def test_off_engine_with_assumed_layout_teaches_nothing() -> None:
+    """What is assumed may be what is wrong."""
+    slow = replace(CHAT, time_per_output_token=ServedLatency(0.03))
+    assert not predicted_loads([slow], PLANNER, LEVEL).residuals
+    told = replace(slow, weight_format="bf16")
+    assert len(predicted_loads([told], PLANNER, LEVEL).residuals) == 2
+
+
+def test_forget_does_nothing_else(file: Path, capsys: Captured) -> None:
+    """It is given alone."""
+    assert main(["served", str(file), "--forget"]) == 2
+    assert "--forget: " in capsys.readouterr().err

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.command import Command, add_flags, flag_rows, help_of, say
@@ -19,6 +21,7 @@ from rightsizer.io.files import is_there
 from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.units import HOUR_SECONDS
+from rightsizer.planner.learned import read_learned
 from rightsizer.planner.load_row import accepted_flags, accepted_keys, meant_flags, with_unit
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
@@ -153,7 +156,8 @@ def _run(arguments: argparse.Namespace) -> int:
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices_file = arguments.prices or settings.catalogue.prices_path
     prices = read_prices(prices_file, catalogue, settings.prices)
-    planner = Planner(catalogue, prices, settings.sizing)
+    learned_file = settings.sizing.learned_file
+    planner = Planner(catalogue, prices, settings.sizing, read_learned(learned_file))
     if arguments.form is not None:
         from rightsizer.planner.form import form_document  # noqa: PLC0415 - the page, and jinja2.
 
@@ -161,6 +165,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     file, found = _answered(arguments, planner)
     measured = _measured(arguments, file, found, planner)
+    if arguments.learn:
+        _learn(arguments, file, found, planner, learned_file)
     if arguments.html is not None:
         _write_html(arguments.html, arguments.file, found, _forms(found))
     if arguments.save is not None and file.is_list:
@@ -309,6 +315,29 @@ def _measured(
     return check_plan(
         Prediction(requirement, planner, planned, board, states_sequence), arguments.measured
     )
+
+
+def _learn(
+    arguments: argparse.Namespace,
+    file: PlanFile,
+    found: tuple[PlanAnswer, ...],
+    planner: Planner,
+    learned_file: str,
+) -> None:
+    """Keep the times of --measured beside their prediction without any corrections."""
+    from rightsizer.planner.learned import residuals_of, write_learned  # noqa: PLC0415
+    from rightsizer.sizing.site import SiteResiduals  # noqa: PLC0415
+
+    plain = replace(planner, site=None)
+    check = _measured(arguments, file, found, plain)
+    requirement = file.items[0].requirement
+    if check is None or requirement is None:
+        raise UsageError("--learn: nothing is measured; give --measured FILE")
+    learned = tuple(residuals_of(requirement, check.candidate, check.comparisons))
+    if not learned:
+        fault = "the files hold neither a mean time between tokens nor to the first one"
+        raise UsageError(f"--learn: {fault}; record an engine with its metrics")
+    write_learned(learned_file, (planner.site or SiteResiduals()).with_(learned))
 
 
 COMMAND = Command("plan", _configure, _run, _HELP["description"], meant_flags(_FLAGS))

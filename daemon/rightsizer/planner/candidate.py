@@ -15,6 +15,7 @@ from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.roofline import BoardFormat
+from rightsizer.sizing.site import SiteAdjustment
 
 _RENTED: Final = frozenset({Billing.ON_DEMAND, Billing.SPOT})
 
@@ -170,6 +171,8 @@ class PlanCandidate(Struct, frozen=True):
     """Cloud without which no price is known, if none was named."""
     least_memory: MemoryEstimate | None = None
     """With a single request in flight; `None` if all of `memory` is needed."""
+    adjustment: SiteAdjustment | None = None
+    """By measurements of the site; `None` without any."""
     rank: int | None = None
     bill: Bill | None = None
     """Cost on all terms; `None` before it is computed."""

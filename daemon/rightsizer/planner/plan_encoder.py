@@ -193,7 +193,14 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "costs": None if candidate.bill is None else encode_bill(candidate.bill),
         "sole_cloud": candidate.sole_cloud or None,
         "rank": candidate.rank,
+        **_adjusted(candidate),
     }
+
+
+def _adjusted(candidate: PlanCandidate) -> dict[str, Any]:
+    """Encode the correction by a site's measurements; nothing without any."""
+    adjustment = candidate.adjustment
+    return {} if adjustment is None else {"adjusted": plain(adjustment)}
 
 
 def _hourly(candidate: PlanCandidate) -> dict[str, float | None]:

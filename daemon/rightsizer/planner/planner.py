@@ -35,6 +35,7 @@ from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import SizingSettings
+from rightsizer.sizing.site import SiteResiduals
 
 _REMEDY: Final = (
     "what is not known is not guessed: describe it in a file of boards (--catalogue FILE,"
@@ -97,6 +98,8 @@ class Planner(Struct, frozen=True):
     catalogue: Catalogue
     prices: Prices
     settings: SizingSettings = SizingSettings()
+    site: SiteResiduals | None = None
+    """What engines of the site were measured to do beside their predictions."""
 
     def plan(self, requirement: Requirement) -> GpuPlan:
         """Return candidates for a requirement, and alternatives or remedies."""
@@ -199,7 +202,9 @@ class Planner(Struct, frozen=True):
     def _searches(self, prices: PlanPrices) -> SearchFactory:
         price = prices.dollars_per_hour
         instances = prices.instances
-        return partial(Search, settings=self.settings, price=price, instances=instances)
+        return partial(
+            Search, settings=self.settings, price=price, instances=instances, site=self.site
+        )
 
     def _prices(self, requirement: Requirement) -> PlanPrices:
         """Return the plan's own prices, and the others of the named clouds, or of all."""
@@ -274,6 +279,13 @@ def _format_notes(candidates: Iterable[PlanCandidate]) -> Iterator[str]:
         yield f"{', '.join(gpus[:_NAMED])}{f' and {more} more' if more > 0 else ''}: {note}"
 
 
+def _site_notes(plan: GpuPlan) -> Iterator[str]:
+    """Yield how the measurements of a site change the first candidate."""
+    first = plan.candidates[0]
+    if first.adjustment is not None:
+        yield f"{first.gpu}: {first.adjustment}"
+
+
 class PlanAnswer(Struct, frozen=True):
     """A plan, or an error."""
 
@@ -297,4 +309,5 @@ def _answer(planned: PlanFileItem, planner: Planner) -> PlanAnswer:
         plan = planner.plan(planned.requirement)
     except RequirementError as error:
         return PlanAnswer(None, error=str(planned.question.placed(error)))
-    return PlanAnswer(plan, (*planned.notes, *_format_notes(plan.candidates)))
+    notes = (*planned.notes, *_format_notes(plan.candidates), *_site_notes(plan))
+    return PlanAnswer(plan, notes)

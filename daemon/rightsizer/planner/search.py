@@ -47,6 +47,7 @@ from rightsizer.sizing.roofline import board_format
 from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
+from rightsizer.sizing.site import SiteResiduals
 
 _DEAREST: Final = 8
 """Times the GPUs that even odds take, beyond which certainty is not bought: a candidate only almost
@@ -66,8 +67,10 @@ class Search:
         settings: SizingSettings,
         price: Callable[[Board], float | None],
         instances: Mapping[str, Sequence[Instance]] | None = None,
+        site: SiteResiduals | None = None,
     ) -> None:
         self.requirement = requirement
+        self._site = site
         self._likely: Search | None = None
         self._price = price
         self._instances = instances
@@ -104,7 +107,9 @@ class Search:
         if self._likely is None:
             even = replace(load, sure_ratio=EVEN_ODDS)
             requirement = replace(self.requirement, load=even)
-            self._likely = Search(requirement, self._sizing, self._price, self._instances)
+            self._likely = Search(
+                requirement, self._sizing, self._price, self._instances, self._site
+            )
         likely = self._likely.compared(board)
         if fewest <= _DEAREST * min((each.count for each in likely if each.fits), default=0):
             return found
@@ -239,7 +244,7 @@ class Search:
         key = board.key, replace(layout, data=layout.expert)
         if key not in self._servers:
             room = self._available(board)
-            self._servers[key] = Server(memory, board, room, self._sizing.serving)
+            self._servers[key] = Server(memory, board, room, self._sizing.serving, self._site)
         return self._servers[key].spread(memory)
 
     def _serving_candidate(self, board: Board, layout: Parallelism) -> PlanCandidate:
@@ -248,6 +253,8 @@ class Search:
         load = self.requirement.load
         is_filled = load.concurrency is None and load.units_per_second is None
         found = self._candidate(board, layout, memory.at(max(1.0, rate.concurrency or 1.0)), rate)
+        if self._site and self._has_tokens:
+            found = replace(found, adjustment=self._server(board, layout).adjustment)
         # Without a load as many requests run as memory allows, on any GPU.
         return self._surely(replace(found, least_memory=memory.at(1.0)) if is_filled else found)
 

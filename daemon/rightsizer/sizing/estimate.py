@@ -56,7 +56,7 @@ class EstimateInterval(Struct, frozen=True):
         end = self.high if most > self.value else self.low
         if self.value <= 0.0 or end <= 0.0 or end == self.value:
             return 1.0 if self.value <= most else 0.0
-        deviation = abs(math.log(end / self.value)) / _END_DEVIATIONS
+        deviation = abs(math.log(end / self.value)) / END_DEVIATIONS
         return normal_part(math.log(most / self.value) / deviation)
 
     def quantile(self, probability: float) -> float:
@@ -65,7 +65,7 @@ class EstimateInterval(Struct, frozen=True):
         end = self.high if deviations > 0.0 else self.low
         if min(self.value, end) <= 0.0:
             return self.value
-        return float(self.value * (end / self.value) ** (abs(deviations) / _END_DEVIATIONS))
+        return float(self.value * (end / self.value) ** (abs(deviations) / END_DEVIATIONS))
 
 
 def joint_error_factor(*factors: float) -> float:
@@ -94,5 +94,5 @@ def normal_quantile(part: float) -> float:
     return halved(-_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda each: normal_part(each) < part)[1]
 
 
-_END_DEVIATIONS: Final = normal_quantile(0.95)
+END_DEVIATIONS: Final = normal_quantile(0.95)
 """From the center of a 90% interval to its ends."""

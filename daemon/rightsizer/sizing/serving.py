@@ -17,10 +17,18 @@ from rightsizer.sizing.estimate import EstimateInterval, halved
 from rightsizer.sizing.forward_pass import Adapters, ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Parallelism
+from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingErrorSettings, ServingModelSettings
+from rightsizer.sizing.site import (
+    SiteAdjustment,
+    SiteCorrection,
+    SiteFigure,
+    SiteResiduals,
+    SiteSubject,
+    log_deviation,
+)
 
 _HALVINGS: Final = 12
 _BATCH_TOKENS: Final = 8192
@@ -40,6 +48,16 @@ class ErrorFactors(NamedTuple):
     first_below: float
     """For the time to the first token."""
     first_above: float
+
+    def corrected(
+        self, between: SiteCorrection | None, first: SiteCorrection | None
+    ) -> "ErrorFactors":
+        """Factors after a site's measurements of the times."""
+        pace = 1.0 if between is None else between.deviation_ratio
+        start = 1.0 if first is None else first.deviation_ratio
+        return ErrorFactors(
+            self.below**pace, self.above**pace, self.first_below**start, self.first_above**start
+        )
 
     def around(self, value: float, least: float = 0.0, most: float = 0.0) -> EstimateInterval:
         """Interval of a time to the first token.
@@ -109,6 +127,15 @@ def _capacity(memory: ServingMemory, available_bytes: float) -> float:
     return max(surely, left / each)
 
 
+def site_subject(requirement: Requirement, layout: Parallelism, board: str) -> SiteSubject:
+    """What runs in a layout, as measurements of a site know it."""
+    degrees = {"tensor": layout.tensor, "pipeline": layout.pipeline, "expert": layout.expert}
+    split = " ".join(f"{name} {degree}" for name, degree in degrees.items() if degree > 1)
+    weights = str(requirement.precision.weights)
+    name = requirement.model.name
+    return SiteSubject(name, str(requirement.engine), board, split, weights)
+
+
 class Serving(Struct, frozen=True):
     """Performance for users, at a number of requests in flight."""
 
@@ -144,6 +171,7 @@ class Server:
         board: Board,
         available_bytes: float | None = None,
         settings: ServingModelSettings = _DEFAULTS,
+        site: SiteResiduals | None = None,
     ) -> None:
         requirement = memory.requirement
         model = requirement.model
@@ -181,7 +209,35 @@ class Server:
         self.places = self.capacity if most is None else min(self.capacity, float(most))
         """Maximum number of concurrent requests per replica."""
         self.errors = _error_factors(self.forward, board, memory.layout, settings.errors)
+        self.adjustment: SiteAdjustment | None = None
+        """How the measurements of a site change the times; `None` without any."""
+        self._pace = 1.0
+        self._first = 1.0
+        if site and self.is_causal:
+            self._correct(site, site_subject(requirement, memory.layout, board.key))
         self._round = cache(self._round_of)
+
+    def _correct(self, site: SiteResiduals, subject: SiteSubject) -> None:
+        """Shift times and narrow their errors by what a site has measured."""
+        between = site.correction(subject, SiteFigure.TPOT)
+        first = site.correction(subject, SiteFigure.TTFT)
+        errors = self.errors
+        if between is not None:
+            self._pace = between.factor(log_deviation(errors.below, errors.above))
+        start = 1.0
+        if first is not None:
+            start = first.factor(log_deviation(errors.first_below, errors.first_above))
+        # Prompts run at the pace of steps; first tokens have a factor of their own.
+        self._first = start / self._pace
+        self.errors = errors.corrected(between, first)
+        self.prompt = self._paced(self.prompt)
+        counts = (each.count for each in (between, first) if each is not None)
+        count = max(counts, default=0)
+        if count:
+            self.adjustment = SiteAdjustment(self._pace, start, count)
+
+    def _paced(self, cost: PassCost) -> PassCost:
+        return cost if self._pace == 1.0 else PassCost().plus(cost, self._pace)
 
     def spread(self, memory: ServingMemory) -> "Server":
         """Return the same with the memory of another number of replicas.
@@ -236,7 +292,7 @@ class Server:
         between = _part(load.tpot_percentile or load.latency_percentile)
         most = min(self.places, queueing.running_seen(running, variance, between))
         slowest = self.at(max(1.0, most) * data).tpot_ms
-        ttft = self.errors.around(first)
+        ttft = self.errors.around(first * self._first)
         return replace(serving, ttft_ms=ttft, tpot_ms=slowest, running=running * data)
 
     def answered(self, running: float) -> float:
@@ -269,7 +325,8 @@ class Server:
 
     def _step(self, running: float) -> PassCost:
         context_tokens = self.load.input_tokens + self._answer / 2.0
-        return self.forward.decode(running, context_tokens, self.load.speculative_tokens)
+        step = self.forward.decode(running, context_tokens, self.load.speculative_tokens)
+        return self._paced(step)
 
     def _round_of(self, running: float) -> AnswerRound:
         steps = max(1.0, self._answer / self._tokens_per_step)
@@ -285,7 +342,7 @@ class Server:
         together = min(others, self._prompts_together)
         if together <= 1.0:
             return self.prompt
-        return PassCost().plus(self._prompts(together), 1.0 / together)
+        return self._paced(PassCost().plus(self._prompts(together), 1.0 / together))
 
     def _generating(
         self, asked: float, running: float, served: float, generated: AnswerRound
@@ -311,7 +368,7 @@ class Server:
         between = EstimateInterval(whole, low, high).scaled(1e3 / self._tokens_per_step)
         made = EstimateInterval(rate, rate * whole / high, rate * whole / low)
         queue = max(0.0, asked / running - 1.0) * residence  # Little's law.
-        ends = (1e3 * (each + queue) for each in (first, apart, together))
+        ends = (1e3 * self._first * (each + queue) for each in (first, apart, together))
         bound = step.plus(prompt, beside).bound
         return Serving(self.errors.around(*ends), between, made, bound, served)
 

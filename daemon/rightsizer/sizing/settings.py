@@ -199,8 +199,14 @@ class PlanSettings(Struct, frozen=True):
 
 
 class SizingSettings(Struct, frozen=True):
-    """Assumptions of plans and projections besides facts and prices."""
+    """Assumptions of plans and projections besides facts and prices.
 
+    Attributes:
+        learned_file: File of what engines of this site were measured to do beside their
+            predictions, which shifts and narrows the intervals of plans; as nothing if absent.
+    """
+
+    learned_file: str = "/var/lib/rightsizer/learned.json"
     plan: PlanSettings = PlanSettings()
     memory: MemorySettings = MemorySettings()
     serving: ServingModelSettings = ServingModelSettings()

@@ -1,42 +1,83 @@
 """Answers for measured loads: prediction, what is needed, findings, ranked by money."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.served_load import ServedLoad
+from rightsizer.planner.learned import residuals_of
+from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.advisor import ServedAdvisor
 from rightsizer.planner.served.engine import NOTHING_STATED, Statement, served_engine
-from rightsizer.planner.served.prediction import ServedPrediction, predict
+from rightsizer.planner.served.finding import ServedFinding
+from rightsizer.planner.served.prediction import ServedPrediction, as_it_runs, predict
 from rightsizer.planner.served.text import ServedAnswer
+from rightsizer.sizing.site import SiteResidual, SiteResiduals
 
 
-def served_answers(
-    loads: Iterable[ServedLoad], advisor: ServedAdvisor, statement: Statement = NOTHING_STATED
-) -> tuple[ServedAnswer, ...]:
-    """Return an answer for each load: what is short first, then by what it saves."""
+class PredictedLoads(Struct, frozen=True):
+    """Engines with their predictions, those that have none, and what all of them teach."""
+
+    predictions: tuple[ServedPrediction, ...]
+    failed: tuple[ServedAnswer, ...]
+    residuals: tuple[SiteResidual, ...]
+
+
+def predicted_loads(
+    loads: Iterable[ServedLoad], planner: Planner, statement: Statement = NOTHING_STATED
+) -> PredictedLoads:
+    """Predict each load in the layout that runs."""
     predictions: list[ServedPrediction] = []
     failed: list[ServedAnswer] = []
     for load in loads:
         try:
-            engine = served_engine(load, advisor.planner, statement)
-            predictions.append(predict(engine, advisor.planner))
+            engine = served_engine(load, planner, statement)
+            predictions.append(predict(engine, planner))
         except RightsizerError as error:
-            failed.append(
-                ServedAnswer(load.workload or load.model or load.engine, error=str(error))
-            )
-    findings = advisor.findings(predictions)
-    answers = [
-        ServedAnswer(
-            prediction.engine.name,
-            prediction,
-            tuple(each for each in findings if each.engine is prediction.engine),
-        )
-        for prediction in predictions
-    ]
+            name = load.workload or load.model or load.engine
+            failed.append(ServedAnswer(name, error=str(error)))
+    residuals = tuple(_residuals(predictions, planner))
+    return PredictedLoads(tuple(predictions), tuple(failed), residuals)
+
+
+def _residuals(predictions: Iterable[ServedPrediction], planner: Planner) -> Iterator[SiteResidual]:
+    """Yield what engines of known models teach, beside predictions without any corrections.
+
+    An engine that is not as predicted teaches nothing of others while its layout is assumed.
+    """
+    plain = replace(planner, site=None)
+    for prediction in predictions:
+        engine = prediction.engine
+        if not engine.is_model_known or (prediction.off and engine.assumptions):
+            continue
+        uncorrected = predict(engine, plain) if planner.site else prediction
+        requirement = as_it_runs(engine)
+        yield from residuals_of(requirement, uncorrected.candidate, uncorrected.comparisons)
+
+
+def served_answers(
+    loads: PredictedLoads, planner: Planner, boards: Sequence[str] = ()
+) -> tuple[ServedAnswer, ...]:
+    """Return an answer for each load: what is short first, then by what it saves.
+
+    Other GPUs and layouts are predicted with what these engines teach too.
+    """
+    site = (planner.site or SiteResiduals()).with_(loads.residuals)
+    advisor = ServedAdvisor(replace(planner, site=site), tuple(boards))
+    findings = advisor.findings(loads.predictions)
     ranks = {id(finding): place for place, finding in enumerate(findings)}
     unranked = len(ranks)
+
+    def findings_of(prediction: ServedPrediction) -> tuple[ServedFinding, ...]:
+        return tuple(each for each in findings if each.engine is prediction.engine)
 
     def place(answer: ServedAnswer) -> int:
         return min((ranks[id(finding)] for finding in answer.findings), default=unranked)
 
-    return (*sorted(answers, key=place), *failed)
+    answers = [
+        ServedAnswer(prediction.engine.name, prediction, findings_of(prediction))
+        for prediction in loads.predictions
+    ]
+    return (*sorted(answers, key=place), *loads.failed)

@@ -12,16 +12,18 @@ from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of, whole_number
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.io.codec import convert
-from rightsizer.io.files import file_bytes
+from rightsizer.io.files import file_bytes, is_there
+from rightsizer.io.terminal import counted
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.served_load import ServedLoad
+from rightsizer.planner.learned import read_learned, write_learned
 from rightsizer.planner.planner import Planner, boards_of
-from rightsizer.planner.served.advisor import ServedAdvisor
-from rightsizer.planner.served.answers import served_answers
+from rightsizer.planner.served.answers import PredictedLoads, predicted_loads, served_answers
 from rightsizer.planner.served.encoder import encode_served
 from rightsizer.planner.served.engine import Statement
 from rightsizer.planner.served.text import served_text
 from rightsizer.planner.settings import PlannerSettings
+from rightsizer.sizing.site import SiteResiduals
 
 SERVING_PATH: Final = "/api/v1/serving"
 _HELP: Final = help_of(__file__)
@@ -46,14 +48,37 @@ def _run(arguments: argparse.Namespace) -> int:
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices_file = arguments.prices or settings.catalogue.prices_path
     prices = read_prices(prices_file, catalogue, settings.prices)
-    planner = Planner(catalogue, prices, settings.sizing)
+    learned_file = settings.sizing.learned_file
+    if arguments.forget:
+        return _forget(arguments, Path(learned_file))
+    planner = Planner(catalogue, prices, settings.sizing, read_learned(learned_file))
     statement = _statement(arguments)
     names = [name.strip() for name in (arguments.boards or "").split(",") if name.strip()]
     boards = tuple(board.key for board in boards_of(names, catalogue, "--boards") if names)
-    loads = _loads(arguments)
-    answers = served_answers(loads, ServedAdvisor(planner, boards), statement)
-    answer(arguments, [encode_served(each) for each in answers], served_text(answers))
+    predicted = predicted_loads(_loads(arguments), planner, statement)
+    answers = served_answers(predicted, planner, boards)
+    notes = [_learn(predicted, planner, learned_file)] if arguments.learn else []
+    answer(arguments, [encode_served(each) for each in answers], served_text(answers, notes))
     return 0 if all(each.prediction is not None for each in answers) else 1
+
+
+def _learn(predicted: PredictedLoads, planner: Planner, file: str) -> str:
+    """Add what the engines teach to the file; return what was added."""
+    site = (planner.site or SiteResiduals()).with_(predicted.residuals)
+    write_learned(file, site)
+    figures = counted(len(predicted.residuals), "figure")
+    return f"learned {figures}; '{file}' holds {len(site.residuals)}"
+
+
+def _forget(arguments: argparse.Namespace, file: Path) -> int:
+    """Remove what was learned."""
+    if arguments.files or arguments.url or arguments.learn:
+        raise UsageError("--forget: removes what was learned and does nothing else; give it alone")
+    was_there = is_there(file)
+    file.unlink(missing_ok=True)
+    text = f"removed '{file}'" if was_there else f"nothing was learned: '{file}' is absent"
+    answer(arguments, {"forgotten": was_there, "file": str(file)}, text)
+    return 0
 
 
 def _statement(arguments: argparse.Namespace) -> Statement:

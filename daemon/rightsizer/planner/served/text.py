@@ -94,6 +94,8 @@ def _answer_lines(answer: ServedAnswer) -> Iterator[str]:
         level = f" within {prediction.engine.level}" if prediction.engine.level else ""
         text = f"largest rate: {number(largest.value)} requests/s ({interval_text(largest)}){level}"
         yield from wrapped(text, indent=2)
+    if prediction.candidate.adjustment is not None:
+        yield from wrapped(str(prediction.candidate.adjustment), indent=2)
     for finding in answer.findings:
         yield ""
         yield from _finding_lines(finding)
@@ -184,7 +186,9 @@ def _finding_lines(finding: ServedFinding) -> Iterator[str]:
         money = _money(option.savings)
         sure = f"{percent_text(option.probability)} sure, risk {option.risk}"
         caution = f"; {option.caution}" if option.caution else ""
-        yield from wrapped(f"{option.change}: {money}; {sure}{caution}", indent=2)
+        learned = option.candidate.adjustment
+        adjusted = "" if learned is None else f"; {learned}"
+        yield from wrapped(f"{option.change}: {money}; {sure}{caution}{adjusted}", indent=2)
     if finding.options and not finding.abstained:
         first = finding.options[0]
         if first.launch is not None:

@@ -1,0 +1,84 @@
+"""Learned file: what engines of a site were measured to do beside their predictions."""
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from rightsizer.io.codec import decode, encode
+from rightsizer.io.files import file_bytes, private_folder, whole_file
+from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.plan_check import FigureComparison
+from rightsizer.sizing.requirement import Requirement
+from rightsizer.sizing.serving import site_subject
+from rightsizer.sizing.site import (
+    SiteFigure,
+    SiteLoad,
+    SiteResidual,
+    SiteResiduals,
+    log_deviation,
+)
+
+VERSION: Final = 1
+_WHAT: Final = "file of learned measurements"
+_REMEDY: Final = "start again with 'rightsizer served --forget'"
+
+
+class LearnedDocument(Struct, frozen=True):
+    """Content of the file."""
+
+    version: int = VERSION
+    residuals: tuple[SiteResidual, ...] = ()
+
+
+def read_learned(path: str | Path) -> SiteResiduals | None:
+    """Return what a site has learned; `None` without a file, or if it is closed to this user.
+
+    Raises:
+        RightsizerError: it cannot be understood.
+    """
+    if not str(path):
+        return None
+    try:
+        document = decode(file_bytes(Path(path)), LearnedDocument)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except (OSError, ValueError) as error:
+        raise RightsizerError(f"{_WHAT} '{path}': {error}; {_REMEDY}") from None
+    if document.version != VERSION:
+        fault = f"is of version {document.version}, and this one reads {VERSION}"
+        raise RightsizerError(f"{_WHAT} '{path}' {fault}; {_REMEDY}")
+    return SiteResiduals(document.residuals)
+
+
+def write_learned(path: str | Path, site: SiteResiduals) -> None:
+    """Write it whole; raises `RightsizerError`."""
+    if not str(path):
+        raise UsageError("--learn: sizing.learned_file is empty; name a file there")
+    file = Path(path)
+    private_folder(file.parent)
+    with whole_file(file, _WHAT) as out:
+        out.write(encode(LearnedDocument(residuals=site.residuals)).encode())
+
+
+def residuals_of(
+    requirement: Requirement, candidate: PlanCandidate, comparisons: Iterable[FigureComparison]
+) -> Iterator[SiteResidual]:
+    """Yield the residuals of mean times; the candidate must be predicted without corrections."""
+    load = requirement.load
+    in_flight = (candidate.rate.concurrency or 1.0) / candidate.layout.data
+    where = SiteLoad.of(in_flight, load.input_tokens, load.output_tokens)
+    subject = site_subject(requirement, candidate.layout, candidate.gpu)
+    for comparison in comparisons:
+        predicted = comparison.predicted
+        ratio = comparison.ratio
+        if comparison.what not in set(SiteFigure) or comparison.is_quantile:
+            continue
+        if predicted is None or not ratio or min(predicted.low, predicted.value) <= 0.0:
+            continue
+        deviation = log_deviation(predicted.value / predicted.low, predicted.high / predicted.value)
+        figure = SiteFigure(comparison.what)
+        yield SiteResidual(subject, where, figure, math.log(ratio), deviation)

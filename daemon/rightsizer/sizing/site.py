@@ -1,0 +1,254 @@
+"""Site residuals: measured over predicted times, and what they say of other predictions.
+
+The log of each ratio, in standard deviations of its own prediction, is the sum of parts that
+predictions have in common: of the site, of an engine on a board, of a model, of one subject, and
+of this load alone. Their posterior is that of normal random effects (best linear unbiased
+prediction; Robinson 1991, doi:10.1214/ss/1177011926).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from msgspec import Struct
+
+from rightsizer.sizing.estimate import END_DEVIATIONS
+
+_NOISE: Final = math.log(1.03)
+"""Of a measured mean: requests differ, and those in flight are a mean over the window. Assumed."""
+_PRIOR_SAMPLES: Final = 1.0
+"""Weight of the predictions' own intervals when the site's scatter is judged, in measurements."""
+
+
+class SiteFigure(StrEnum):
+    """Time that is measured."""
+
+    TPOT = "tpot_ms"
+    TTFT = "ttft_ms"
+
+
+class SiteSubject(Struct, frozen=True):
+    """What runs, apart from its load and the number of its replicas."""
+
+    model: str
+    engine: str
+    board: str
+    layout: str
+    """Of a replica."""
+    weights: str
+
+
+class SiteLoad(Struct, frozen=True):
+    """Load of a measurement, in powers of two, so that the same one is not counted twice."""
+
+    in_flight: int
+    input_tokens: int
+    output_tokens: int
+
+    @classmethod
+    def of(cls, in_flight: float, input_tokens: float, output_tokens: float) -> "SiteLoad":
+        """Load by requests in flight of a replica, and tokens of a request."""
+        loads = (in_flight, input_tokens, output_tokens)
+        return cls(*(round(math.log2(max(1.0, load))) for load in loads))
+
+
+class SiteResidual(Struct, frozen=True):
+    """Ratio of one figure of a subject at a load: mean over its measurements."""
+
+    subject: SiteSubject
+    load: SiteLoad
+    figure: SiteFigure
+    log_ratio: float
+    """Natural logarithm of measured over predicted."""
+    log_deviation: float
+    """Standard deviation of the prediction."""
+    count: int = 1
+
+    def joined(self, other: "SiteResidual", most: int) -> "SiteResidual":
+        """Mean with a later measurement of the same; old ones fade from `most` on."""
+        count = min(self.count + other.count, most)
+        share = min(1.0, other.count / count)
+        return SiteResidual(
+            self.subject,
+            self.load,
+            self.figure,
+            self.log_ratio + share * (other.log_ratio - self.log_ratio),
+            self.log_deviation + share * (other.log_deviation - self.log_deviation),
+            count,
+        )
+
+
+class SiteShares(Struct, frozen=True):
+    """Parts of the variance of a prediction's error that predictions have in common.
+
+    Nothing is known of which is greater, so each has the same. The rest is the load's own, which
+    no other measurement makes smaller.
+    """
+
+    site: float = 0.2
+    engine_board: float = 0.2
+    model: float = 0.2
+    subject: float = 0.2
+
+    @property
+    def own(self) -> float:
+        """Part of one load."""
+        return 1.0 - self.site - self.engine_board - self.model - self.subject
+
+    def common(self, one: SiteSubject, other: SiteSubject) -> float:
+        """Correlation of the errors of two subjects, at different loads."""
+        is_same_engine = (one.engine, one.board) == (other.engine, other.board)
+        return (
+            self.site
+            + self.engine_board * is_same_engine
+            + self.model * (one.model == other.model and bool(one.model))
+            + self.subject * (one == other)
+        )
+
+
+class SiteCorrection(Struct, frozen=True):
+    """What a site's measurements change of a prediction."""
+
+    shift: float
+    """Of the logarithm of the value, in its standard deviations."""
+    deviation_ratio: float
+    """Of the standard deviation of its logarithm."""
+    count: int
+    """Measurements behind it."""
+
+    def factor(self, deviation: float) -> float:
+        """Factor of a value whose logarithm has a standard deviation."""
+        return math.exp(self.shift * deviation)
+
+
+class SiteAdjustment(Struct, frozen=True):
+    """Factors by which a prediction was corrected, and the measurements behind them."""
+
+    tpot_factor: float
+    ttft_factor: float
+    count: int
+
+    def __str__(self) -> str:
+        """`adjusted by 12 measurements of this site: TPOT x1.08, TTFT x0.97`."""
+        measured = f"{self.count} {'measurement' if self.count == 1 else 'measurements'}"
+        factors = f"TPOT x{self.tpot_factor:.2f}, TTFT x{self.ttft_factor:.2f}"
+        return f"adjusted by {measured} of this site: {factors}"
+
+
+class _Evidence(Struct, frozen=True):
+    """All measurements of one subject, in standard deviations."""
+
+    subject: SiteSubject
+    mean: float
+    noise: float
+    """Variance of that mean, beside what subjects have in common."""
+    count: int
+
+
+class SiteResiduals(Struct, frozen=True, dict=True):
+    """All residuals of a site."""
+
+    residuals: tuple[SiteResidual, ...] = ()
+    shares: SiteShares = SiteShares()
+
+    def __bool__(self) -> bool:
+        """Whether anything was measured."""
+        return bool(self.residuals)
+
+    def with_(self, others: Sequence[SiteResidual], most: int = 30) -> "SiteResiduals":
+        """Return these and later ones."""
+        found: dict[tuple[object, ...], SiteResidual] = {}
+        for residual in (*self.residuals, *others):
+            key = (residual.subject, residual.load, residual.figure)
+            former = found.get(key)
+            found[key] = residual if former is None else former.joined(residual, most)
+        return SiteResiduals(tuple(found.values()), self.shares)
+
+    def correction(self, subject: SiteSubject, figure: SiteFigure) -> SiteCorrection | None:
+        """Return the correction of a figure; `None` if it was not measured."""
+        posterior = self._posteriors.get(figure)
+        return None if posterior is None else posterior.of(subject)
+
+    @cached_property
+    def _posteriors(self) -> "Mapping[SiteFigure, _Posterior]":
+        figures = {residual.figure for residual in self.residuals}
+        return {figure: _Posterior(self._evidence(figure), self.shares) for figure in figures}
+
+    def _evidence(self, figure: SiteFigure) -> tuple[_Evidence, ...]:
+        by_subject: dict[SiteSubject, list[SiteResidual]] = {}
+        for residual in self.residuals:
+            if residual.figure is figure and residual.log_deviation > 0.0:
+                by_subject.setdefault(residual.subject, []).append(residual)
+        own = self.shares.own
+        found = []
+        for subject, residuals in by_subject.items():
+            values = [residual.log_ratio / residual.log_deviation for residual in residuals]
+            loads = len(values)
+            mean = sum(values) / loads
+            scatter = sum((value - mean) ** 2 for value in values) / max(1, loads - 1)
+            errors = [own + (_NOISE / residual.log_deviation) ** 2 for residual in residuals]
+            noise = max(scatter, sum(errors) / loads) / loads
+            count = sum(residual.count for residual in residuals)
+            found.append(_Evidence(subject, mean, noise, count))
+        return tuple(found)
+
+
+class _Posterior:
+    """Posterior of one figure, given all evidence."""
+
+    def __init__(self, evidence: Sequence[_Evidence], shares: SiteShares) -> None:
+        self._evidence = evidence
+        self._shares = shares
+        covariance = [
+            [
+                shares.common(one.subject, other.subject) + (one.noise if one is other else 0.0)
+                for other in evidence
+            ]
+            for one in evidence
+        ]
+        self._root = _root(covariance)
+        self._count = sum(each.count for each in evidence)
+        white = _solved(self._root, [each.mean for each in evidence])
+        self._white = white
+        squares = sum(value * value for value in white)
+        scatter = (_PRIOR_SAMPLES + squares) / (_PRIOR_SAMPLES + len(evidence))
+        # Predictions of a site that misses its intervals are less sure than these say, never more.
+        self._scatter = max(1.0, scatter)
+
+    def of(self, subject: SiteSubject) -> SiteCorrection:
+        """Return the correction of a subject at a load of its own."""
+        common = [self._shares.common(each.subject, subject) for each in self._evidence]
+        white = _solved(self._root, common)
+        mean = sum(one * other for one, other in zip(white, self._white, strict=True))
+        variance = max(self._shares.own, 1.0 - sum(value * value for value in white))
+        return SiteCorrection(mean, math.sqrt(self._scatter * variance), self._count)
+
+
+def _root(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the lower Cholesky factor of a positive definite matrix."""
+    root: list[list[float]] = []
+    for place, row in enumerate(matrix):
+        made: list[float] = []
+        for column in range(place):
+            other = root[column]
+            rest = row[column] - sum(made[k] * other[k] for k in range(column))
+            made.append(rest / other[column])
+        made.append(math.sqrt(row[place] - sum(value * value for value in made)))
+        root.append(made)
+    return root
+
+
+def _solved(root: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+    """Return the solution of a lower triangular system."""
+    found: list[float] = []
+    for row, value in zip(root, values, strict=True):
+        rest = value - sum(part * known for part, known in zip(row, found, strict=False))
+        found.append(rest / row[len(found)])
+    return found
+
+
+def log_deviation(below: float, above: float) -> float:
+    """Standard deviation of a logarithm from the error factors of a 90% interval."""
+    return math.log(below * above) / (2.0 * END_DEVIATIONS)
