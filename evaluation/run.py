@@ -39,6 +39,7 @@ EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     ("Pages of dcgm-exporter", "traces.dcgm", "dcgm_samples"),
     ("Memory estimates", "sizing.memory", ""),
     ("Serving", "sizing.serving", ""),
+    ("Engines that run", "sizing.served", ""),
     ("Training", "sizing.training", ""),
     ("Image networks in PyTorch", "sizing.vision", "."),
     ("Questions whose answers contradict each other", "sizing.plan_questions", ""),

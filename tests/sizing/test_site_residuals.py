@@ -68,7 +68,7 @@ def test_measurement_shifts_the_same_most_and_others_less() -> None:
     ]
     shifts = [correction((SLOW,), subject).shift for subject in others]
     assert shifts == sorted(shifts, reverse=True)
-    assert shifts[-1] > 0.0
+    assert shifts[-2] > shifts[-1] >= 0.0
     assert correction((SLOW,)).factor(0.1) < 1.2
 
 

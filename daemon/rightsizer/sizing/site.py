@@ -83,14 +83,14 @@ class SiteResidual(Struct, frozen=True):
 class SiteShares(Struct, frozen=True):
     """Parts of the variance of a prediction's error that predictions have in common.
 
-    Nothing is known of which is greater, so each has the same. The rest is the load's own, which
-    no other measurement makes smaller.
+    The rest is the load's own, which no other measurement makes smaller. The defaults make the
+    measurements of fifty sources likeliest; docs/benchmarks.md has what others would choose.
     """
 
-    site: float = 0.2
-    engine_board: float = 0.2
-    model: float = 0.2
-    subject: float = 0.2
+    site: float = 0.0
+    engine_board: float = 0.1
+    model: float = 0.3
+    subject: float = 0.4
 
     @property
     def own(self) -> float:
