@@ -83,7 +83,9 @@ def test_json_has_the_prediction_beside_the_measurement(file: Path, capsys: Capt
     assert answer["service_level"].endswith("what is kept today")
 
 
-@pytest.mark.parametrize("content", ["no json", "[]", '[{"model": 1}]', '{"serving": []}'])
+@pytest.mark.parametrize(
+    "content", ["[no json", "no page", "[]", '[{"model": 1}]', '{"served": []}']
+)
 def test_file_without_loads_is_refused(content: str, tmp_path: Path, capsys: Captured) -> None:
     """The error names the file."""
     file = tmp_path / "loads.json"
@@ -102,7 +104,7 @@ def test_several_engines_are_summed_first(tmp_path: Path, capsys: Captured) -> N
     """An idle engine counts, and saves nothing."""
     file = tmp_path / "loads.json"
     other = replace(CHAT, workload="quiet", requests_per_second=0.0, requests_per_second_peak=None)
-    file.write_text(encode({"serving": [CHAT, other]}), encoding="utf-8")
+    file.write_text(encode({"time": 1.0, "span": "7d", "served": [CHAT, other]}), encoding="utf-8")
     assert main(["served", str(file), "--ttft", "p95=400ms"]) == 0
     first, second, third, *_ = capsys.readouterr().out.splitlines()
     assert first == "2 engines of 1 model on 4 GPUs, $15.60 an hour at list prices"
@@ -363,6 +365,7 @@ def test_what_is_learned_shifts_and_narrows_a_plan(
     assert width[1] < width[0]
     assert "adjusted" not in before
     assert main(["served", "--forget"]) == 0
+    capsys.readouterr()
     assert first()[0] == before
 
 

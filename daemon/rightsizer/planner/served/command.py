@@ -1,7 +1,6 @@
 """`rightsizer served`: what engines serve, what it would need, and what that saves."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -9,33 +8,31 @@ from typing import Any, Final
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.command import Command, add_flags, answer, help_of
-from rightsizer.console.flags import add_config_flag, settings_of, whole_number
+from rightsizer.console.flags import add_config_flag, duration, settings_of, whole_number
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
-from rightsizer.io.codec import convert
-from rightsizer.io.files import file_bytes, is_there
+from rightsizer.io.files import is_there
 from rightsizer.io.terminal import counted
-from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.model.errors import UsageError
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.planner.learned import read_learned, write_learned
 from rightsizer.planner.planner import Planner, boards_of
 from rightsizer.planner.served.answers import PredictedLoads, predicted_loads, served_answers
 from rightsizer.planner.served.encoder import encode_served
 from rightsizer.planner.served.engine import Statement
+from rightsizer.planner.served.source import SERVING_PATH, agent_loads, loads_of
 from rightsizer.planner.served.text import served_text
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.sizing.site import SiteResiduals
 
-SERVING_PATH: Final = "/api/v1/serving"
 _HELP: Final = help_of(__file__)
-_WRAPPED: Final = "serving"
-"""Key of an answer that holds its list."""
-_REMEDY: Final = "give the answer of GET /api/v1/serving of an agent, a list of loads"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="JSON of loads")
+    place = "JSON of loads, or an engine's page: a file or its address"
+    parser.add_argument("places", nargs="*", metavar="PAGE", help=place)
     model = {"action": "append", "default": []}
     kinds: dict[str, Any] = {"model": model, "gpus": whole_number, "tp": whole_number}
+    kinds["window"] = duration
     add_flags(parser.add_argument, _HELP["loads"], **kinds)
     add_url_flags(parser)
     add_flags(parser.add_argument, _HELP["sources"], catalogue=Path, prices=Path)
@@ -72,7 +69,7 @@ def _learn(predicted: PredictedLoads, planner: Planner, file: str) -> str:
 
 def _forget(arguments: argparse.Namespace, file: Path) -> int:
     """Remove what was learned."""
-    if arguments.files or arguments.url or arguments.learn:
+    if arguments.places or arguments.url or arguments.learn:
         raise UsageError("--forget: removes what was learned and does nothing else; give it alone")
     was_there = is_there(file)
     file.unlink(missing_ok=True)
@@ -100,37 +97,15 @@ def _statement(arguments: argparse.Namespace) -> Statement:
 
 
 def _loads(arguments: argparse.Namespace) -> Sequence[ServedLoad]:
-    """Return the loads of an agent or of files."""
-    if arguments.url and arguments.files:
+    """Return the loads of an agent, or of addresses and files."""
+    places: Sequence[str] = arguments.places
+    if arguments.url and places:
         raise UsageError("--url: files are given too; leave one of them out")
     if arguments.url:
-        return _read(RemoteAgent.of(arguments).get(SERVING_PATH), arguments.url)
-    if not arguments.files:
-        raise UsageError("no loads are given; name a file of them, or an agent by --url")
-    return [load for path in arguments.files for load in _read_file(path)]
-
-
-def _read_file(path: Path) -> Sequence[ServedLoad]:
-    try:
-        parsed = json.loads(file_bytes(path))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"{path}: cannot be read: {reason}; check the path") from None
-    except ValueError as error:
-        raise RequirementError(f"{path}: is no JSON: {error}; {_REMEDY}") from None
-    return _read(parsed, str(path))
-
-
-def _read(parsed: Any, place: str) -> Sequence[ServedLoad]:
-    if isinstance(parsed, dict):
-        parsed = parsed.get(_WRAPPED, [parsed])
-    try:
-        loads = convert(parsed, list[ServedLoad])
-    except ValueError as error:
-        raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
-    if not loads:
-        raise RequirementError(f"{place}: no engine serves; name a page of one, or its agent")
-    return loads
+        return agent_loads(RemoteAgent.of(arguments).get(SERVING_PATH), arguments.url)
+    if not places:
+        raise UsageError("no loads are given; name a file or page of them, or an agent by --url")
+    return [load for place in places for load in loads_of(place, arguments.window)]
 
 
 COMMAND = Command("served", _configure, _run, _HELP["description"])
