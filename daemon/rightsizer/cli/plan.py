@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,7 +22,6 @@ from rightsizer.io.files import is_there
 from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.units import HOUR_SECONDS
-from rightsizer.planner.learned import read_learned
 from rightsizer.planner.load_row import accepted_flags, accepted_keys, meant_flags, with_unit
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
@@ -33,6 +33,7 @@ _HELP: Final = help_of(__file__)
 
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck
+    from rightsizer.sizing.site import SiteResiduals
 
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -157,7 +158,7 @@ def _run(arguments: argparse.Namespace) -> int:
     prices_file = arguments.prices or settings.catalogue.prices_path
     prices = read_prices(prices_file, catalogue, settings.prices)
     learned_file = settings.sizing.learned_file
-    planner = Planner(catalogue, prices, settings.sizing, read_learned(learned_file))
+    planner = Planner(catalogue, prices, settings.sizing, _site(learned_file))
     if arguments.form is not None:
         from rightsizer.planner.form import form_document  # noqa: PLC0415 - the page, and jinja2.
 
@@ -188,6 +189,15 @@ def _run(arguments: argparse.Namespace) -> int:
             say(f"\n{written}")
     is_answered = all(each.plan is not None and each.plan.best is not None for each in found)
     return 0 if is_answered else 1
+
+
+def _site(learned_file: str) -> SiteResiduals | None:
+    """What a site has learned; `None` without a file that this user may read."""
+    if not os.access(learned_file, os.R_OK):
+        return None
+    from rightsizer.planner.learned import read_learned  # noqa: PLC0415 - seldom there.
+
+    return read_learned(learned_file)
 
 
 def _forms(found: Sequence[PlanAnswer], measured: PlanCheck | None = None) -> list[dict[str, Any]]:
