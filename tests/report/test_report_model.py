@@ -14,8 +14,9 @@ from report_samples import RATE, device_facts, report_facts
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Savings
 from rightsizer.model.state import Cause, State, UnknownReason
+from rightsizer.model.units import number_text
 from rightsizer.report.builder import report_model
-from rightsizer.report.figures import dollars, number, percent, span_text
+from rightsizer.report.figures import dollars, percent, span_text
 from rightsizer.report.labels import StateGroup, confidence_label, reason_label
 from rightsizer.report.model import UsageAmount, summed
 from rightsizer.report.summary import saved_text, summary_of
@@ -216,9 +217,9 @@ def test_the_story_says_when_nothing_is_to_do() -> None:
         (percent(0.001), "<1%"),
         (percent(0.999), ">99%"),
         (percent(None), "not known"),
-        (number(0.01), "<0.1"),
-        (number(0.0), "0"),
-        (number(1234.4), "1,234"),
+        (number_text(0.01), "<0.1"),
+        (number_text(0.0), "0"),
+        (number_text(1234.4), "1,234"),
         (dollars(None, None), "not known"),
         (dollars(0.0, 3.5), "up to $3.50"),
         (dollars(1234.0, 56789.0), "$1,230 to $56,800"),
