@@ -58,7 +58,7 @@ oldest: ## The tests with the oldest libraries that pyproject.toml admits, in .c
 	$(OLDEST)/bin/uv pip compile --quiet --resolution lowest-direct --all-extras \
 		pyproject.toml --output-file $(OLDEST)/constraints.txt
 	$(OLDEST)/bin/python -m pip install --quiet -c $(OLDEST)/constraints.txt \
-		-e .[kubernetes,fleet,cli] --group dev
+		-e .[kubernetes,fleet,mcp,cli] --group dev
 	@# The simulated driver mirrors the newest nvidia-ml-py, the writer the newest prometheus_client;
 	@# the pins are what `make test` installs.
 	$(OLDEST)/bin/pytest --numprocesses 5 --dist loadfile --ignore tests/simulator \
@@ -116,5 +116,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	@# The group of development tools needs pip 25.1.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .[kubernetes,fleet] --group dev
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .[kubernetes,fleet,mcp] --group dev
 	@touch $@

@@ -37,7 +37,7 @@ CORE: Final = (
 FEATURES: Final = ["planner", "fleet", "profiler", "broker", "actions", "simulator"]
 """Each may import the core, and none another one."""
 
-TOP: Final = ["agent", "cli"]
+TOP: Final = ["agent", "cli", "assistant"]
 """Each may import the core, the features, and what stands before it."""
 
 EXCEPTIONS: Final[dict[str, str]] = {
@@ -47,10 +47,13 @@ EXCEPTIONS: Final[dict[str, str]] = {
 """What is allowed besides, by the beginning of a module's path."""
 
 IMPORTERS: Final = {
+    "anyio": "assistant/server",
     "apscheduler": "io/jobs",
     "bcrypt": "web/authenticator",
     "h2": "io/grpc_client",
     "jinja2": "report/ web/",
+    "mcp": "assistant/server",
+    "mcp_types": "assistant/server",
     "numpy": "fleet/cache/ fleet/cases/ fleet/prometheus/ fleet/source fleet/sources/ fleet/fetch",
     "orjson": "fleet/prometheus/response_parser",
     "prometheus_client": "exposition/ web/ telemetry/dcgm telemetry/serving",

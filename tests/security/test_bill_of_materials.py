@@ -80,14 +80,14 @@ def development() -> list[str]:
 
 def test_all_that_is_installed_is_pinned() -> None:
     """Each package of a new environment, for the agent or its tests, has one version."""
-    needed = closure("gpu-rightsizer[kubernetes,fleet]", *development())
+    needed = closure("gpu-rightsizer[kubernetes,fleet,mcp]", *development())
     assert needed <= PINS.keys()
     assert [n for n in needed if Version(version(n)) != Version(PINS[n])] == []
 
 
 def test_nothing_is_pinned_that_nobody_needs() -> None:
     """An obsolete pin would look like a dependency."""
-    needed = closure("gpu-rightsizer[kubernetes,fleet]", *development())
+    needed = closure("gpu-rightsizer[kubernetes,fleet,mcp]", *development())
     assert needed | hashed("build").keys() == PINS.keys()
 
 

@@ -10,6 +10,7 @@ from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 
+FLEET_PATH: Final = "/api/v1/fleet"
 _LOOKS: Final = 3
 """Consecutive failed runs before the answer counts as too old."""
 
@@ -39,7 +40,7 @@ class FleetApi:
         return (
             Route("GET", "/", self._page),
             Route("GET", "/-/ready", self._ready),
-            Route("GET", "/api/v1/fleet", self._fleet),
+            Route("GET", FLEET_PATH, self._fleet),
         )
 
     def _page(self, request: WebRequest) -> WebResponse:

@@ -4,6 +4,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from rightsizer.console.flags import (
     with_values,
 )
 from rightsizer.console.progress import ProgressLine
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.fleet.settings import FleetConfig, with_lookback
 from rightsizer.io.clock import FastClock, SystemClock
 from rightsizer.io.files import whole_file
@@ -64,6 +66,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         web_listen_address={"action": "append"},
     )
     add_format_flag(parser, "the keys of docs/fleet.md", FOCUS)
+    add_url_flags(parser)
     add_config_flag(parser, CONFIGURATION.with_name(FLEET_FILE))
 
 
@@ -89,14 +92,14 @@ def _run(arguments: argparse.Namespace) -> int:
     _refuse_what_does_not_fit(arguments)
     _make_folders(arguments)
     try:
-        from rightsizer.fleet.answer_blocks import plan_blocks, reading_blocks
         from rightsizer.fleet.answers import caches_in, merged, read_answers
-        from rightsizer.fleet.encoder import encode_answer, encode_plan, encode_reading
-        from rightsizer.fleet.judge import FleetJudge
-        from rightsizer.fleet.run import dcgm_rules, explain_once, run_once
+        from rightsizer.fleet.run import dcgm_rules
         from rightsizer.fleet.service import serve_fleet
     except ImportError as error:
         raise _refusal(error) from None
+    if arguments.url:
+        _show(arguments, _answer_of_service(arguments))
+        return 0
     answers = read_answers(arguments.answers)
     if (parts := caches_in(answers)) is None and arguments.action == "merge":
         _refuse(arguments, "a merge of answers")
@@ -105,8 +108,7 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     if parts is not None:
         settings = with_values(settings, {"fleet.shard": ""})
-    is_reading = settings.fleet.part.is_by_node
-    if is_reading:
+    if settings.fleet.part.is_by_node:
         _refuse(arguments, "a shard of the nodes")
     if arguments.action == "rules":
         say(dcgm_rules(settings.fleet, SystemClock().wall_time()))
@@ -114,29 +116,39 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.serve:
         serve_fleet(settings, config_file_of(arguments), parts or ())
         return 0
+    _look(arguments, settings, parts or ())
+    return 0
+
+
+def _look(arguments: argparse.Namespace, settings: FleetConfig, parts: Sequence[Path]) -> None:
+    """Ask the store, and print the answer."""
+    from rightsizer.fleet.answer_blocks import plan_blocks, reading_blocks
+    from rightsizer.fleet.encoder import encode_answer, encode_plan, encode_reading
+    from rightsizer.fleet.judge import FleetJudge
+    from rightsizer.fleet.run import explain_once, run_once
+
     configure_log(settings.log.format, LogLevel.WARNING)
     clock = SystemClock() if arguments.at is None else FastClock(arguments.at)
     keeps_all = arguments.all or bool(arguments.explain)
     shows = sys.stderr.isatty() and not arguments.no_progress
     with (
         ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,
-        FleetJudge(settings, clock, progress, keeps_all=keeps_all, parts=parts or ()) as judge,
+        FleetJudge(settings, clock, progress, keeps_all=keeps_all, parts=parts) as judge,
     ):
         if arguments.dry_run:
             document = encode_plan(*judge.plan(), clock.wall_time())
             blocks = plan_blocks(document)
-        elif is_reading:
+        elif settings.fleet.part.is_by_node:
             document = encode_reading(*judge.read(), judge.days_path)
             blocks = reading_blocks(document)
         elif arguments.explain:
             explanation = explain_once(judge, settings, arguments.explain)
             show(arguments, explanation.title, explanation, explanation_blocks(explanation))
-            return 0
+            return
         else:
             _show(arguments, encode_answer(run_once(judge, settings, clock, keeps=arguments.save)))
-            return 0
+            return
     show(arguments, "GPU fleet", document, blocks)
-    return 0
 
 
 def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
@@ -175,6 +187,19 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
         say(bill.rstrip())
     else:
         write_focus(bill, arguments.output)
+
+
+def _answer_of_service(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the last answer of a fleet's service; raises `RightsizerError` before the first."""
+    from rightsizer.fleet.api import FLEET_PATH
+
+    service = RemoteAgent.of(arguments)
+    document: dict[str, Any] | None = service.get(FLEET_PATH, "usage")
+    if document is None:
+        raise RightsizerError(
+            f"{service.url}: the first look at the store is under way; ask again in a few minutes"
+        )
+    return document
 
 
 def _make_folders(arguments: argparse.Namespace) -> None:
@@ -241,6 +266,7 @@ _REFUSED: Final[dict[str, tuple[str, ...]]] = {
         "format",
         *_SELECTED,
     ),
+    "--url": ("store.url", "shard", "lookback", "at", "serve", "dry-run", "explain", "save", "all"),
     "--serve": ("save", *_WRITTEN, "at", "all", "format", *_SELECTED),
     "--dry-run": ("save", *_WRITTEN, "all", _BILL, *_SELECTED),
     "--explain": ("save", *_WRITTEN, "all", _BILL, *_SELECTED),
@@ -253,6 +279,8 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     is_merge = arguments.action == "merge"
     if is_merge and not arguments.answers:
         raise UsageError("merge: name the answers, as in `rightsizer fleet merge a.json b.json`")
+    if arguments.action and arguments.url:
+        raise UsageError(f"--url does not apply to {arguments.action}; leave it out")
     if arguments.answers and not is_merge:
         raise UsageError("files are for `rightsizer fleet merge`; leave them out")
     for mode in _REFUSED:

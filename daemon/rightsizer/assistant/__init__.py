@@ -1,0 +1,1 @@
+"""Answers of the commands for AI assistants, over the Model Context Protocol."""

@@ -1,0 +1,64 @@
+"""An assistant: a client of the official SDK that starts `rightsizer mcp` and calls its tools."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from mcp import Client, StdioServerParameters
+from mcp_types import CallToolResult, Tool
+from msgspec import Struct
+
+from agent_process import RIGHTSIZER
+
+__all__ = ["ToolAnswer", "call_tools", "listed_tools"]
+
+_PATIENCE_SECONDS: Final = 60.0
+
+
+class ToolAnswer(Struct, frozen=True):
+    """What an assistant gets for a call."""
+
+    document: dict[str, Any] | None
+    text: str
+    is_error: bool
+
+
+def listed_tools(*flags: str | Path) -> dict[str, Tool]:
+    """Return the tools that a server with some flags offers, by name."""
+
+    async def ask() -> list[Tool]:
+        async with _client(flags) as client:
+            return (await client.list_tools()).tools
+
+    return {tool.name: tool for tool in anyio.run(ask)}
+
+
+def call_tools(
+    flags: tuple[str | Path, ...], *calls: tuple[str, Mapping[str, Any]]
+) -> list[ToolAnswer]:
+    """Return the answers to calls, one after the other, of one server with some flags."""
+
+    async def ask() -> list[ToolAnswer]:
+        async with _client(flags) as client:
+            return [
+                _answer(await client.call_tool(name, dict(arguments))) for name, arguments in calls
+            ]
+
+    return anyio.run(ask)
+
+
+def _client(flags: tuple[str | Path, ...]) -> Client:
+    program, *arguments = RIGHTSIZER
+    server = StdioServerParameters(
+        command=program,
+        args=[*arguments, "mcp", *map(str, flags)],
+        env=dict(os.environ),
+    )
+    return Client(server, read_timeout_seconds=_PATIENCE_SECONDS)
+
+
+def _answer(result: CallToolResult) -> ToolAnswer:
+    text = "\n".join(part.text for part in result.content if part.type == "text")
+    return ToolAnswer(result.structured_content, text, result.is_error)
