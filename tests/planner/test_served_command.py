@@ -256,7 +256,7 @@ def test_queue_is_a_shortage_with_what_mends_it() -> None:
     )
     finding = one(short, ServedFindingKind.TOO_SMALL)
     assert "80 requests wait on average" in finding.summary
-    assert finding.options[0].candidate.count > 2
+    assert any(option.candidate.count > 2 for option in finding.options)
     assert finding.dollars_per_hour < 0.0
 
 

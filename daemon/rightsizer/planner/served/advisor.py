@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from rightsizer.io.codec import encode
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.finding import Savings
-from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.display import interval_text, number
+from rightsizer.planner.display import interval_text, number, percent
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.causes import causes_of
 from rightsizer.planner.served.engine import (
@@ -162,10 +161,10 @@ class ServedAdvisor:
         first = options[0]
         level = engine.level or "the rate"
         return ServedFinding(
-            ServedFindingKind.TOO_LARGE,
+            ServedFindingKind.WIDE if first.caution else ServedFindingKind.TOO_LARGE,
             engine,
             f"{engine.name}: {first.change} in place of {candidate_text(before)} keeps {level} "
-            f"with {percent_text(first.probability)}",
+            f"with {percent(first.probability)}",
             tuple(options),
         )
 
@@ -188,7 +187,7 @@ class ServedAdvisor:
         cache = load.kv_cache_used_ratio
         if limit and running >= _AT_LIMIT * limit and (cache is None or cache < _AT_LIMIT):
             flag = f"its limit of {limit} requests at a time is reached"
-            room = "" if cache is None else f", with {percent_text(cache)} of its cache in use"
+            room = "" if cache is None else f", with {percent(cache)} of its cache in use"
             cause = f"{flag}{room}: raise it first"
             return ServedFinding(
                 ServedFindingKind.TOO_SMALL, engine, summary, causes=(cause,), evidence=shortage
@@ -207,6 +206,7 @@ class ServedAdvisor:
         ]
         if len(options) > 1 and options[0].candidate.gpu == options[1].candidate.gpu:
             del options[1]
+        options.sort(key=lambda option: -option.savings.dollars_per_hour)
         as_it_is = self._best({**own, "parallel": parallel_keys(engine.layout)})
         causes: tuple[str, ...] = ()
         if as_it_is is not None:
@@ -316,8 +316,8 @@ class ServedAdvisor:
                     ServedFindingKind.TRADE,
                     one.engine,
                     f"{one.engine.name} and {other.engine.name} could trade places: the first "
-                    f"fits {here.change} with {percent_text(here.probability)}, the second "
-                    f"{there.change} with {percent_text(there.probability)}",
+                    f"fits {here.change} with {percent(here.probability)}, the second "
+                    f"{there.change} with {percent(there.probability)}",
                     (here, there),
                 )
                 break

@@ -27,6 +27,8 @@ from rightsizer.sizing.serving_memory import ServingMemory
 Question = Mapping[str, Any]
 """Keys of a plan file."""
 
+LEVELS: Final = ("ttft", "tpot")
+"""Keys of a service level."""
 _CACHED_PATH: Final = re.compile(r"models--([\w.-]+)--([\w.-]+)")
 """Folder of Hugging Face's cache: organization and model."""
 _FORMATS: Final = aliases_of("format")

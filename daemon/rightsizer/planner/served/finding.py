@@ -24,6 +24,8 @@ class ServedFindingKind(StrEnum):
 
     TOO_LARGE = "too_large"
     TOO_SMALL = "too_small"
+    WIDE = "wide_format"
+    """A narrower format of weights costs less, and changes answers."""
     OFF = "off"
     """Measured times are off by more than the interval of their prediction."""
     BY_HOUR = "by_hour"

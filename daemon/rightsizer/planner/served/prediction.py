@@ -1,7 +1,8 @@
 """ServedPrediction: figures of an engine as predicted for its layout, beside those measured."""
 
+import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from rightsizer.planner.display import number
 from rightsizer.planner.plan_check import FigureComparison
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.engine import (
+    LEVELS,
     Question,
     ServedAssumption,
     ServedEngine,
@@ -59,8 +61,17 @@ def as_it_runs(engine: ServedEngine) -> Requirement:
     return _running(engine, {})
 
 
+def _plain(engine: ServedEngine) -> dict[str, Any]:
+    """Return the question of the layout that runs, without a load.
+
+    What is measured are means, whatever percentile a level is of.
+    """
+    question = {key: value for key, value in engine.question.items() if key not in LEVELS}
+    return {**question, "parallel": parallel_keys(engine.layout)}
+
+
 def _running(engine: ServedEngine, changes: Question) -> Requirement:
-    question = {**engine.question, "parallel": parallel_keys(engine.layout), **changes}
+    question = {**_plain(engine), **changes}
     rate = engine.rate
     if engine.in_flight is not None:
         question["concurrency"] = engine.in_flight
@@ -75,6 +86,8 @@ def predict(engine: ServedEngine, planner: Planner) -> ServedPrediction:
     """Predict the layout that runs at the measured load."""
     requirement = as_it_runs(engine)
     candidate = planner.predicted(requirement, engine.board.key)
+    first = _first_token(engine, candidate, planner)
+    candidate = replace(candidate, rate=replace(candidate.rate, ttft_ms=first))
     comparisons = tuple(_comparisons(engine, requirement, candidate, planner))
     largest = _largest_rate(engine, planner)
     between = candidate.rate.tpot_ms
@@ -82,6 +95,30 @@ def predict(engine: ServedEngine, planner: Planner) -> ServedPrediction:
         effects = (_with_effect(each, engine, planner, between) for each in engine.assumptions)
         engine = replace(engine, assumptions=tuple(effects))
     return ServedPrediction(engine, candidate, comparisons, largest)
+
+
+def _first_token(
+    engine: ServedEngine, candidate: PlanCandidate, planner: Planner
+) -> EstimateInterval | None:
+    """Return the time to the first token, however requests arrive.
+
+    Engines do not tell whether each request follows an answer or comes by itself: between both.
+    """
+    first = candidate.rate.ttft_ms
+    if first is None or engine.in_flight is None or engine.rate <= 0.0:
+        return first
+    question = {**_plain(engine), "rps": engine.rate}
+    rate = planner.predicted(requirement_of(question), engine.board.key).rate
+    by_itself = rate.ttft_ms
+    demand = engine.rate * engine.requirement.load.output_tokens
+    made = rate.units_per_second
+    if by_itself is None or made is None or made.value <= demand:
+        return first
+    return EstimateInterval(
+        math.sqrt(first.value * by_itself.value),
+        min(first.low, by_itself.low),
+        max(first.high, by_itself.high),
+    )
 
 
 def _with_effect(

@@ -6,12 +6,13 @@ from msgspec import Struct
 
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.finding import Savings
-from rightsizer.model.units import GIB, format_duration, percent_text
-from rightsizer.planner.display import NOTHING, dollars, interval_text, number
+from rightsizer.model.units import GIB, format_duration
+from rightsizer.planner.display import NOTHING, dollars, interval_text, number, percent
 from rightsizer.planner.plan_check import FigureComparison
 from rightsizer.planner.served.finding import (
     ServedFinding,
     ServedFindingKind,
+    ServedOption,
     candidate_text,
     interval_of,
 )
@@ -30,16 +31,15 @@ class ServedAnswer(Struct, frozen=True):
     error: str = ""
 
     @property
+    def advised(self) -> ServedOption | None:
+        """First option of the first finding that advises something."""
+        found = (each for each in self.findings if each.options and not each.abstained)
+        return next((finding.options[0] for finding in found), None)
+
+    @property
     def savings(self) -> Savings | None:
-        """Of the first finding that advises something."""
-        return next(
-            (
-                finding.options[0].savings
-                for finding in self.findings
-                if finding.options and not finding.abstained
-            ),
-            None,
-        )
+        """Of what is advised first."""
+        return None if self.advised is None else self.advised.savings
 
     @property
     def dollars_per_hour(self) -> float:
@@ -129,7 +129,7 @@ def _needs(answer: ServedAnswer, prediction: ServedPrediction) -> str:
     options = [finding.options[0] for finding in answer.findings if finding.options]
     if options:
         level = engine.level or "the rate"
-        sure = percent_text(options[0].probability)
+        sure = percent(options[0].probability)
         return f"needs: {options[0].change}: {sure} to keep {level} at its busiest load"
     if any(finding.kind is ServedFindingKind.TOO_SMALL for finding in answer.findings):
         return "needs: more than it has; nothing considered is sure to hold its busiest load"
@@ -137,9 +137,10 @@ def _needs(answer: ServedAnswer, prediction: ServedPrediction) -> str:
 
 
 def _saves(answer: ServedAnswer) -> str:
-    savings = answer.savings
-    if savings is not None:
-        return f"saves: {_money(savings)}"
+    advised = answer.advised
+    if advised is not None:
+        caution = f"; {advised.caution}" if advised.caution else ""
+        return f"saves: {_money(advised.savings)}{caution}"
     why = next((finding.abstained for finding in answer.findings if finding.abstained), "")
     return f"saves: nothing advised{f': {why}' if why else ''}"
 
@@ -184,7 +185,7 @@ def _finding_lines(finding: ServedFinding) -> Iterator[str]:
         yield from wrapped(line, indent=2)
     for option in finding.options:
         money = _money(option.savings)
-        sure = f"{percent_text(option.probability)} sure, risk {option.risk}"
+        sure = f"{percent(option.probability)} sure, risk {option.risk}"
         caution = f"; {option.caution}" if option.caution else ""
         learned = option.candidate.adjustment
         adjusted = "" if learned is None else f"; {learned}"
