@@ -66,7 +66,9 @@ _HEADINGS: Final = (
 _ON_LOADS: Final = (
     "\nEach row as the load of an engine (model, board, tensor size, tokens, requests in flight, "
     "latencies), predicted by `rightsizer served` without residuals. Rows of files that can be "
-    "computed are those that constants of serving were fitted to; the others were set apart.\n"
+    "computed are those that constants of serving were fitted to; the others were set apart. A "
+    "load does not tell that their clients sent each request after an answer: its first token is "
+    "predicted between that and random arrivals.\n"
 )
 _ON_RESIDUALS: Final = (
     "\nLearned on half of the models of each source and scored on the other half, both ways; "
