@@ -295,6 +295,8 @@ class ProfileTimeline(Struct, frozen=True):
     """The same for the host threads with the most launches: operators, launches and waits."""
     memory_bytes: tuple[int | None, ...] = ()
     """Peak memory in use per moment; empty if unknown."""
+    start_seconds: float = 0.0
+    """Of the first moment, on the profile's own clock."""
 
 
 class FrameUse(Struct, frozen=True):

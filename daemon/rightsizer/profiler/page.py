@@ -1,6 +1,6 @@
 """HTML page of profiles, from their JSON."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -19,6 +19,7 @@ from rightsizer.profiler.page_charts import (
     RooflinePoint,
     colored,
     flame_chart,
+    ranks_chart,
     roofline_chart,
     roofline_points,
     steps_chart,
@@ -31,6 +32,8 @@ from rightsizer.report.template import rendered, scripts
 _ALIKE_POINTS: Final = 2
 """Difference in percentage points up to which GPUs of one program are shown as one."""
 _MOST_DEVICES: Final = 64
+_MOST_RANKS: Final = 16
+"""Of different ones, on one clock."""
 _TILES: Final = (
     ("kernel_seconds", "With a kernel", "of {span}, all GPUs"),
     ("host_wait_seconds", "Waiting for the host", "no kernel was launched"),
@@ -60,6 +63,7 @@ def profile_document(answer: ProfileDocument) -> str:
         flame=flame_chart,
         groups_of=_groups_of,
         most_devices=_MOST_DEVICES,
+        ranks=_ranks,
         roofline_chart=roofline_chart,
         roofline_points=roofline_points,
         results_of=_results_of,
@@ -102,6 +106,18 @@ def _groups_of(profiles: Iterable[ProfileDocument]) -> list[list[_NamedDevice]]:
         else:
             group.append((name, device))
     return groups
+
+
+def _ranks(groups: Sequence[Sequence[_NamedDevice]], offsets: Mapping[str, float]) -> str:
+    """Render the first of each group on one clock; empty without two whose clocks are known."""
+    named = []
+    of_named = {}
+    for (key, device), *others in groups[:_MOST_RANKS]:
+        name = f"{key.partition(',')[0]}{f' +{len(others)}' if others else ''}"
+        if key in offsets and device["timeline"] is not None:
+            named.append((name, device))
+            of_named[name] = offsets[key]
+    return ranks_chart(named, of_named) if len(named) > 1 else ""
 
 
 def _are_alike(one: ProfileDocument, other: ProfileDocument) -> bool:

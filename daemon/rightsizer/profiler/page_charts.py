@@ -1,7 +1,7 @@
 """Charts of the profile page, from its JSON."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -47,6 +47,14 @@ _LANES: Final = {
     "other_idle": ("idle otherwise", "no_data"),
 }
 """Label and color of each lane, from the top."""
+_RANK_LANES: Final = {
+    "compute": ("kernels", "working"),
+    "collective": ("collectives", "held"),
+    "loader_wait": ("loader", "stalled"),
+    "host_wait": ("host", "stalled"),
+}
+"""Lanes of each of several ranks: the last two are waits for them."""
+_RANK_MOMENTS: Final = 1000
 _TIMES: Final = 4
 _MOST_FRAMES: Final = 1000
 """Limit of a page."""
@@ -81,6 +89,52 @@ def timeline(name: str, document: ProfileDocument) -> str:
     ends = [time_text(count * moment * place / _TIMES) for place in range(_TIMES + 1)]
     description = f"What went on in each of {count:,} moments of {time_text(moment)}."
     return lanes(f"Timeline of {name}", description, rows, ends, moment)
+
+
+def ranks_chart(named: Sequence[tuple[str, ProfileDocument]], offsets: Mapping[str, float]) -> str:
+    """Render kernels, collectives and waits of ranks below each other, on the first one's clock.
+
+    Args:
+        named: Label of each rank, such as `rank 1 +6`, with its device.
+        offsets: By how much the clock of each is ahead, by the same labels.
+    """
+    spans = []
+    for name, device in named:
+        drawn = device["timeline"]
+        start = drawn["start_seconds"] - offsets[name]
+        count = len(next(iter(drawn["lanes"].values()), ()))
+        spans.append((start, start + count * drawn["moment_seconds"]))
+    first = min(start for start, _ in spans)
+    moment = (max(end for _, end in spans) - first) / _RANK_MOMENTS
+    rows = [
+        ChartLane(
+            f"{name}, {words}",
+            color,
+            _moved(device["timeline"], lane, (start - first) / moment, moment),
+        )
+        for (name, device), (start, _) in zip(named, spans, strict=True)
+        for lane, (words, color) in _RANK_LANES.items()
+    ]
+    ends = [time_text(_RANK_MOMENTS * moment * place / _TIMES) for place in range(_TIMES + 1)]
+    description = "A collective ends on all ranks at once: who is in it shortest has come last."
+    return lanes("All ranks on one clock", description, rows, ends, moment)
+
+
+def _moved(
+    drawn: ProfileDocument, lane: str, start_moments: float, moment_seconds: float
+) -> list[float]:
+    """Return the shares of a lane in moments of another length, that begin earlier."""
+    moved = [0.0] * _RANK_MOMENTS
+    length = drawn["moment_seconds"] / moment_seconds
+    for place, share in enumerate(drawn["lanes"].get(lane, ())):
+        at = start_moments + place * length
+        end = at + length
+        while share and at < min(end, _RANK_MOMENTS):
+            cell = int(at)
+            upto = min(end, cell + 1.0)
+            moved[cell] += share * (upto - at)
+            at = upto
+    return [min(1.0, share) for share in moved]
 
 
 def steps_chart(name: str, steps: Sequence[ProfileDocument]) -> str:

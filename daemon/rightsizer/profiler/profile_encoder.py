@@ -173,6 +173,7 @@ def _workload(
     return {
         "workload": found.name,
         "profiles": [encode_profile(each) for each in found.profiles],
+        "clock_offsets_seconds": found.clock_offsets_seconds,
         "findings": [encode_finding(each) for each in found.findings],
         "telemetry": None
         if joined is None

@@ -9,9 +9,11 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.join import ProfileJoin
-from rightsizer.profiler.member import source_of
+from rightsizer.profiler.matched_collectives import clock_offsets
+from rightsizer.profiler.member import members_of, source_of
 from rightsizer.profiler.rules.registry import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfileRule
+from rightsizer.profiler.settings import ProfileRankImbalanceSettings
 from rightsizer.profiles.registry import BrokenFile
 
 
@@ -22,6 +24,12 @@ class ProfiledWorkload(Struct, frozen=True):
     profiles: tuple[Profile, ...]
     findings: tuple[Finding, ...]
     """Complaints first, by gain; abstentions last."""
+
+    @property
+    def clock_offsets_seconds(self) -> dict[str, float]:
+        """How far the clock of each rank is ahead of the first one's; empty if not known."""
+        members = [each for each in members_of(self.profiles) if each.device.steps]
+        return clock_offsets(members, ProfileRankImbalanceSettings().end_tolerance_ratio)
 
 
 class ProfileAnswer(Struct, frozen=True):

@@ -387,6 +387,7 @@ def timeline(line: MeasuredLine, edges: Sequence[Nanoseconds]) -> ProfileTimelin
     return ProfileTimeline(
         seconds(edges[-1] - edges[0]) / len(parts),
         {lane: shares for lane, shares in lanes.items() if any(shares)},
+        start_seconds=seconds(edges[0]),
     )
 
 

@@ -6,15 +6,20 @@ lasts there is sending. What does not end at once is not the same collective, as
 a group are not told.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from statistics import mean, median
+from collections.abc import Mapping, Sequence
+from statistics import mean
 from typing import Final
 
 from msgspec import Struct
 
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, StepUse
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import seconds
+from rightsizer.profiler.matched_collectives import (
+    MatchedCollective,
+    matched_collectives,
+    steps_of,
+)
 from rightsizer.profiler.member import ProfiledMember, members_of, no_timeline
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict, StepGain
@@ -100,65 +105,18 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
     )
 
 
-class _Collective(Struct, frozen=True):
-    """The n-th collective of a kernel and group in a step, by rank."""
-
-    step: str
-    intervals: Mapping[str, tuple[Nanoseconds, Nanoseconds]]
-
-    @property
-    def longest(self) -> Nanoseconds:
-        """From when the first rank joined it."""
-        return max(end - start for start, end in self.intervals.values())
-
-
 def lags_of(
     members: Sequence[ProfiledMember], settings: ProfileRankImbalanceSettings
 ) -> list[RankLags]:
     """Return the lags of ranks in steps, matched by name, that have the same collectives."""
-    by_step: dict[str, dict[str, StepUse]] = {}
-    for member in members:
-        for step in member.device.steps:
-            by_step.setdefault(step.name, {})[member.key] = step
-    kinds: dict[tuple[str, tuple[str, ...]], list[_Collective]] = {}
-    for name, steps in by_step.items():
-        for kind, collective in _collectives(name, steps):
-            kinds.setdefault((kind, tuple(collective.intervals)), []).append(collective)
-    by_name: dict[str, list[_Collective]] = {}
-    for of_kind in kinds.values():
-        for collective in _ending_at_once(of_kind, settings.end_tolerance_ratio):
-            by_name.setdefault(collective.step, []).append(collective)
-    return [_lag(by_step[name], found) for name, found in by_name.items()]
+    by_name: dict[str, list[MatchedCollective]] = {}
+    for collective in matched_collectives(members, settings.end_tolerance_ratio):
+        by_name.setdefault(collective.step, []).append(collective)
+    steps = steps_of(members)
+    return [_lag(steps[name], collectives) for name, collectives in by_name.items()]
 
 
-def _collectives(name: str, steps: Mapping[str, StepUse]) -> Iterator[tuple[str, _Collective]]:
-    """Yield what several ranks ran as often as each other in a step."""
-    for kind in dict.fromkeys(kind for step in steps.values() for kind in step.collectives):
-        ran = {
-            rank: step.collectives[kind] for rank, step in steps.items() if kind in step.collectives
-        }
-        counts = {len(intervals) for intervals in ran.values()}
-        if len(ran) >= _A_PAIR and len(counts) == 1:
-            for intervals in zip(*ran.values(), strict=True):
-                yield kind, _Collective(name, dict(zip(ran, intervals, strict=True)))
-
-
-def _ending_at_once(
-    collectives: Sequence[_Collective], tolerance_ratio: float
-) -> Iterator[_Collective]:
-    """Yield those that end at once on all ranks but for their clocks; others are of two groups."""
-    first = next(iter(collectives[0].intervals))
-    offsets = {
-        rank: median(each.intervals[rank][1] - each.intervals[first][1] for each in collectives)
-        for rank in collectives[0].intervals
-    }
-    for each in collectives:
-        ends = [end - offsets[rank] for rank, (_, end) in each.intervals.items()]
-        if max(ends) - min(ends) <= tolerance_ratio * each.longest:
-            yield each
-
-
-def _lag(steps: Mapping[str, StepUse], collectives: Sequence[_Collective]) -> RankLags:
+def _lag(steps: Mapping[str, StepUse], collectives: Sequence[MatchedCollective]) -> RankLags:
     behind = dict.fromkeys(steps, 0)
     sent = 0
     for each in collectives:
