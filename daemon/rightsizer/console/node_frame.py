@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.console.advice import dearest_first
 from rightsizer.console.command import printable
+from rightsizer.io.codec import convert
 from rightsizer.model.finding import UNADVISED, Rank
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.report.labels import STATE_ORDER
 
 JsonMapping = Mapping[str, Any]
@@ -40,19 +43,27 @@ class NodeRow(Struct, frozen=True):
     down: str
     advice: JsonMapping | None
     """First open recommendation, in the order of `advise`."""
+    served: tuple[ServedLoad, ...] = ()
+    """Models of the engines on it."""
 
     @property
     def text(self) -> str:
         """Text that a filter searches."""
-        return " ".join((self.title, self.board, self.state, *self.holders)).lower()
+        models = (load.model for load in self.served)
+        return " ".join((self.title, self.board, self.state, *self.holders, *models)).lower()
 
 
 def node_rows(frame: NodeFrame) -> list[NodeRow]:
     """Return a row for each device with states of its own."""
     past = {each["uuid"]: each for each in frame.strip["devices"]}
     opened = [each for each in frame.report["advice"] if each["closed"] is None]
+    # Agents of former versions tell no models.
+    served = convert(frame.report.get("served", ()), tuple[ServedLoad, ...])
     return [
-        _row(each, past.get(each["uuid"], {}), opened)
+        replace(
+            _row(each, past.get(each["uuid"], {}), opened),
+            served=tuple(load for load in served if each["uuid"] in load.devices),
+        )
         for each in frame.report["devices"]
         if not each["has_mig_instances"]
     ]

@@ -16,6 +16,7 @@ from rightsizer.console.command import printable, program
 from rightsizer.console.node_frame import SORTS, JsonMapping, NodeFrame, NodeRow, node_rows
 from rightsizer.model.units import dollars_text, percent_text
 from rightsizer.report.labels import ABSENT, action_label, display_name
+from rightsizer.report.served_labels import served_detail, served_label
 
 COLORS: Final = {
     "compute_bound": "green",
@@ -171,11 +172,18 @@ def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> l
         "Busy": percent_text(signals["gpu_busy"]) if "gpu_busy" in signals else ABSENT,
         "Memory": _of(signals, "memory_used_bytes", "memory_total_bytes", _GIB, "GiB"),
         "Power": _of(signals, "power_watts", "power_limit_watts", 1.0, "W"),
-        "Holder": Text(", ".join(each.rpartition("/")[2] for each in row.holders) or ABSENT),
+        "Holder": Text(_holders(row)),
         "To do": to_do,
         "Saves": saves,
     }
     return [cells[name] for name in _columns(width)]
+
+
+def _holders(row: NodeRow) -> str:
+    """Return who holds it, and what is served on it."""
+    names = [name.rpartition("/")[2] for name in row.holders]
+    served = [printable(served_label(load)) for load in row.served]
+    return "; ".join(filter(None, (", ".join(names), ", ".join(served)))) or ABSENT
 
 
 def _columns(width: int) -> tuple[str, ...]:
@@ -199,6 +207,7 @@ def _details(row: NodeRow, view: TableView) -> list[RenderableType]:
     """Return the lines on one GPU: its full advice, with the commands to copy."""
     about = "; ".join((row.down or display_name(row.state), *row.holders))
     lines = [Text.assemble((f"{row.title}: ", "bold"), about)]
+    lines += [Text(f"Serves {printable(served_detail(load))}.") for load in row.served]
     advice = row.advice
     if advice is None:
         return [*lines, Text("No open advice.", style="dim")]

@@ -17,6 +17,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, dollars_
 from rightsizer.report import labels
 from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.report.served_labels import served_detail, served_label
 from rightsizer.report.template import environment_of, script_hash
 from rightsizer.web.page_query import NodePast, PageQuery, selected_uuids
 from rightsizer.web.settings import FitSettings
@@ -143,6 +144,8 @@ def _template() -> Template:
 
     environment = environment_of("rightsizer.web")
     environment.filters |= {
+        "served_label": served_label,
+        "served_detail": served_detail,
         "name": labels.display_name,
         "dollars": dollars_text,
         "percent": percent_text,

@@ -8,6 +8,7 @@ from msgspec import Struct
 from rightsizer.model.block import Blocks
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, TimeRange
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import GIB, Nanoseconds, percent_text
@@ -175,6 +176,8 @@ class DeviceCardView(Struct, frozen=True):
     waste: WasteView
     """Of the span; since the agent started if the span is unknown."""
     advice_count: int
+    served: tuple[ServedLoad, ...] = ()
+    """Models of the engines on it; none if outdated."""
 
 
 def device_view(
@@ -201,6 +204,7 @@ def device_view(
         advice_count=sum(
             piece.is_open and device.uuid in piece.finding.devices for piece in node.advice
         ),
+        served=tuple(load for load in node.served if is_fresh and device.uuid in load.devices),
     )
 
 
