@@ -7,6 +7,8 @@ from rich.console import Console
 
 from rightsizer.console.node_frame import NodeFrame, node_rows
 from rightsizer.console.node_table import TableView, node_view
+from rightsizer.io.codec import plain_fields
+from rightsizer.model.served_load import ServedLoad
 
 DEVICE = {
     "uuid": "GPU-0",
@@ -62,3 +64,24 @@ def test_commands_are_whole_in_a_narrow_terminal() -> None:
     _, explain, claim = text.replace("\\\n", " ").replace("rightsizer ", "\0").split("\0")
     assert shlex.split(explain) == ["explain", "a1b2c3d4e5f60718", *shlex.split(flags)]
     assert shlex.split(claim) == ["claim", "a1b2c3d4e5f60718", *shlex.split(flags)]
+
+
+def test_what_is_served_stands_beside_the_holder() -> None:
+    """In the row in few words, in the details in all; a filter finds the model."""
+    load = ServedLoad("hub/llama-8b", "vllm", 60.0, requests_per_second=3.1, devices=("GPU-0",))
+    held = {**DEVICE, "workloads": [{"workload": "kubernetes:chat/chat-api"}]}
+    report = {
+        "agent": {"source": "nvml"},
+        "devices": [held],
+        "advice": [],
+        "served": [plain_fields(load)],
+    }
+    frame = NodeFrame(report, {"devices": []})
+    (row,) = node_rows(frame)
+    assert "llama-8b" in row.text
+    printed = io.StringIO()
+    view = TableView(selected="GPU-0", width=160)
+    Console(file=printed, width=view.width).print(node_view(frame, view))
+    text = printed.getvalue()
+    assert "chat-api; 3.1/s llama-8b" in text
+    assert "Serves hub/llama-8b on vllm, 3.1 requests/s." in text

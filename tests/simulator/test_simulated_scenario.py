@@ -71,6 +71,7 @@ def test_these_scenarios_come_with_the_program() -> None:
         "gb200-node",
         "h100-mig",
         "l4-pair",
+        "serving-node",
         "shared-node",
         "single-h100",
         "t4-pair",

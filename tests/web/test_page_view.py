@@ -12,6 +12,7 @@ from publish_reports import device_report, node_report, rated_report
 from rightsizer.model.finding import Action, Severity
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, Report, StripCell
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
@@ -440,3 +441,16 @@ def test_missing_signal_has_a_reason() -> None:
         "ofa": "not_supported",
         "power_watts": "no_permission",
     }
+
+
+def test_a_gpu_that_serves_shows_model_and_load() -> None:
+    """In its row and on its page; not where its readings are old."""
+    report = node_report()
+    uuid = next(each.report.device.uuid for each in view_of(report).devices if each.is_fresh)
+    load = ServedLoad("hub/llama", "vllm", 600.0, requests_per_second=3.1, devices=(uuid,))
+    serving = replace(report, served=(load,))
+
+    page = page_of(serving)
+    assert "3.1/s llama" in page
+    assert "hub/llama on vllm, 3.1 requests/s" in page
+    assert all(device.served == () for device in view_of(serving, NOW + HOUR).devices)

@@ -10,7 +10,7 @@ from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.host.collector import ProcHostCollector
 from rightsizer.host.process_cache import CachedProcessTable
 from rightsizer.io.clock import Clock
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.units import nanoseconds, seconds
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.workload_limits import WorkloadNameLimiter
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
@@ -101,4 +101,5 @@ def _secondary_sources(
     if settings.serving.endpoints:
         from rightsizer.telemetry.serving.source import ServingEngineCollector  # noqa: PLC0415
 
-        yield ServingEngineCollector(settings.serving)
+        # By the agent's clock, so that what is simulated in fast motion is related to its time.
+        yield ServingEngineCollector(settings.serving, now=lambda: seconds(clock.time()))

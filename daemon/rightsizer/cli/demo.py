@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,9 +26,11 @@ from rightsizer.console.flags import checked_address, with_values
 from rightsizer.io.clock import FastClock
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
+from rightsizer.simulator.engines import served_engines
 from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
+from rightsizer.telemetry.serving.settings import ServingEndpoint
 from rightsizer.web.listener import listening_socket
 from rightsizer.web.settings import parse_address
 
@@ -134,8 +136,12 @@ def run_demo(
 
     is_open = not demo.web_config_file
     # Database of reports, for the time of the run.
-    with tempfile.TemporaryDirectory(prefix="rightsizer-demo-") as folder:
-        settings = agent_settings(demo, Path(folder))
+    scenario = load_scenario(demo.scenario, built_in(), demo.midnight_seconds)
+    with (
+        tempfile.TemporaryDirectory(prefix="rightsizer-demo-") as folder,
+        served_engines(scenario, clock.wall_time) as endpoints,
+    ):
+        settings = agent_settings(demo, Path(folder), endpoints)
         serve(settings, clock, prepare=prepare, announce=announce, is_open=is_open)
 
 
@@ -185,13 +191,18 @@ def backfill(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
     agent.accounting.backfill(iter(source.read, None), until)
 
 
-def agent_settings(demo: DemoSettings, folder: Path) -> Settings:
-    """Return the agent's settings, with its history in a folder."""
+def agent_settings(
+    demo: DemoSettings, folder: Path, endpoints: Sequence[ServingEndpoint] = ()
+) -> Settings:
+    """Return the agent's settings, with its history in a folder, and the scenario's engines."""
     values = {
         "sampling.interval": demo.tick_seconds,
         "sources.simulated.scenario": demo.scenario,
         "sources.simulated.midnight": demo.midnight_seconds,
         "sources.nvml.deadline_seconds": demo.deadline_seconds,
+        "sources.serving.endpoints": tuple(endpoints),
+        # Simulated time too: a page must outlive some ticks.
+        "sources.serving.interval_seconds": 6 * demo.tick_seconds,
         "history.path": str(folder / "history.db"),
         # In fast motion the default would flush many times a second.
         "history.flush_interval": 1800.0,

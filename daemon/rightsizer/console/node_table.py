@@ -97,9 +97,11 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     visible = _visible(shown, chosen, view.height, len(details))
     is_wide = view.width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
+    # Models beside their holders leave no room for what to do.
+    shortened = _SHORTENED | ({"Holder"} if any(row.served for row in visible) else set())
     for name in _columns(view.width):
         justify: JustifyMethod = "right" if name in _FIGURES else "left"
-        table.add_column(name, justify=justify, no_wrap=name not in _SHORTENED)
+        table.add_column(name, justify=justify, no_wrap=name not in shortened)
     names_boards = is_wide and len({row.board for row in shown} - {""}) > 1
     for row in visible:
         cells = _cells(row, view.width, names_board=names_boards, is_chosen=row is chosen)
@@ -172,7 +174,7 @@ def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> l
         "Busy": percent_text(signals["gpu_busy"]) if "gpu_busy" in signals else ABSENT,
         "Memory": _of(signals, "memory_used_bytes", "memory_total_bytes", _GIB, "GiB"),
         "Power": _of(signals, "power_watts", "power_limit_watts", 1.0, "W"),
-        "Holder": Text(_holders(row)),
+        "Holder": _short(_holders(row), ""),
         "To do": to_do,
         "Saves": saves,
     }

@@ -9,12 +9,12 @@ _NO_MODEL: Final = "a model without a name"
 
 
 def served_label(load: ServedLoad) -> str:
-    """Return model and load in a few words: `Llama-3.1-8B 3.1/s`."""
+    """Return load and model in a few words: `3.1/s Llama-3.1-8B`."""
     model = load.model.rstrip("/").rpartition("/")[2] or _NO_MODEL
     if load.requests_per_second is not None:
-        return f"{model} {number_text(load.requests_per_second)}/s"
+        return f"{number_text(load.requests_per_second)}/s {model}"
     if load.output_tokens_per_second is not None:
-        return f"{model} {number_text(load.output_tokens_per_second)} tokens/s"
+        return f"{number_text(load.output_tokens_per_second)} tokens/s {model}"
     return model
 
 

@@ -14,6 +14,7 @@ from rightsizer.model.workload import Workload
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.faults import ActivePeriod, MigReconfiguration, ScenarioFault
 from rightsizer.simulator.transients import uniform
+from rightsizer.telemetry.serving.settings import EngineName
 
 _QUIETEST_BURST: Final = 0.35
 
@@ -175,6 +176,21 @@ class MemoryPlan(Struct, frozen=True):
     last_bytes: float
 
 
+class ScenarioEngine(Struct, frozen=True):
+    """What a serving engine tells of itself at full load; its GPUs are those of its workload."""
+
+    model: str
+    requests_per_second: Annotated[float, Spec(unit="", within=(0.0, None))]
+    name: Annotated[EngineName, Spec(words=(EngineName.VLLM, EngineName.SGLANG))] = EngineName.VLLM
+    prompt_tokens: Annotated[float, Spec(unit="", within=(1.0, None))] = 500.0
+    output_tokens: Annotated[float, Spec(unit="", within=(1.0, None))] = 200.0
+    first_token_seconds: Annotated[float, Spec(within=(0.0, None))] = 0.1
+    next_token_seconds: Annotated[float, Spec(within=(0.0, None))] = 0.02
+    cache_tokens: Annotated[int, Spec(unit="", within=(1, None))] = 100_000
+    waiting: Annotated[float, Spec(unit="", within=(0.0, None))] = 0.0
+    """Requests in its queue."""
+
+
 class SimulatedTask(Struct, frozen=True):
     """A workload of the scenario: identity, devices, behavior."""
 
@@ -192,6 +208,7 @@ class SimulatedTask(Struct, frozen=True):
     shape: LoadShape
     phases: tuple[TaskPhase, ...]
     process_kind: ProcessKind = ProcessKind.COMPUTE
+    engine: ScenarioEngine | None = None
 
 
 class SimulatedScenario(Struct, frozen=True):

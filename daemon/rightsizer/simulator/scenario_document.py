@@ -33,6 +33,7 @@ from rightsizer.simulator.scenario import (
     DiurnalLoad,
     HostLoad,
     LoadShape,
+    ScenarioEngine,
     time_of_day,
 )
 
@@ -145,6 +146,7 @@ class WorkloadEntry(Struct, frozen=True):
     ] = ConstantLoad()
     phases: tuple[PhaseEntry, ...] = ()
     process_kind: ProcessKind = ProcessKind.COMPUTE
+    engine: ScenarioEngine | None = None
 
     def __post_init__(self) -> None:
         if not self.gpus and not self.instances:

@@ -77,6 +77,7 @@ class _TaskReader:
                 for place, phase in enumerate(entry.phases)
             ),
             process_kind=entry.process_kind,
+            engine=entry.engine,
         )
 
     def _later(self, seconds: float) -> float:

@@ -114,8 +114,11 @@ class _TaskTimeline:
         first = self._first_pid + place * self.task.processes
         return tuple(range(first, first + self.task.processes))
 
+    def intensity(self, time: Nanoseconds) -> float:
+        return self.task.shape.intensity(self._requests, time)
+
     def load(self, phase: TaskPhase, time: Nanoseconds) -> DeviceLoad:
-        intensity = self.task.shape.intensity(self._requests, time) if phase.follows_load else 1.0
+        intensity = self.intensity(time) if phase.follows_load else 1.0
         if intensity <= 0.0:
             return DeviceLoad()
         pace = 1.0 + _DRIFT_RATIO * smooth(self._drift, time, _DRIFT_PERIOD)
@@ -148,6 +151,11 @@ class SimulatedWorkloads(WorkloadResolver):
                 load = worker.load(phase, time)
                 members.append(DeviceTask(worker.task, phase, load, worker.pids(place), held))
         return tuple(members)
+
+    def intensity(self, key: str, time: Nanoseconds) -> float:
+        """Return the load of a workload as a part of its full load; 0 while it does not run."""
+        (worker,) = (worker for worker in self._workers if worker.task.workload.key == key)
+        return 0.0 if worker.schedule.phase(time) is None else worker.intensity(time)
 
     def workload_of(self, pid: int) -> Workload | None:
         """Return the workload of a process, or `None` if it is not of the scenario."""
