@@ -53,7 +53,7 @@ def url() -> Iterator[str]:
 
 def served(agent: AgentProcess) -> list[dict[str, Any]]:
     """Models by the API."""
-    found: list[dict[str, Any]] = agent.json("/api/v1/serving?span=1h")["serving"]
+    found: list[dict[str, Any]] = agent.json("/api/v1/serving?span=1h")["served"]
     return found
 
 
@@ -71,7 +71,7 @@ def test_model_and_load_are_told_and_outlive_a_kill(url: str, tmp_path: Path) ->
         eventually(lambda: requests(agent) >= 9, 60)
         document = agent.json("/api/v1/serving?span=1h")
         assert list(faults(document, json_schema_of("GET", "/api/v1/serving"))) == []
-        (load,) = (convert(each, ServedLoad) for each in document["serving"])
+        (load,) = (convert(each, ServedLoad) for each in document["served"])
         assert load.model == "meta-llama/Llama-3.1-8B-Instruct"
         assert load.engine == "vllm"
         assert len(load.devices) == 2

@@ -475,7 +475,7 @@ class ServingDocument(msgspec.Struct, frozen=True):
 
     time: float
     span: str
-    serving: tuple[ServedLoad, ...]
+    served: tuple[ServedLoad, ...]
 
 
 def encode_serving(now: Nanoseconds, span: Span, served: Sequence[ServedLoad]) -> JsonObject:
