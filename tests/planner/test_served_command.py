@@ -407,3 +407,21 @@ def test_forget_does_nothing_else(file: Path, capsys: Captured) -> None:
     """It is given alone."""
     assert main(["served", str(file), "--forget"]) == 2
     assert "--forget: " in capsys.readouterr().err
+
+
+def test_cache_is_given_more_memory_before_gpus_are_added() -> None:
+    """Where the engine takes less than is usual."""
+    little = replace(CHAT, preemptions_per_second=0.5, memory_used_bytes=40 * GIB)
+    causes = one(little, ServedFindingKind.TOO_SMALL).causes
+    assert causes[0].startswith("its cache is full, and it takes 5")
+    usual = replace(little, memory_used_bytes=72 * GIB)
+    assert not any("memory" in cause for cause in one(usual, ServedFindingKind.TOO_SMALL).causes)
+
+
+def test_speculation_is_named_with_its_gain_where_tokens_are_late() -> None:
+    """At few requests in flight, as an interval."""
+    late = replace(CHAT, requests_running=2.0)
+    level = Statement(tpot="6ms")
+    causes = one(late, ServedFindingKind.TOO_SMALL, level).causes
+    assert causes[0].startswith("speculative decoding of 3 tokens: TPOT ")
+    assert " in place of 7." in causes[0]

@@ -19,6 +19,7 @@ from rightsizer.planner.served.engine import (
     parallel_keys,
     requirement_of,
 )
+from rightsizer.planner.served.engine_settings import reached_limit, setting_causes
 from rightsizer.planner.served.finding import (
     ServedFinding,
     ServedFindingKind,
@@ -36,7 +37,6 @@ _QUEUED: Final = 0.1
 """Waiting requests of those running, from which an engine is short."""
 _PREEMPTED: Final = 0.01
 """Preemptions a request, from which its cache is short."""
-_AT_LIMIT: Final = 0.9
 _QUALITY: Final = "answers change a little: compare them on data of your own"
 _LEAST_RATE: Final = 1e-3
 """Requests a second of an hour without any."""
@@ -181,16 +181,10 @@ class ServedAdvisor:
         engine = prediction.engine
         before = prediction.candidate
         summary = f"{engine.name}: short: {'; '.join(shortage)}"
-        load = engine.load
-        limit = load.maximum_running
-        running = (load.requests_running or 0.0) / max(1, load.engines)
-        cache = load.kv_cache_used_ratio
-        if limit and running >= _AT_LIMIT * limit and (cache is None or cache < _AT_LIMIT):
-            flag = f"its limit of {limit} requests at a time is reached"
-            room = "" if cache is None else f", with {percent(cache)} of its cache in use"
-            cause = f"{flag}{room}: raise it first"
+        if limit := reached_limit(prediction):
+            causes: tuple[str, ...] = (limit,)
             return ServedFinding(
-                ServedFindingKind.TOO_SMALL, engine, summary, causes=(cause,), evidence=shortage
+                ServedFindingKind.TOO_SMALL, engine, summary, causes=causes, evidence=shortage
             )
         asked = engine.at_rate(engine.peak_rate)
         own: Question = {**asked, "gpus": [engine.board.key]}
@@ -208,9 +202,9 @@ class ServedAdvisor:
             del options[1]
         options.sort(key=lambda option: -option.savings.dollars_per_hour)
         as_it_is = self._best({**own, "parallel": parallel_keys(engine.layout)})
-        causes: tuple[str, ...] = ()
+        causes = tuple(setting_causes(prediction, self.planner))
         if as_it_is is not None:
-            causes = ("the layout that runs should hold this load: see why it is slow first",)
+            causes += ("the layout that runs should hold this load: see why it is slow first",)
             causes += causes_of(prediction, self.planner)
         return ServedFinding(
             ServedFindingKind.TOO_SMALL,

@@ -31,8 +31,6 @@ class ServedFindingKind(StrEnum):
     BY_HOUR = "by_hour"
     TRADE = "trade"
     """Two engines whose GPUs fit each other's load."""
-    SETTING = "setting"
-    """Of the engine."""
 
 
 class ServedOption(Struct, frozen=True):

@@ -13,7 +13,6 @@ from rightsizer.planner.plan_check import FigureComparison
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.engine import (
     LEVELS,
-    Question,
     ServedAssumption,
     ServedEngine,
     memory_in_use,
@@ -58,7 +57,7 @@ def as_it_runs(engine: ServedEngine) -> Requirement:
 
     With the requests in flight where they are known, else at the rate.
     """
-    return _running(engine, {})
+    return requirement_of(question_as_it_runs(engine))
 
 
 def _plain(engine: ServedEngine) -> dict[str, Any]:
@@ -70,16 +69,13 @@ def _plain(engine: ServedEngine) -> dict[str, Any]:
     return {**question, "parallel": parallel_keys(engine.layout)}
 
 
-def _running(engine: ServedEngine, changes: Question) -> Requirement:
-    question = {**_plain(engine), **changes}
+def question_as_it_runs(engine: ServedEngine) -> dict[str, Any]:
+    """Return the keys of a plan of the layout and the load that are measured."""
+    question = _plain(engine)
     rate = engine.rate
     if engine.in_flight is not None:
-        question["concurrency"] = engine.in_flight
-    elif rate > 0.0:
-        question["rps"] = rate
-    else:
-        question["concurrency"] = 1.0
-    return requirement_of(question)
+        return {**question, "concurrency": engine.in_flight}
+    return {**question, "rps": rate} if rate > 0.0 else {**question, "concurrency": 1.0}
 
 
 def predict(engine: ServedEngine, planner: Planner) -> ServedPrediction:
@@ -128,7 +124,8 @@ def _with_effect(
     if assumption.other is None:
         return assumption
     words, keys = assumption.other
-    other = planner.predicted(_running(engine, keys), engine.board.key).rate.tpot_ms
+    question = {**question_as_it_runs(engine), **keys}
+    other = planner.predicted(requirement_of(question), engine.board.key).rate.tpot_ms
     if other is None:
         return assumption
     effect = f"{words}: TPOT {number(other.value)} ms in place of {number(between.value)} ms"
