@@ -1,6 +1,7 @@
 """`rightsizer plan`: files in, plans out; errors have their place."""
 
 import json
+import math
 from pathlib import Path
 from typing import Final
 
@@ -278,6 +279,37 @@ def recording(path: Path, gib: float) -> Path:
     )
     path.write_text(header + "".join(lines), encoding="utf-8")
     return path
+
+
+def test_times_of_a_recording_are_learned(
+    file: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the prediction without corrections, for later plans of the model."""
+    learned = file.with_name("learned.json")
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(learned))
+    run = recording(file.with_name("run.csv"), gib=60.0)
+    text = json.dumps({"model": "llama-3.1-8b", "gpus": ["H100-SXM5-80GB"]})
+    more = ("--measured", str(run), "--learn")
+    before = answer(file, text, capsys)["candidates"][0]
+    compared = answer(file, text, capsys, *more)["measured"]["comparisons"]
+    ratios = {each["what"]: each["ratio"] for each in compared if each["ratio"]}
+    kept = json.loads(learned.read_text("utf-8"))["residuals"]
+    assert {each["figure"] for each in kept} == {"tpot_ms", "ttft_ms"}
+    for each in kept:
+        assert math.exp(each["log_ratio"]) == pytest.approx(ratios[each["figure"]])
+    after = answer(file, text, capsys)["candidates"][0]
+    assert after["adjusted"]["count"] == 1
+    assert after["tpot_ms"] != before["tpot_ms"]
+
+
+def test_nothing_is_learned_of_a_model_without_a_name(file: Path, capsys: Captured) -> None:
+    """It is not told from others."""
+    file.write_text(json.dumps({"model": SHAPE, "gpus": ["H100-SXM5-80GB"]}), "utf-8")
+    run = recording(file.with_name("run.csv"), gib=60.0)
+    assert main(["plan", str(file), "--measured", str(run), "--learn"]) == 2
+    assert "--learn: it takes a model by name" in capsys.readouterr().err
+    assert main(["plan", str(file), "--learn"]) == 2
+    assert "--learn: nothing is measured" in capsys.readouterr().err
 
 
 def test_a_recording_tells_where_the_prediction_was_off(file: Path, capsys: Captured) -> None:

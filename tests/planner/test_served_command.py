@@ -425,3 +425,11 @@ def test_speculation_is_named_with_its_gain_where_tokens_are_late() -> None:
     causes = one(late, ServedFindingKind.TOO_SMALL, level).causes
     assert causes[0].startswith("speculative decoding of 3 tokens: TPOT ")
     assert " in place of 7." in causes[0]
+
+
+def test_largest_rate_is_none_where_one_request_is_late(file: Path, capsys: Captured) -> None:
+    """No rate keeps a level that nothing keeps."""
+    assert main(["served", str(file), "--tpot", "1ms"]) == 0
+    assert "largest rate: none, not even one request is within TPOT <= 1ms" in " ".join(
+        capsys.readouterr().out.split()
+    )

@@ -345,7 +345,7 @@ def _learn(
         raise UsageError("--learn: nothing is measured; give --measured FILE")
     learned = tuple(residuals_of(requirement, check.candidate, check.comparisons))
     if not learned:
-        fault = "the files hold neither a mean time between tokens nor to the first one"
+        fault = "it takes a model by name, and a mean time between tokens or to the first one"
         raise UsageError(f"--learn: {fault}; record an engine with its metrics")
     write_learned(learned_file, (planner.site or SiteResiduals()).with_(learned))
 

@@ -67,7 +67,12 @@ def write_learned(path: str | Path, site: SiteResiduals) -> None:
 def residuals_of(
     requirement: Requirement, candidate: PlanCandidate, comparisons: Iterable[FigureComparison]
 ) -> Iterator[SiteResidual]:
-    """Yield the residuals of mean times; the candidate must be predicted without corrections."""
+    """Yield the residuals of mean times; the candidate must be predicted without corrections.
+
+    A model without a name is not told from others, and teaches nothing.
+    """
+    if not requirement.model.name:
+        return
     load = requirement.load
     in_flight = (candidate.rate.concurrency or 1.0) / candidate.layout.data
     where = SiteLoad.of(in_flight, load.input_tokens, load.output_tokens)

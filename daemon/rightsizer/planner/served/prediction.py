@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
 from rightsizer.planner.display import number
 from rightsizer.planner.plan_check import FigureComparison
 from rightsizer.planner.planner import Planner
@@ -24,6 +24,8 @@ from rightsizer.sizing.requirement import Requirement
 
 _BEYOND: Final = 1e6
 """Requests a second that nothing serves: what is delivered of them is the largest rate."""
+_LATE: Final = frozenset({CandidateFilter.COMPUTE, CandidateFilter.BANDWIDTH})
+"""Of a layout in which even one request is late."""
 _QUEUED: Final = 0.1
 """Waiting requests of those running, from which a first token waits for a place too."""
 
@@ -134,7 +136,10 @@ def _with_effect(
 
 def _largest_rate(engine: ServedEngine, planner: Planner) -> EstimateInterval | None:
     requirement = replace(requirement_of(engine.at_rate(_BEYOND)), parallel=engine.layout)
-    made = planner.predicted(requirement, engine.board.key).rate.units_per_second
+    candidate = planner.predicted(requirement, engine.board.key)
+    if any(rejection.by in _LATE for rejection in candidate.rejections):
+        return EstimateInterval.exactly(0.0)
+    made = candidate.rate.units_per_second
     return None if made is None else made.scaled(1.0 / max(1.0, requirement.load.output_tokens))
 
 

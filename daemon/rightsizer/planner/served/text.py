@@ -17,6 +17,7 @@ from rightsizer.planner.served.finding import (
     interval_of,
 )
 from rightsizer.planner.served.prediction import ServedPrediction
+from rightsizer.sizing.estimate import EstimateInterval
 
 _LEFT = frozenset({"figure", "90% range", "remark"})
 _HEADER = ("figure", "measured", "predicted", "90% range", "ratio", "remark")
@@ -90,10 +91,7 @@ def _answer_lines(answer: ServedAnswer) -> Iterator[str]:
     yield ""
     yield from aligned(_HEADER, [_row(each) for each in prediction.comparisons], _LEFT, indent=2)
     if prediction.largest_rate is not None:
-        largest = prediction.largest_rate
-        level = f" within {prediction.engine.level}" if prediction.engine.level else ""
-        text = f"largest rate: {number(largest.value)} requests/s ({interval_text(largest)}){level}"
-        yield from wrapped(text, indent=2)
+        yield from wrapped(_largest(prediction, prediction.largest_rate), indent=2)
     if prediction.candidate.adjustment is not None:
         yield from wrapped(str(prediction.candidate.adjustment), indent=2)
     for finding in answer.findings:
@@ -103,6 +101,13 @@ def _answer_lines(answer: ServedAnswer) -> Iterator[str]:
         yield ""
         for assumption in prediction.engine.assumptions:
             yield from wrapped(f"assumed: {assumption}")
+
+
+def _largest(prediction: ServedPrediction, largest: EstimateInterval) -> str:
+    level = f" within {prediction.engine.level}" if prediction.engine.level else ""
+    if not largest.value:
+        return f"largest rate: none, not even one request is{level} as surely as asked"
+    return f"largest rate: {number(largest.value)} requests/s ({interval_text(largest)}){level}"
 
 
 def _serves(prediction: ServedPrediction) -> str:
