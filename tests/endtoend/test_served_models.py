@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_process import AgentProcess, agent_process, eventually
+from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
 from api_schema import faults, json_schema_of
 from engine_pages import EnginePage, engine_server, vllm_page
 from rightsizer.io.codec import convert
@@ -85,6 +85,10 @@ def test_model_and_load_are_told_and_outlive_a_kill(url: str, tmp_path: Path) ->
         assert agent.metric("rightsizer_served_requests_per_second", model=load.model) > 0
         assert agent.metric("rightsizer_served_model_info", uuid=load.devices[0]) == 1.0
         assert agent.get("/api/v1/serving?span=2h")[0] == 400
+        planned = run_rightsizer("served", "--url", agent.url)
+        assert "Llama-3.1-8B-Instruct by vllm on 2 x H100-SXM5-80GB" in " ".join(
+            planned.stdout.split()
+        )
 
         before = requests(agent)
         writes = agent.metric("rightsizer_history_writes_total")
