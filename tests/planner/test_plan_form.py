@@ -41,7 +41,7 @@ def test_a_question_is_answered_as_the_command_answers_it(
     page = form_document("&".join(f"{word}={value}" for word, value in asked.items()), PLANNER)
     assert main(["plan", "--json", *(f"--{word}={value}" for word, value in asked.items())]) == 0
     best = json.loads(capsys.readouterr().out)["candidates"][0]
-    assert f'First choice</dt><dd class="value">{best["count"]} x {best["gpu"]}' in page
+    assert f'<p class="best">Take {best["count"]} x {best["gpu"]}' in page
     assert all(f'value="{value}"' in page for value in asked.values())
     assert "TTFT &lt;= 1000 ms" in page
 

@@ -10,8 +10,8 @@ import pytest
 from plan_answers import answered, refusal, requirement_of
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
+from rightsizer.planner.detail_blocks import title_texts
 from rightsizer.planner.plan_file import plan_of_flags
-from rightsizer.planner.text import title_lines
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask
@@ -455,7 +455,7 @@ def test_what_is_not_within_the_limit_is_not_called_impossible(capsys: Captured)
     assert "No known GPU would" not in out
 
     requirement = requirement_of(model="8B", train="full", tokens="1e9", hours="1")
-    (asked,) = (line for line in title_lines(requirement, ()) if line.startswith("asked for"))
+    (asked,) = (line for line in title_texts(requirement, ()) if line.startswith("asked for"))
     assert "in 1 hour at most" in asked
 
 

@@ -6,9 +6,10 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,18 +17,20 @@ from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
+from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, flag_rows, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.files import is_there
 from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.units import HOUR_SECONDS
+from rightsizer.planner.detail_blocks import check_section, detail_blocks
 from rightsizer.planner.load_row import accepted_flags, accepted_keys, meant_flags, with_unit
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.settings import PlannerSettings
-from rightsizer.planner.summary import LineKind, SummaryLine, plan_summary, show_summaries
-from rightsizer.planner.text import measured_text, plan_text, title_lines
+from rightsizer.planner.summary_blocks import page_blocks, summary_blocks
+from rightsizer.report.blocks import Block
 
 _HELP: Final = help_of(__file__)
 
@@ -81,6 +84,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser.add_argument, _HELP["sources"], measured=measured, catalogue=Path, prices=Path)
     add_config_flag(parser)
     add_flags(parser.add_argument, _HELP["forms"], html=Path, save=_folder)
+    add_format_flag(parser, "bytes, milliseconds, tokens a second, dollars and hours")
 
 
 def _accept_other_names(parser: argparse.ArgumentParser) -> None:
@@ -169,21 +173,15 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.learn:
         _learn(arguments, file, found, planner, learned_file)
     if arguments.html is not None:
-        _write_html(arguments.html, arguments.file, found, _forms(found))
+        _write_html(arguments.html, arguments.file, found)
     if arguments.save is not None and file.is_list:
         raise UsageError("--save: is for one question; give a file of one requirement")
-    if arguments.json:
-        forms = _forms(found, measured)
-        say(json.dumps(forms if file.is_list else forms[0], indent=1))
-    elif arguments.details or arguments.all or measured:
-        text_of = partial(plan_text, shows_all=arguments.all)
-        texts = [text_of(e.plan, e.notes) if e.plan else f"error: {e.error}" for e in found]
-        say("\n\n".join([*texts, *([measured_text(measured)] if measured else [])]))
-    else:
-        show_summaries([_summary(each) for each in found])
+    forms = _forms(found, measured) if arguments.format == "json" else []
+    result = forms if file.is_list else next(iter(forms), None)
+    show(arguments, _title(found), result, _blocks(arguments, found, measured), may_color=False)
     if arguments.save is not None:
         written = f"wrote {_save(arguments.save, found[0], planner)}"
-        if arguments.json:
+        if arguments.format == "json":
             print(written, file=sys.stderr)
         else:
             say(f"\n{written}")
@@ -213,10 +211,24 @@ def _forms(found: Sequence[PlanAnswer], measured: PlanCheck | None = None) -> li
     return forms
 
 
-def _summary(found: PlanAnswer) -> Sequence[SummaryLine]:
-    if found.plan is None:
-        return (SummaryLine(f"error: {found.error}", LineKind.WARNING),)
-    return plan_summary(found.plan, found.notes)
+def _title(found: Sequence[PlanAnswer]) -> str:
+    models = (each.plan.requirement.model.name for each in found if each.plan)
+    return ": ".join(filter(None, ("GPU plan", ", ".join(filter(None, models)))))
+
+
+def _blocks(
+    arguments: argparse.Namespace, found: Sequence[PlanAnswer], measured: PlanCheck | None
+) -> Iterator[Block]:
+    """Yield summaries, or on request, and on a page, all there is to say."""
+    for answer in found:
+        if arguments.format in {"html", "markdown"} or answer.plan is None:
+            yield from page_blocks(answer)
+        elif arguments.details or arguments.all or measured:
+            yield from detail_blocks(answer.plan, answer.notes, shows_all=arguments.all)
+        else:
+            yield from summary_blocks(answer.plan, answer.notes)
+    if measured:
+        yield check_section(measured)
 
 
 def _names_model(word: Path) -> bool:
@@ -253,20 +265,15 @@ def _answered(
         raise UsageError(flag_lines(str(error), given)) from None
 
 
-def _write_html(
-    path: Path, asked: Path | None, found: Sequence[PlanAnswer], forms: Sequence[dict[str, Any]]
-) -> None:
+def _write_html(path: Path, asked: Path | None, found: Sequence[PlanAnswer]) -> None:
     if asked is not None and path.resolve() == asked.resolve():
         raise UsageError(f"--html {path}: is the file of requirements; name another file")
     from rightsizer.io.files import whole_file  # noqa: PLC0415 - for a page alone.
-    from rightsizer.planner.page import plan_document  # noqa: PLC0415 - jinja2 too.
+    from rightsizer.report.block_page import page_of  # noqa: PLC0415 - jinja2 too.
 
-    titles = (
-        tuple(title_lines(each.plan.requirement, ())) if each.plan else (f"GPU plan {place}",)
-        for place, each in enumerate(found, 1)
-    )
+    blocks = chain.from_iterable(map(page_blocks, found))
     with whole_file(path, "plan") as out:
-        out.write(plan_document(list(zip(titles, forms, strict=True))).encode())
+        out.write(page_of(_title(found), blocks).encode())
 
 
 def _save(folder: Path, found: PlanAnswer, planner: Planner) -> str:

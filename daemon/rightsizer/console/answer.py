@@ -2,12 +2,14 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
-from rightsizer.console.command import say
+from rightsizer.console.command import printable, say, write
 from rightsizer.io.codec import to_json
-from rightsizer.report.blocks import Block
+from rightsizer.report.blocks import Block, Tone
 
 FORMATS: Final = ("text", "html", "markdown", "json")
 
@@ -56,4 +58,16 @@ def show(
         case _:
             from rightsizer.report.block_text import text_of  # noqa: PLC0415 - not for JSON.
 
-            say(text_of(blocks), may_color=may_color)
+            write(text_of(blocks, style=partial(_styled, may_color=may_color)))
+
+
+def _styled(text: str, tone: Tone | None, *, may_color: bool) -> str:
+    """Return a line as standard output has it: what a terminal would obey is replaced."""
+    line = printable(text)
+    if not sys.stdout.isatty():
+        return line
+    from rightsizer.console.color import colored, toned  # noqa: PLC0415 - no pipe needs it.
+
+    if tone is not None:
+        return toned(line, tone)
+    return colored(line) if may_color else line

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from rightsizer.report.blocks import Tone
+
 _STYLES: Final = {
     "heading": "1",
     "title": "1",
@@ -15,6 +17,7 @@ _STYLES: Final = {
     "command": "36",
 }
 """SGR parameters (ECMA-48) of the sixteen colors that every terminal theme defines."""
+_TONES: Final = {Tone.HEADING: "1", Tone.BEST: "1;32", Tone.WARNING: "33", Tone.FAINT: "2"}
 _PARTS: Final = re.compile(
     r"""(?P<heading>^[A-Z][^.:;,]{0,60}:$)
     |(?P<title>^[ ]{2}[A-Z][^\n]*?(?=[ ]{2}(?:critical|high|medium|low),[ ]))
@@ -35,9 +38,9 @@ def colored(text: str, environ: Mapping[str, str] = os.environ) -> str:
     return _PARTS.sub(lambda found: _in(_STYLES[found.lastgroup or "heading"], found[0]), text)
 
 
-def styled(text: str, style: str) -> str:
-    """Style a text by SGR parameters, unless the user disabled colors."""
-    return _in(style, text) if style and _are_wanted(os.environ) else text
+def toned(text: str, tone: Tone) -> str:
+    """Make a line stand out, unless the user disabled colors."""
+    return _in(_TONES[tone], text) if _are_wanted(os.environ) else text
 
 
 def _are_wanted(environ: Mapping[str, str]) -> bool:

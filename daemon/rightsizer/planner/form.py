@@ -1,7 +1,7 @@
 """Form of a plan for a browser: its fields, and the page with its results."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -11,11 +11,11 @@ from urllib.parse import parse_qsl
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.table import table_rows
 from rightsizer.planner.models.known_models import known_names
-from rightsizer.planner.page import plan_page
-from rightsizer.planner.plan_encoder import encode_plan
 from rightsizer.planner.plan_file import flag_lines, plan_of_flags
-from rightsizer.planner.planner import Planner, plan_answers
-from rightsizer.planner.text import title_lines
+from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
+from rightsizer.planner.summary_blocks import page_blocks
+from rightsizer.report.block_page import page_of
+from rightsizer.report.blocks import Block
 
 _MODEL: Final = re.compile(r"[\w.+: -]+(?:/[\w.+: -]+)?", re.ASCII)
 """A hub name, or a size; never a path."""
@@ -53,14 +53,17 @@ def form_document(query: str, planner: Planner) -> str:
     """
     fields = {word: text.strip() for word, text in parse_qsl(query)}
     given = {word: text for word, text in fields.items() if text}
-    plans = []
+    title = ""
+    blocks: Iterable[Block] = ()
     fault = ""
     if given:
         try:
-            plans = _plans(given, planner)
+            blocks = page_blocks(_answer(given, planner))
+            title = f"GPU plan: {given['model']}"
         except (RequirementError, UsageError) as error:
             fault = "\n".join(map(_by_label, str(error).splitlines()))
-    return plan_page(plans, fields=FIELDS, given=given, models=known_names(), fault=fault)
+    form = {"fields": FIELDS, "given": given, "models": known_names(), "fault": fault}
+    return page_of(title, blocks, "plan_form.html", **form)
 
 
 def _by_label(fault: str) -> str:
@@ -69,9 +72,7 @@ def _by_label(fault: str) -> str:
     return f"{_LABELS.get(word, word)}{colon}{rest}"
 
 
-def _plans(
-    given: Mapping[str, str], planner: Planner
-) -> list[tuple[tuple[str, ...], Mapping[str, object]]]:
+def _answer(given: Mapping[str, str], planner: Planner) -> PlanAnswer:
     words = {"model", *(field.word for fields in FIELDS.values() for field in fields)}
     if unknown := [word for word in given if word not in words]:
         raise UsageError(f"{unknown[0]}: is no field; there are {', '.join(sorted(words))}")
@@ -83,5 +84,4 @@ def _plans(
         raise UsageError(flag_lines(str(error), given)) from None
     if found.plan is None:
         raise UsageError(found.error)
-    title = tuple(title_lines(found.plan.requirement, ()))
-    return [(title, encode_plan(found.plan, found.notes))]
+    return found

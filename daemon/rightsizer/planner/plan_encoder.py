@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
-from rightsizer.planner.cost_text import shortcomings
+from rightsizer.planner.cost_blocks import shortcomings
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan

@@ -5,7 +5,18 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rightsizer.model.units import percent_text
-from rightsizer.report.blocks import Bars, Block, Code, Items, KeyValues, Section, Table, shown
+from rightsizer.report.blocks import (
+    Bars,
+    Block,
+    Code,
+    Items,
+    KeyValues,
+    Section,
+    Sentence,
+    Table,
+    Tone,
+    shown,
+)
 
 _SPECIAL: Final = re.compile(r"([\\`*\[|~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w))")
 """Characters with a meaning in Markdown; others stay unescaped, for readers in a terminal."""
@@ -35,8 +46,13 @@ def _parts(blocks: Iterable[Block], level: int) -> Iterator[str]:
             yield from _block(block)
 
 
-def _block(block: Table | KeyValues | Items | Bars | Code | str) -> Iterator[str]:
+def _block(
+    block: Sentence | Table | KeyValues | Items | Bars | Code | str,
+) -> Iterator[str]:
     match block:
+        case Sentence():
+            text = _paragraph(block.text)
+            yield text if block.tone is Tone.FAINT else f"**{text}**"
         case Table():
             yield from filter(None, map(_paragraph, (block.caption,)))
             yield _table(block)

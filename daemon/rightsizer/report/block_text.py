@@ -1,7 +1,7 @@
 """Blocks in a terminal: sections indented by two, sentences wrapped, columns aligned."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from rightsizer.io.terminal import aligned, width, wrapped
 from rightsizer.model.units import percent_text
@@ -12,65 +12,97 @@ from rightsizer.report.blocks import (
     Items,
     KeyValues,
     Section,
+    Sentence,
     Table,
+    Tone,
     shown,
 )
 
 _INDENT: Final = 2
 _BAR_WIDTH: Final = 20
+_BEGINS: Final = (Tone.HEADING, Tone.BEST, Tone.WARNING)
+"""Tones of sentences with an empty line before them."""
+_ENDS: Final = (Tone.BEST,)
+"""Tones of those with one after them."""
+_Line = tuple[str, Tone | None]
 
 
-def text_of(blocks: Iterable[Block], most: int | None = None) -> str:
+Style: TypeAlias = Callable[[str, Tone | None], str]
+"""Makes a line stand out, if it does."""
+
+
+def _plain(text: str, tone: Tone | None) -> str:
+    del tone
+    return text
+
+
+def text_of(blocks: Iterable[Block], most: int | None = None, style: Style = _plain) -> str:
     """Return lines of at most so many characters, by default as a terminal has.
 
     Elsewhere a table is as wide as its cells.
     """
-    return "\n".join(_lines(blocks, most, 0))
+    return "\n".join(style(line, tone) for line, tone in _lines(blocks, most, 0))
 
 
-def _lines(blocks: Iterable[Block], most: int | None, indent: int) -> Iterator[str]:
+def _lines(blocks: Iterable[Block], most: int | None, indent: int) -> Iterator[_Line]:
     # Sections in a section are as dense as a list.
     apart = Table if indent else (Section, Table)
     before: Block | None = None
     for block in shown(blocks):
-        if before and isinstance(before, apart) | isinstance(block, apart):
-            yield ""
+        is_apart = isinstance(before, apart) or isinstance(block, apart)
+        if before and (is_apart or _has_tone(block, _BEGINS) or _has_tone(before, _ENDS)):
+            yield "", None
         yield from _block(block, most, indent)
         before = block
 
 
-def _block(block: Block, most: int | None, indent: int) -> Iterator[str]:
+def _has_tone(block: Block, tones: Collection[Tone]) -> bool:
+    return isinstance(block, Sentence) and block.tone in tones
+
+
+def _block(block: Block, most: int | None, indent: int) -> Iterator[_Line]:
     match block:
         case Section():
-            yield from wrapped(block.title, indent, most=most)
+            tone = None if indent else Tone.HEADING
+            yield from _toned(wrapped(block.title, indent, most=most), tone)
             yield from _lines(block.blocks, most, indent + _INDENT)
+        case Sentence():
+            yield from _toned(wrapped(block.text, indent, most=most), block.tone)
         case Table():
-            yield from wrapped(block.caption, indent, 0, most)
+            yield from _toned(wrapped(block.caption, indent, 0, most))
             yield from _table(block, most, indent)
-            yield from wrapped(block.note, indent, 0, most)
+            yield from _toned(wrapped(block.note, indent, 0, most), Tone.FAINT)
         case KeyValues():
-            yield from _columns(block.pairs, most or width(), indent)
+            yield from _toned(_columns(block.pairs, most or width(), indent))
         case Items():
             for place, text in enumerate(block.texts, 1):
                 numbered = f"{place}. {text}" if block.is_numbered else text
-                yield from wrapped(numbered, indent, most=most)
+                yield from _toned(wrapped(numbered, indent, most=most))
         case Bars():
             rows = (
                 (_bar(share), f"{percent_text(share):>4}", name) for name, share in block.shares
             )
-            yield from _columns(rows, most or width(), indent)
+            yield from _toned(_columns(rows, most or width(), indent))
         case Code():
-            yield from (" " * (indent + _INDENT) + line for line in block.text.splitlines())
+            yield from _toned(" " * (indent + _INDENT) + line for line in block.text.splitlines())
         case _:
-            yield from wrapped(block, indent, 0, most)
+            yield from _toned(wrapped(block, indent, 0, most))
 
 
-def _table(table: Table, most: int | None, indent: int) -> Iterable[str]:
+def _toned(lines: Iterable[str], tone: Tone | None = None) -> Iterator[_Line]:
+    return ((line, tone) for line in lines)
+
+
+def _table(table: Table, most: int | None, indent: int) -> Iterator[_Line]:
     if not table.has_headings:
-        return _columns(table.texts, most, indent)
+        yield from _toned(_columns(table.texts, most, indent))
+        return
     names = [column.name for column in table.columns]
     left = {column.name for column in table.columns if column.is_text}
-    return aligned(names, table.texts, left, table.expendable, most, indent=indent)
+    head, *rows = aligned(names, table.texts, left, table.expendable, most, indent=indent)
+    yield head, Tone.HEADING if table.is_ranked else None
+    yield from _toned(rows[:1], Tone.BEST if table.is_ranked else None)
+    yield from _toned(rows[1:])
 
 
 def _columns(rows: Iterable[Sequence[str]], most: int | None, indent: int) -> Iterable[str]:

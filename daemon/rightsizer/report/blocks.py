@@ -13,6 +13,22 @@ Cell: TypeAlias = str | float | None
 """A text as it is, a number in the base unit of its column, or `None` if it is not known."""
 
 
+class Tone(StrEnum):
+    """How a line stands out."""
+
+    HEADING = "heading"
+    BEST = "best"
+    WARNING = "warning"
+    FAINT = "faint"
+
+
+class Sentence(Struct, frozen=True):
+    """Sentence that stands out from plain ones."""
+
+    text: str
+    tone: Tone
+
+
 class CellKind(StrEnum):
     """What the cells of a column are; all but texts are aligned to the right."""
 
@@ -60,6 +76,8 @@ class Table(Struct, frozen=True):
     caption: str = ""
     note: str = ""
     """Sentence below it, such as how many rows are left out."""
+    is_ranked: bool = False
+    """Whether the first row is the best."""
     expendable: tuple[str, ...] = ()
     """Columns that a narrow terminal leaves out, first to last."""
 
@@ -109,7 +127,7 @@ class Section(Struct, frozen=True):
     blocks: "tuple[Block, ...]"
 
 
-Block: TypeAlias = str | Table | KeyValues | Items | Bars | Code | Section
+Block: TypeAlias = str | Sentence | Table | KeyValues | Items | Bars | Code | Section
 """A text is a sentence, or a paragraph."""
 
 
@@ -147,7 +165,7 @@ def _is_empty(block: Block) -> bool:
             return not block.texts
         case Bars():
             return not block.shares
-        case Code():
+        case Code() | Sentence():
             return not block.text
         case _:
             return not block

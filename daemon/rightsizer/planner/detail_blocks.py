@@ -1,4 +1,4 @@
-"""Text of a plan: title, candidates, details, alternatives, validation, measured figures."""
+"""Blocks of a plan: title, candidates, details, alternatives, validation, measured figures."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import astuple
 
-from rightsizer.io.terminal import aligned, counted, wrapped
+from rightsizer.io.terminal import counted
 from rightsizer.model.units import GIB, percent_text
+from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_lines
+from rightsizer.planner.cost_blocks import costs_section, growth_section, rejection_section
 from rightsizer.planner.display import (
     MEMORY_PARTS,
     NOTHING,
@@ -27,6 +28,19 @@ from rightsizer.planner.display import (
 from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import shown_gibibytes, validation_steps
+from rightsizer.report.blocks import (
+    Bars,
+    Block,
+    CellKind,
+    Column,
+    Items,
+    Section,
+    Sentence,
+    Table,
+    Tone,
+    section,
+    table,
+)
 from rightsizer.sizing.load import RequestLoad, WorkUnit, units_per_request, work_unit
 from rightsizer.sizing.models import ImageNetwork, Transformer
 from rightsizer.sizing.parameters import count_parameters
@@ -67,7 +81,7 @@ _PRICES: Final = "$: median list prices, not quotes, and where they and the rate
 _HEADER: Final = ("figure", "measured", "predicted", "90% range", "verdict")
 
 
-def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]:
+def title_texts(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]:
     """Yield the model, the task, its requirements, and notes on the input."""
     model = requirement.model
     size = f"{large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
@@ -82,11 +96,17 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
     if requirement.budget is not None:
         demands.append(f"at most ${dollars(requirement.budget)} an hour")
     if demands:
-        yield from wrapped(f"asked for: {', '.join(demands)}")
+        yield f"asked for: {', '.join(demands)}"
     if not trains and load.concurrency is None and load.units_per_second is None:
         yield "no load is given: ranked by the cost of the work on busy GPUs; give --rps"
-    for note in notes:
-        yield from wrapped(f"note: {note}")
+    yield from (f"note: {note}" for note in notes)
+
+
+def title_blocks(requirement: Requirement, notes: Sequence[str]) -> Iterator[Block]:
+    """Yield the same as blocks."""
+    first, *others = title_texts(requirement, notes)
+    yield Sentence(first, Tone.HEADING)
+    yield Items(tuple(others))
 
 
 def _served(requirement: Requirement) -> Iterator[str]:
@@ -202,30 +222,35 @@ def _run_dollars(candidate: PlanCandidate) -> str:
     return f"{dollars(run.value)} ({range_text(run)})"
 
 
-def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False) -> str:
-    """Return the whole plan, in lines of at most 100 characters except unbreakable ones."""
+def detail_blocks(
+    plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False
+) -> Iterator[Block]:
+    """Yield the whole plan."""
+    yield from title_blocks(plan.requirement, notes)
+    yield from nothing_blocks(plan)
+    yield from _fitting(plan, shows_all=shows_all)
+    yield from further_blocks(plan, shows_all=shows_all)
+
+
+def further_blocks(plan: GpuPlan, *, shows_all: bool = False) -> Iterator[Block]:
+    """Yield what a summary leaves out."""
     best = plan.best
-    parts = (
-        title_lines(plan.requirement, notes),
-        nothing_lines(plan),
-        _fitting_lines(plan, shows_all=shows_all),
-        () if best is None else _detail_lines(plan.requirement, best),
-        rejection_lines(plan.candidates, shows_all=shows_all),
-        alternative_lines(plan),
-        growth_lines(plan),
-        () if best is None else _launch_lines(plan.requirement, best),
-        () if best is None else _validation_lines(plan.requirement, best),
-    )
-    texts = ("\n".join(part) for part in parts)
-    return "\n\n".join(filter(None, texts))
+    if best is not None:
+        yield from _details(plan.requirement, best)
+    yield rejection_section(plan.candidates, shows_all=shows_all)
+    yield alternative_section(plan)
+    yield growth_section(plan)
+    if best is not None:
+        yield from _launch(plan.requirement, best)
+        yield from _validation(plan.requirement, best)
 
 
-def nothing_lines(plan: GpuPlan) -> Iterator[str]:
+def nothing_blocks(plan: GpuPlan) -> Iterator[Block]:
     """Yield why nothing fits, and what would."""
     why = plan.why_nothing_fits
     if not why:
         return
-    yield from wrapped(f"{why[0].upper()}{why[1:]}.")
+    yield Sentence(f"{why[0].upper()}{why[1:]}.", Tone.WARNING)
     least = plan.least
     if least is None:
         yield f"None would within {plan.gpu_maximum:,} GPUs (sizing.plan.gpu_maximum)."
@@ -236,112 +261,117 @@ def nothing_lines(plan: GpuPlan) -> Iterator[str]:
     yield f"What would: {least.with_spares}{spread}{cost}."
 
 
-def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
+def _fitting(plan: GpuPlan, *, shows_all: bool) -> Iterator[Block]:
     fitting = [each for each in plan.candidates if each.fits]
-    if not fitting:
-        return
     shown = fitting if shows_all else fitting[:_SHOWN]
     rates = columns_of(plan.requirement, _RATES)
-    yield from table_lines(rates, shown, _LEFT)
     rest = len(fitting) - len(shown)
-    if rest:
-        yield f"and {counted(rest, 'more that fits', 'more that fit')} (--all)"
     serves = not plan.requirement.task.trains
     served = _SERVED if plan.requirement.answers_in_tokens else _BATCHED
-    starred = STARRED if any(each.format is not None for each in shown) else ""
-    in_time = _IN_TIME * ("in time" in dict(rates))
-    parts = (_LEGEND, starred, served if serves else "", in_time)
-    yield from wrapped(" ".join(filter(None, parts)), hanging=0)
-    yield ""
+    parts = (
+        f"And {counted(rest, 'more that fits', 'more that fit')} (--all)." if rest else "",
+        _LEGEND,
+        STARRED if any(each.format is not None for each in shown) else "",
+        served if serves else "",
+        _IN_TIME * ("in time" in dict(rates)),
+    )
+    yield candidate_table(rates, shown, _LEFT, " ".join(filter(None, parts)))
     columns = columns_of(plan.requirement, _COSTS)
-    yield from table_lines(columns, shown, _LEFT_COSTS)
     unit = f"{plan.requirement.unit_text}{' asked for' if serves else ''}"
     work = f"$/M: of a million {unit}. " if "$/M" in dict(columns) else ""
-    yield from wrapped(f"{work}{_PRICES}", hanging=0)
+    yield candidate_table(columns, shown, _LEFT_COSTS, f"{work}{_PRICES}")
 
 
-def table_lines(
+def candidate_table(
     columns: Sequence[_Column],
     candidates: Sequence[PlanCandidate],
     left: Collection[str],
-    expendable: Sequence[str] = (),
-) -> list[str]:
-    """Return a line of headings, and one per candidate."""
-    rows = [[cell(each) for _, cell in columns] for each in candidates]
-    return aligned([heading for heading, _ in columns], rows, left, expendable)
+    note: str,
+    expendable: tuple[str, ...] = (),
+) -> Table:
+    """Return a row per candidate, the best first."""
+    kinds = (
+        Column(name, CellKind.TEXT if name in left else CellKind.NUMBER) for name, _ in columns
+    )
+    rows = tuple(tuple(cell(each) for _, cell in columns) for each in candidates)
+    return Table(tuple(kinds), rows, note=note, expendable=expendable, is_ranked=True)
 
 
-def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:
+def _details(requirement: Requirement, best: PlanCandidate) -> Iterator[Block]:
     parts = [(name, getattr(best.memory, f"{part}_bytes")) for part, name in MEMORY_PARTS.items()]
-    split = ", ".join(f"{name} {value / GIB:.1f}" for name, value in parts if value > _VISIBLE)
+    bars = (
+        (f"{name}, {value / GIB:.1f} GiB", value / best.usable_bytes)
+        for name, value in parts
+        if value > _VISIBLE
+    )
     whole = best.memory.total.scaled(1.0 / GIB)
     usable = best.usable_bytes / GIB
     spread = f"{whole.value:.1f} GiB ({whole.low:.1f} to {whole.high:.1f}) of {usable:.1f}"
     free = f"{percent_text(best.memory_headroom_ratio)} free"
     doubt = f", fits with {percent(best.memory_probability)}" * best.is_memory_tight
-    yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}{doubt}: {split}")
+    yield f"memory of each {best.gpu}: {spread}, {free}{doubt}"
+    yield Bars(tuple(bars))
     shown = shown_gibibytes(requirement, best)
     if shown is not None:
         why = "the engine takes it ahead"
         if requirement.task.trains:
             peak = f"{best.memory.allocated.value / GIB:.1f} GiB at its peak"
             why = f"its allocator has {peak}, and keeps blocks while there is room"
-        yield from wrapped(f"nvidia-smi shows about {shown:.1f} GiB: {why}")
-    yield ""
-    yield from costs_lines(best, requirement.unit_text)
+        yield f"nvidia-smi shows about {shown:.1f} GiB: {why}"
+    yield costs_section(best, requirement.unit_text)
 
 
-def alternative_lines(plan: GpuPlan) -> Iterator[str]:
-    """Yield alternatives, or remedies if nothing fits, with memory and time."""
-    if plan.alternatives:
-        yield "what else could be done:" if plan.best else "what would fit on what is asked for:"
+def alternative_section(plan: GpuPlan) -> Section:
+    """Return alternatives, or remedies if nothing fits, with memory and time."""
+    title = "what else could be done:" if plan.best else "what would fit on what is asked for:"
     unit = plan.requirement.unit_text
-    for each in plan.alternatives:
-        candidate = each.candidate
-        throughput = candidate.rate.units_per_second
-        cost = candidate.dollars_per_million
-        speed = "" if throughput is None else f", {number(throughput.value)} {unit}/s"
-        hours = candidate.rate.training_hours
-        time = "" if hours is None else f", {number(hours.value)} h"
-        if candidate.format is not None:
-            speed = f" ({candidate.format.name}){speed}"
-        memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
-        memory += ", may not fit" * candidate.is_memory_tight
-        price = "" if cost is None else f", ${priced(cost, candidate.million_range)} a million"
-        caution = f"; {each.caution}" if each.caution else ""
-        text = f"{each.change}: {candidate.with_spares}{speed}{time}{memory}{price}{caution}"
+    return section(title, Items(tuple(_changed(each, unit) for each in plan.alternatives)))
+
+
+def _changed(alternative: Alternative, unit: str) -> str:
+    caution = f"; {alternative.caution}" if alternative.caution else ""
+    if alternative.prompts is not None:
         # Of two parts the change says all.
-        yield from wrapped(text if each.prompts is None else f"{each.change}{caution}", indent=2)
+        return f"{alternative.change}{caution}"
+    candidate = alternative.candidate
+    throughput = candidate.rate.units_per_second
+    cost = candidate.dollars_per_million
+    speed = "" if throughput is None else f", {number(throughput.value)} {unit}/s"
+    hours = candidate.rate.training_hours
+    time = "" if hours is None else f", {number(hours.value)} h"
+    if candidate.format is not None:
+        speed = f" ({candidate.format.name}){speed}"
+    memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
+    memory += ", may not fit" * candidate.is_memory_tight
+    price = "" if cost is None else f", ${priced(cost, candidate.million_range)} a million"
+    taken = candidate.with_spares
+    return f"{alternative.change}: {taken}{speed}{time}{memory}{price}{caution}"
 
 
-def _launch_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:
+def _launch(requirement: Requirement, best: PlanCandidate) -> Iterator[Block]:
     launch = launch_of(requirement, best)
     if launch is None:
         return
     copies = f", {launch.servers} servers of {launch.server_gpus}" if launch.servers > 1 else ""
-    yield f"to run it{copies} (--save FOLDER writes it):"
-    yield from wrapped(launch.text, indent=2)
-    for note in launch.notes:
-        yield from wrapped(f"note: {note}", indent=2)
+    notes = Items(tuple(f"note: {note}" for note in launch.notes))
+    yield section(f"to run it{copies} (--save FOLDER writes it):", launch.text, notes)
 
 
-def _validation_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:
+def _validation(requirement: Requirement, best: PlanCandidate) -> Iterator[Block]:
     steps = validation_steps(requirement, best)
-    yield from wrapped(f"before it is trusted, {steps[-1].run}:", hanging=0)
+    texts = []
     for step in steps:
         at = "" if step.concurrency is None else f", {step.concurrency:,.0f}"
-        text = f"{step.name}{at}, {step.minutes:g} min: {'; '.join(step.expect)}"
-        yield from wrapped(text, indent=2)
-    yield from wrapped(f"Measure {', '.join(steps[0].measure)}.", hanging=0)
-    compare = "'rightsizer record', then the same plan with --measured RECORDING compares."
-    yield from wrapped(compare, hanging=0)
+        texts.append(f"{step.name}{at}, {step.minutes:g} min: {'; '.join(step.expect)}")
+    yield section(f"before it is trusted, {steps[-1].run}:", Items(tuple(texts)))
+    yield f"Measure {', '.join(steps[0].measure)}."
+    yield "'rightsizer record', then the same plan with --measured RECORDING compares."
 
 
-def measured_text(measured: PlanCheck) -> str:
-    """Return one line per figure."""
-    rows = [_row(each) for each in measured.comparisons]
-    lines = aligned(_HEADER, rows, left=_HEADER)
-    return "\n".join([f"measured on {measured.candidate}:", *lines])
+def check_section(measured: PlanCheck) -> Section:
+    """Return a row per figure."""
+    rows = map(_row, measured.comparisons)
+    return section(f"measured on {measured.candidate}:", table(_HEADER, rows))
 
 
 def _row(comparison: FigureComparison) -> Sequence[str]:

@@ -1,9 +1,9 @@
-"""Text of a plan's bills, rejections and growth."""
+"""Blocks of a plan's bills, rejections and growth."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from rightsizer.io.terminal import aligned, counted, wrapped
+from rightsizer.io.terminal import counted
 from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import (
     Bill,
@@ -26,6 +26,7 @@ from rightsizer.planner.display import (
 )
 from rightsizer.planner.growth import GrowingKind, GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
+from rightsizer.report.blocks import Block, CellKind, Heading, Items, Section, section, table
 from rightsizer.sizing.estimate import EstimateInterval
 
 _EQUAL: Final = 1.005
@@ -41,30 +42,31 @@ _NAMED: Final = 8
 _GROWTH_LEFT: Final = frozenset({"kind", "$ in all", "remark"})
 
 
-def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
-    """Yield the cost of the GPUs on all terms, with energy and carbon."""
-    bill = candidate.bill
-    if bill is None:
-        return
-    yield f"what {candidate.with_spares} cost:"
+def costs_section(candidate: PlanCandidate, unit: str) -> Section:
+    """Return the cost of the GPUs on all terms, with energy and carbon."""
+    blocks = () if candidate.bill is None else _bill(candidate, candidate.bill, unit)
+    return section(f"what {candidate.with_spares} cost:", *blocks)
+
+
+def _bill(candidate: PlanCandidate, bill: Bill, unit: str) -> Iterator[Block]:
     notes = SourceNotes()
     if bill.offers:
         columns = _work_columns(candidate, bill.offers[0].dollars, unit)
         rows = [_offer_row(each, columns, notes) for each in bill.offers]
         header = ("terms", "$/h", "from", *(heading for heading, _, _ in columns), "as of", "")
-        yield from aligned(header, rows, _LEFT, indent=2)
-        if len(columns) > 1:
-            text = f"{columns[0][0]}: of {unit} asked for; full load: of all it could make."
-            yield from wrapped(text, indent=2)
+        several = f"{columns[0][0]}: of {unit} asked for; full load: of all it could make."
+        yield table(_kinds(header, _LEFT), rows, several if len(columns) > 1 else "")
     else:
-        yield "  no price is known; state yours under 'prices' of the plan, or with --prices"
+        yield "no price is known; state yours under 'prices' of the plan, or with --prices"
     if bill.ownership is not None:
-        text = _ownership_text(bill.ownership, is_rented=bill.on_demand is not None)
-        yield from wrapped(text, indent=2)
+        yield _ownership_text(bill.ownership, is_rented=bill.on_demand is not None)
     full = " at full load" if _idle_factor(candidate) > 1.0 else ""
-    yield from wrapped(_energy_text(bill, f"{unit}{full}"), indent=2)
-    for line in notes.lines():
-        yield from wrapped(line, indent=2, hanging=4)
+    yield _energy_text(bill, f"{unit}{full}")
+    yield Items(tuple(notes.lines()))
+
+
+def _kinds(names: Iterable[str], left: Collection[str]) -> tuple[Heading, ...]:
+    return tuple(name if name in left else (name, CellKind.NUMBER) for name in names)
 
 
 def _work_columns(candidate: PlanCandidate, dollars_of: CostAmount, unit: str) -> tuple[_Work, ...]:
@@ -145,51 +147,51 @@ def rejected_title(candidates: Sequence[PlanCandidate]) -> str:
     return f"rejected, {count} of {counted(len(candidates), 'kind', 'kinds')} of GPU:"
 
 
-def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Iterator[str]:
-    """Yield all unsuitable candidates, by the first filter each failed; nearest first."""
-    if failed := rejected(candidates):
-        yield rejected_title(candidates)
-    for by, found in failed.items():
-        yield f"  {by.lack} on {len(found)}:"
+def rejection_section(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Section:
+    """Return all unsuitable candidates, by the first filter each failed; nearest first."""
+    blocks = list[Block]()
+    for by, found in rejected(candidates).items():
         shown = found if shows_all else found[:1]
-        for each in shown:
-            reasons = "; ".join(map(str, each.rejections))
-            yield from wrapped(f"{each}: {reasons}", indent=4)
+        lines = [f"{each}: {'; '.join(map(str, each.rejections))}" for each in shown]
         rest = [each.gpu for each in found[len(shown) :]]
         if rest:
             more = f", and {len(rest) - _NAMED} more (--all)" if len(rest) > _NAMED else ""
-            yield from wrapped(f"also {', '.join(rest[:_NAMED])}{more}", indent=4)
+            lines.append(f"also {', '.join(rest[:_NAMED])}{more}")
+        blocks.append(section(f"{by.lack} on {len(found)}:", Items(tuple(lines))))
+    return section(rejected_title(candidates), *blocks)
 
 
-def growth_lines(plan: GpuPlan) -> Iterator[str]:
-    """Yield the steps of today's choice, total costs of leading kinds, and when to switch."""
+def growth_section(plan: GpuPlan) -> Block:
+    """Return the steps of today's choice, total costs of leading kinds, and when to switch."""
     outlook = plan.outlook
     if outlook is None:
-        return
+        return ""
     last = plan.growth[-1]
-    yield f"as the load grows, x{last.load_ratio:.2f} in {last.month} months:"
     header = ("month", "load", "GPUs", "$/h", "remark")
-    rows = [
+    rows = (
         (str(step.month), f"x{step.load_ratio:.2f}", *_grown_cells(step.candidate))
         for step in plan.growth
-    ]
-    yield from aligned(header, rows, frozenset({"GPUs", "$/h", "remark"}), indent=2)
-    if len(outlook.kinds) > 1:
-        yield ""
-        yield f"  over all {last.month} months, as many of a kind as each month takes:"
-        kinds = [
-            (
-                each.gpu,
-                str(each.steps[0].candidate.count),
-                str(each.steps[-1].candidate.count) if each.outgrown is None else NOTHING,
-                _span_text(plan.span_dollars(each), each),
-                "" if each.outgrown is None else f"outgrown in month {each.outgrown}",
-            )
-            for each in outlook.kinds
-        ]
-        header = ("kind", "now", "then", "$ in all", "remark")
-        yield from aligned(header, kinds, _GROWTH_LEFT, indent=4)
-    yield from wrapped(growth_verdict(outlook, plan.growth[0].candidate.gpu), indent=2)
+    )
+    kinds = (
+        (
+            each.gpu,
+            str(each.steps[0].candidate.count),
+            str(each.steps[-1].candidate.count) if each.outgrown is None else NOTHING,
+            _span_text(plan.span_dollars(each), each),
+            "" if each.outgrown is None else f"outgrown in month {each.outgrown}",
+        )
+        for each in (outlook.kinds if len(outlook.kinds) > 1 else ())
+    )
+    leading = ("kind", "now", "then", "$ in all", "remark")
+    return section(
+        f"as the load grows, x{last.load_ratio:.2f} in {last.month} months:",
+        table(_kinds(header, {"GPUs", "$/h", "remark"}), rows),
+        section(
+            f"over all {last.month} months, as many of a kind as each month takes:",
+            table(_kinds(leading, _GROWTH_LEFT), kinds),
+        ),
+        growth_verdict(outlook, plan.growth[0].candidate.gpu),
+    )
 
 
 def _grown_cells(candidate: PlanCandidate) -> tuple[str, str, str]:
