@@ -20,6 +20,10 @@ from rightsizer.report.blocks import (
     Items,
     KeyValues,
     Section,
+    Sentence,
+    Tile,
+    Tiles,
+    Tone,
     section,
     table,
 )
@@ -122,6 +126,10 @@ _LEAVES = st.one_of(
     st.lists(st.tuples(_LINES, st.floats(0.0, 1.0)), max_size=3).map(
         lambda shares: Bars(tuple(shares))
     ),
+    st.lists(st.builds(Tile, _LINES, _LINES, _LINES), max_size=3).map(
+        lambda tiles: Tiles(tuple(tiles))
+    ),
+    st.builds(Sentence, _LINES, st.sampled_from(Tone)),
     st.tuples(
         _LINES, st.sampled_from(CellKind), st.lists(st.tuples(_LINES, _CELLS), max_size=3)
     ).map(lambda parts: table((parts[0], (f"{parts[0]} 2", parts[1])), parts[2])),
@@ -145,11 +153,13 @@ def _texts(block: Block) -> set[str]:
             return set(block.texts)
         case KeyValues():
             return {text for pair in block.pairs for text in pair}
+        case Tiles():
+            return {text for tile in block.tiles for text in (tile.name, tile.value, tile.detail)}
         case Bars():
             return {name for name, _ in block.shares}
         case str():
             return {block}
-        case Code():
+        case Code() | Sentence():
             return {block.text}
         case _:
             return {cell for row in block.texts for cell in row}

@@ -181,6 +181,7 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         "rank": (True, "#", lambda each: NOTHING if each.rank is None else str(each.rank)),
         "name": (True, "GPUs", lambda each: f"{each.with_spares}{'*' * (each.format is not None)}"),
         "layout": (True, "TxPxDxE", lambda each: "x".join(map(str, astuple(each.layout)))),
+        "spread": (True, "layout", lambda each: str(each.layout)),
         "memory": (True, "GiB", _gibibytes),
         "requests": (not trains, requests, lambda each: number(each.rate.concurrency)),
         "rate": (True, f"{unit}/s", lambda each: middle(each.rate.units_per_second)),

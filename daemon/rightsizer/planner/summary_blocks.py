@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.io.terminal import counted
-from rightsizer.model.units import percent_text
+from rightsizer.model.units import GIB, percent_text
 from rightsizer.planner.candidate import PlanCandidate, rejected
 from rightsizer.planner.cost_blocks import growth_verdict, rejected_title, shortcomings
 from rightsizer.planner.detail_blocks import (
@@ -18,19 +18,29 @@ from rightsizer.planner.detail_blocks import (
     nothing_blocks,
     title_blocks,
 )
-from rightsizer.planner.display import dollars, hours_text, number, percent, priced
+from rightsizer.planner.display import dollars, hours_text, interval_text, number, percent, priced
 from rightsizer.planner.planner import GpuPlan, PlanAnswer
 from rightsizer.planner.validation import ValidationStep, validation_steps
-from rightsizer.report.blocks import Block, Items, Section, Sentence, Table, Tone, section
+from rightsizer.report.blocks import (
+    Block,
+    Items,
+    Section,
+    Sentence,
+    Table,
+    Tile,
+    Tiles,
+    Tone,
+    section,
+)
 from rightsizer.sizing.load import EVEN_ODDS
 from rightsizer.sizing.requirement import Requirement
 
 _SHOWN: Final = 5
 _ON_PAGE: Final = 20
 _SCREEN: Final = ("rank", "name", "cost", "rate", "beside", "hours", "first", "between")
-_PAGE: Final = (*_SCREEN[:2], "layout", "memory", *_SCREEN[2:], "in time", "mfu", "work")
+_PAGE: Final = (*_SCREEN[:2], "spread", "memory", *_SCREEN[2:], "in time", "mfu", "work")
 """Columns of candidates on one screen, and on a page."""
-_LEFT: Final = frozenset({"GPUs", "90% range", "rented as", "why not first"})
+_LEFT: Final = frozenset({"GPUs", "layout", "90% range", "rented as", "why not first"})
 _EXPENDABLE: Final = ("90% range", "#", "TPOT", "TTFT", "rented as")
 """Columns that a narrow terminal does without, the first ones first."""
 _LOAD_STEP: Final = "the load"
@@ -62,6 +72,7 @@ def page_blocks(answer: PlanAnswer) -> Iterator[Block]:
     best = plan.best
     if best is not None:
         yield _chosen(plan, best)
+        yield Tiles(tuple(_tiles(plan, best)))
         yield _best_first(plan, best, _ON_PAGE, _PAGE)
     yield from further_blocks(plan)
 
@@ -97,6 +108,33 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Sentence:
             cost += f", ${dollars(best.dollars_per_million)} a million {unit}"
     taken = f"{best.with_spares}{_spread(plan, best)}{rental}"
     return Sentence(f"Take {taken}: {cost}{took}{kept}.", Tone.BEST)
+
+
+def _tiles(plan: GpuPlan, best: PlanCandidate) -> Iterator[Tile]:
+    rate = best.rate
+    unit = plan.requirement.unit_text
+    million = f"; ${dollars(best.dollars_per_million)} a million {unit} at this load"
+    hourly = best.hourly_range
+    ends = "" if hourly is None else f"{dollars(hourly.low)} to {dollars(hourly.high)}"
+    cost = "" if best.dollars_per_million is None else million
+    if best.dollars_per_hour is not None:
+        yield Tile("Costs an hour", f"${dollars(best.dollars_per_hour)}", f"{ends}{cost}")
+    if rate.training_hours is not None:
+        hours = rate.training_hours
+        yield Tile("Takes", hours_text(hours.value), interval_text(hours))
+    elif rate.units_per_second is not None:
+        speed = rate.units_per_second
+        yield Tile("Delivers", number(speed.value), f"{interval_text(speed)} {unit}/s")
+    chances = (
+        ("memory", best.memory_probability),
+        ("all latencies", rate.targets_probability),
+        ("rate", rate.load_probability),
+    )
+    sure = (f"{name} {percent(chance)}" for name, chance in chances if chance is not None)
+    yield Tile("Certainty", percent(best.certainty), ", ".join(sure))
+    memory = best.memory.total.scaled(1.0 / GIB)
+    of = f"{memory.low:.1f} to {memory.high:.1f} of {best.usable_bytes / GIB:.1f}"
+    yield Tile("Memory of each", f"{memory.value:.1f} GiB", of)
 
 
 def _chances(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:

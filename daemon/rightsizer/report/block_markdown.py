@@ -14,6 +14,7 @@ from rightsizer.report.blocks import (
     Section,
     Sentence,
     Table,
+    Tiles,
     Tone,
     shown,
 )
@@ -47,7 +48,7 @@ def _parts(blocks: Iterable[Block], level: int) -> Iterator[str]:
 
 
 def _block(
-    block: Sentence | Table | KeyValues | Items | Bars | Code | str,
+    block: Sentence | Tiles | Table | KeyValues | Items | Bars | Code | str,
 ) -> Iterator[str]:
     match block:
         case Sentence():
@@ -57,6 +58,9 @@ def _block(
             yield from filter(None, map(_paragraph, (block.caption,)))
             yield _table(block)
             yield from filter(None, map(_paragraph, (block.note,)))
+        case Tiles():
+            texts = (f"{tile.name}: {tile.value} {tile.detail}" for tile in block.tiles)
+            yield from _block(Items(tuple(texts)))
         case KeyValues():
             yield "\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in block.pairs)
         case Items():

@@ -14,6 +14,7 @@ from rightsizer.report.blocks import (
     Section,
     Sentence,
     Table,
+    Tiles,
     Tone,
     shown,
 )
@@ -72,6 +73,9 @@ def _block(block: Block, most: int | None, indent: int) -> Iterator[_Line]:
             yield from _toned(wrapped(block.caption, indent, 0, most))
             yield from _table(block, most, indent)
             yield from _toned(wrapped(block.note, indent, 0, most), Tone.FAINT)
+        case Tiles():
+            tiles = ((tile.name, tile.value, tile.detail) for tile in block.tiles)
+            yield from _toned(_columns(tiles, most or width(), indent))
         case KeyValues():
             yield from _toned(_columns(block.pairs, most or width(), indent))
         case Items():

@@ -95,6 +95,20 @@ class Table(Struct, frozen=True):
         ]
 
 
+class Tile(Struct, frozen=True):
+    """Figure that is seen first."""
+
+    name: str
+    value: str
+    detail: str = ""
+
+
+class Tiles(Struct, frozen=True):
+    """A few figures, large on a page."""
+
+    tiles: tuple[Tile, ...]
+
+
 class KeyValues(Struct, frozen=True):
     """Named facts, a line each."""
 
@@ -127,7 +141,7 @@ class Section(Struct, frozen=True):
     blocks: "tuple[Block, ...]"
 
 
-Block: TypeAlias = str | Sentence | Table | KeyValues | Items | Bars | Code | Section
+Block: TypeAlias = str | Sentence | Tiles | Table | KeyValues | Items | Bars | Code | Section
 """A text is a sentence, or a paragraph."""
 
 
@@ -159,6 +173,8 @@ def _is_empty(block: Block) -> bool:
             return not shown(block.blocks)
         case Table():
             return not block.rows
+        case Tiles():
+            return not block.tiles
         case KeyValues():
             return not block.pairs
         case Items():
