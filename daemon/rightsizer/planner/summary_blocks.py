@@ -37,8 +37,23 @@ from rightsizer.sizing.requirement import Requirement
 
 _SHOWN: Final = 5
 _ON_PAGE: Final = 20
-_SCREEN: Final = ("rank", "name", "cost", "rate", "beside", "hours", "first", "between")
-_PAGE: Final = (*_SCREEN[:2], "spread", "memory", *_SCREEN[2:], "in time", "mfu", "work")
+_SCREEN: Final = ("rank", "name", "cost", "rate", "beside", "hours", "first", "between", "why")
+_PAGE: Final = (
+    "rank",
+    "name",
+    "cost",
+    "why",
+    "spread",
+    "memory",
+    "rate",
+    "beside",
+    "hours",
+    "first",
+    "between",
+    "in time",
+    "mfu",
+    "work",
+)
 """Columns of candidates on one screen, and on a page."""
 _LEFT: Final = frozenset({"GPUs", "layout", "90% range", "rented as", "why not first"})
 _EXPENDABLE: Final = ("90% range", "#", "TPOT", "TTFT", "rented as")
@@ -180,12 +195,11 @@ def _best_first(plan: GpuPlan, best: PlanCandidate, most: int, names: Sequence[s
     if plan.requirement.load.certainty > EVEN_ODDS:
         sure = percent_text(plan.requirement.load.certainty)
         below.append(f"counts and costs at {sure} certainty (--sure)")
-    columns = [
-        *columns_of(
-            plan.requirement, [{"cost": cost, "beside": beside}.get(name, name) for name in names]
-        ),
-        why,
-    ]
+    replaced = {"cost": cost, "beside": beside}
+    chosen = [replaced.get(name, name) for name in names if name != "why"]
+    # Columns that do not apply stand behind it, if at all.
+    columns = columns_of(plan.requirement, chosen)
+    columns.insert(min(names.index("why"), len(columns)), why)
     return candidate_table(columns, shown, _LEFT, "; ".join(below), _EXPENDABLE)
 
 
