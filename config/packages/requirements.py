@@ -26,6 +26,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = Path(__file__).resolve().parent / "requirements"
 LISTS: Final[Mapping[str, str]] = {
     "agent": "gpu-rightsizer[kubernetes]",
+    "node": "gpu-rightsizer[kubernetes,cli]",
     "tools": "gpu-rightsizer[kubernetes,fleet,cli]",
     "build": "hatchling",
 }

@@ -30,8 +30,9 @@ def test_a_fleet_without_the_extra_names_the_remedy(arguments: tuple[str, ...]) 
     assert ended.returncode == 1
     assert ended.stdout == ""
     assert ended.stderr == (
-        "rightsizer: fleet needs numpy and orjson (numpy is missing); install them with: pip "
-        "install 'gpu-rightsizer[fleet]', or use the image rightsizer-tools\n"
+        "rightsizer: fleet needs numpy and orjson (numpy is missing); install the package "
+        "rightsizer-fleet, or take pip install 'gpu-rightsizer[fleet]' or the image "
+        "rightsizer-tools\n"
     )
 
 

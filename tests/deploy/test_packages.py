@@ -20,11 +20,15 @@ from systemd_machine import Machine, layered, pristine_root
 # The first run makes a root file system and fetches the libraries.
 pytestmark = pytest.mark.timeout(600)
 
+FLEET_UNITS: Final = {path.name for path in (ROOT / "systemd").glob("rightsizer-fleet*.*")}
 UNITS: Final = {
     path.name
     for path in (ROOT / "systemd").iterdir()
     if path.suffix in {".service", ".socket", ".timer"}
-}
+} - FLEET_UNITS
+FLEET: Final = "rightsizer-fleet"
+MOST_BYTES: Final = 60_000_000
+"""Of the agent's package, as installed and compiled."""
 LIBRARIES: Final = "/usr/lib/rightsizer/libraries/"
 PACKAGES: Final = ROOT / "config" / "packages"
 RPMLINT: Final = PACKAGES / "rpm" / "rightsizer.rpmlintrc"
@@ -52,6 +56,14 @@ def tree(deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked .deb."""
     folder = tmp_path_factory.mktemp("tree")
     subprocess.run(["dpkg-deb", "-R", deb, folder], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fleet_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked .deb of the fleet."""
+    folder = tmp_path_factory.mktemp("fleet")
+    subprocess.run(["dpkg-deb", "-R", built("deb", FLEET), folder], check=True)
     return folder
 
 
@@ -100,6 +112,40 @@ def test_it_brings_nothing_else(tree: Path) -> None:
     assert not [path for path in texts if path.is_file() and str(ROOT) in path.read_text("latin-1")]
 
 
+def test_fleet_package_brings_what_the_agent_lacks(tree: Path, fleet_tree: Path) -> None:
+    """Libraries and units of the fleet are in it alone, and it depends on the very version."""
+    agent = files_of(tree)
+    fleet = files_of(fleet_tree)
+    assert not agent & fleet
+    assert {f"/usr/lib/systemd/system/{name}" for name in FLEET_UNITS} <= fleet
+    top = {name.removeprefix(LIBRARIES).partition("/")[0] for name in fleet if LIBRARIES in name}
+    assert {name for name in top if ".dist-info" not in name} == {"numpy", "numpy.libs", "orjson"}
+    depends = control_of(fleet_tree)["Depends"]
+    assert f"rightsizer (= {control_of(tree)['Version']})" in depends
+
+
+def control_of(tree: Path) -> dict[str, str]:
+    """The fields of an unpacked package."""
+    lines = (tree / "DEBIAN/control").read_text().splitlines()
+    return dict(line.split(": ", 1) for line in lines if ": " in line and line[0] != " ")
+
+
+def test_packages_depend_on_the_python_that_they_were_built_for(
+    tree: Path, fleet_tree: Path
+) -> None:
+    """Compiled libraries are for it, and the command starts no other."""
+    python = "{}.{}".format(*sys.version_info)
+    tag = "cpython-{}{}".format(*sys.version_info)
+    for each in (tree, fleet_tree):
+        assert f"python{python}" in control_of(each)["Depends"].split(", ")
+        compiled = [path.name for path in each.rglob("*.so") if "cpython" in path.name]
+        assert compiled
+        assert all(tag in name for name in compiled)
+    assert re.findall(r"python[\d.]+", (tree / "usr/bin/rightsizer").read_text())[0] == (
+        f"python{python}"
+    )
+
+
 def test_every_library_is_of_the_tested_version(tree: Path) -> None:
     """`constraints.txt` pins the installed versions."""
     pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
@@ -111,9 +157,10 @@ def test_every_library_is_of_the_tested_version(tree: Path) -> None:
         assert pinned[re.sub(r"[-_.]+", "-", name).lower()] == version
 
 
-def test_scripts_are_sound(tree: Path) -> None:
+def test_scripts_are_sound(tree: Path, fleet_tree: Path) -> None:
     """A shell parses the maintainer scripts and the command without warnings."""
-    scripts = [tree / "DEBIAN" / name for name in ("postinst", "prerm", "postrm")]
+    names = ("postinst", "prerm", "postrm")
+    scripts = [each / "DEBIAN" / name for each in (tree, fleet_tree) for name in names]
     for script in (*scripts, tree / "usr/bin/rightsizer"):
         assert os.access(script, os.X_OK)
         assert subprocess.run(["sh", "-n", script], check=False).returncode == 0
@@ -133,6 +180,8 @@ def test_install_upgrade_remove_and_purge(root: Path, deb: Path, tmp_path: Path)
     assert "rightsizer:x:" in (root / "etc/passwd").read_text()
     compiled = root / LIBRARIES.strip("/") / "rightsizer" / "__pycache__"
     assert compiled.is_dir()
+    installed = (path for path in (root / "usr/lib/rightsizer").rglob("*") if path.is_file())
+    assert sum(path.stat().st_size for path in installed) < MOST_BYTES
     assert (root / "etc/systemd/system/multi-user.target.wants/rightsizer.service").is_symlink()
 
     configuration = root / "etc/rightsizer/rightsizer.yaml"
@@ -156,6 +205,44 @@ def test_install_upgrade_remove_and_purge(root: Path, deb: Path, tmp_path: Path)
     assert left == ""
 
 
+def test_fleet_is_installed_and_removed_beside_the_agent(root: Path, deb: Path) -> None:
+    """Without its package the command names it; with it, it asks its store; the agent stays."""
+    fleet = built("deb", FLEET)
+    for package in (deb, fleet):
+        shutil.copy(package, root / "root" / package.name)
+    look = ("rightsizer", "fleet", "--dry-run", "--store.url", "http://127.0.0.1:1")
+    Machine.inside(root, "dpkg", "--install", f"/root/{deb.name}")
+    assert "install the package rightsizer-fleet" in refused(root, *look)
+    Machine.inside(root, "dpkg", "--install", f"/root/{fleet.name}")
+    assert "cannot be reached" in refused(root, *look)
+    Machine.inside(root, "dpkg", "--remove", FLEET)
+    assert "install the package rightsizer-fleet" in refused(root, *look)
+    assert not list((root / LIBRARIES.strip("/")).glob("numpy*"))
+    assert Machine.inside(root, "rightsizer", "version").startswith(f"rightsizer {__version__} ")
+
+
+def refused(root: Path, *command: str) -> str:
+    """The error of a command that fails in a root."""
+    done = subprocess.run(
+        ["chroot", str(root), *command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stderr
+
+
+@pytest.mark.soak
+def test_packages_for_another_python_install_where_that_is(tmp_path: Path) -> None:
+    """Debian 13 has Python 3.13: built here for it, agent and fleet run there."""
+    debs = [built("deb", name, "3.13") for name in ("rightsizer", FLEET)]
+    with layered(pristine_root("trixie", suite="trixie"), tmp_path / "clean") as root:
+        for package in debs:
+            shutil.copy(package, root / "root" / package.name)
+            Machine.inside(root, "dpkg", "--install", f"/root/{package.name}")
+        assert "(Python 3.13" in Machine.inside(root, "rightsizer", "version")
+        look = ("rightsizer", "fleet", "--dry-run", "--store.url", "http://127.0.0.1:1")
+        assert "cannot be reached" in refused(root, *look)
+
+
 def test_the_environment_of_others_is_kept_out(root: Path, deb: Path) -> None:
     """Neither PYTHONPATH nor other installed Python packages reach the command."""
     shutil.copy(deb, root / "root" / "package.deb")
@@ -167,12 +254,13 @@ def test_the_environment_of_others_is_kept_out(root: Path, deb: Path) -> None:
     assert said.endswith("ok\n")
 
 
-def test_the_rpm_holds_the_same_files(deb: Path, tree: Path) -> None:
+def test_the_rpm_holds_the_same_files(tree: Path, fleet_tree: Path) -> None:
     """Both are made from one tree; the configuration is marked as such."""
-    rpm = built("rpm")
+    python = "python(abi) = {}.{}".format(*sys.version_info)
 
-    def listed(*options: str) -> set[str]:
-        command = [tool("rpm", "rpm"), "--query", "--package", *options, str(rpm)]
+    def listed(*options: str, name: str = "rightsizer") -> set[str]:
+        package = str(built("rpm", name))
+        command = [tool("rpm", "rpm"), "--query", "--package", *options, package]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return set(done.stdout.splitlines())
 
@@ -181,15 +269,26 @@ def test_the_rpm_holds_the_same_files(deb: Path, tree: Path) -> None:
     inside = {name for name in brought if (tree / name.strip("/")).is_file()}
     assert inside == files_of(tree) - DEB_ALONE
     assert listed("--configfiles") == {"/etc/rightsizer/rightsizer.yaml"}
-    assert "python(abi) >= 3.11" in listed("--requires")
+    assert python in listed("--requires")
+    inside = {
+        name for name in listed("--list", name=FLEET) if (fleet_tree / name.strip("/")).is_file()
+    }
+    assert inside == {name for name in files_of(fleet_tree) if not name.startswith("/usr/share/")}
+    assert {python, f"rightsizer = {rpm_version()}"} <= listed("--requires", name=FLEET)
     owners = {line.split()[0] for line in listed("--queryformat", "[%{FILEUSERNAME}\\n]")}
     assert owners == {"root"}
 
 
+def rpm_version() -> str:
+    """Version and release of the .rpm."""
+    return "-".join(built("rpm").name.split("-")[1:3]).removesuffix(f".{platform.machine()}.rpm")
+
+
 @pytest.mark.parametrize("kind", ["deb", "rpm"])
-def test_the_distribution_finds_no_fault(kind: str) -> None:
+@pytest.mark.parametrize("name", ["rightsizer", FLEET])
+def test_the_distribution_finds_no_fault(kind: str, name: str) -> None:
     """Its package checks find no error that is not overridden with a reason."""
-    package = built(kind)
+    package = built(kind, name)
     command = {
         "deb": [tool("lintian", "lintian"), "--fail-on", "error", "--tag-display-limit", "0"],
         "rpm": [tool("rpmlint", "rpmlint"), "--rpmlintrc", str(RPMLINT)],
@@ -252,12 +351,12 @@ def test_packages_of_another_architecture(kind: str, tmp_path: Path) -> None:
     other, machine = ("amd64", 62) if platform.machine() == "aarch64" else ("arm64", 183)
     extract = {"deb": ["dpkg-deb", "-x"], "rpm": ["rpm2archive", "-n"]}[kind]
     tool(extract[0], {"deb": "dpkg", "rpm": "rpm"}[kind])
-    own = built(kind)
+    own = built(kind, FLEET)
     done = run_build(kind, tmp_path, other)
     if done.returncode and any(sign in done.stdout + done.stderr for sign in OFFLINE):
         pytest.skip("the libraries for the package cannot be fetched from here")
     assert done.returncode == 0, done.stdout + done.stderr
-    (package,) = tmp_path.glob(f"*.{kind}")
+    (package,) = tmp_path.glob(f"{FLEET}*.{kind}")
     assert {"arm64": ("arm64", "aarch64"), "amd64": ("amd64", "x86_64")}[other][kind == "rpm"] in (
         package.name
     )

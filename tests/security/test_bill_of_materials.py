@@ -103,7 +103,11 @@ def hashed(name: str) -> dict[str, tuple[str, list[str]]]:
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
-    [("agent", "gpu-rightsizer[kubernetes]"), ("tools", "gpu-rightsizer[kubernetes,fleet,cli]")],
+    [
+        ("agent", "gpu-rightsizer[kubernetes]"),
+        ("node", "gpu-rightsizer[kubernetes,cli]"),
+        ("tools", "gpu-rightsizer[kubernetes,fleet,cli]"),
+    ],
 )
 def test_all_that_an_image_contains_has_hashes(name: str, wanted: str) -> None:
     """Every package has the tested version, compiled ones for each architecture."""

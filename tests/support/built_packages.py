@@ -38,13 +38,15 @@ def tool(name: str, package: str) -> str:
     return found
 
 
-def built(kind: str) -> Path:
-    """The package of a kind, `deb` or `rpm`."""
+def built(kind: str, name: str = "rightsizer", python: str = "") -> Path:
+    """A package of a kind, `deb` or `rpm`, for this Python or another version."""
     tool(*{"deb": ("dpkg-deb", "dpkg"), "rpm": ("rpmbuild", "rpm")}[kind])
-    with source_folder("packages", SOURCES) as folder:
-        if not (found := sorted(folder.glob(f"*.{kind}"))):
-            _build(kind, folder)
-            found = sorted(folder.glob(f"*.{kind}"))
+    with source_folder(f"packages{python}", SOURCES) as folder:
+        # A version begins with a digit, and another name does not.
+        pattern = f"{name}[_-][0-9]*.{kind}"
+        if not (found := sorted(folder.glob(pattern))):
+            _build(kind, folder, python)
+            found = sorted(folder.glob(pattern))
     (package,) = found
     return package
 
@@ -68,7 +70,7 @@ def other_version(package: Path, version: str, folder: Path) -> Path:
 
 
 def run_build(
-    kind: str, folder: Path, architecture: str = ""
+    kind: str, folder: Path, architecture: str = "", python: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     """Run the build like `make`, with a fixed time that no commit changes.
 
@@ -81,6 +83,7 @@ def run_build(
         "DPKG_DEB_COMPRESSOR_LEVEL": "0",
         "RPM_PAYLOAD": "w.ufdio",
         "ARCHITECTURE": architecture,
+        "PYTHON_VERSION": python,
     }
     return subprocess.run(
         [ROOT / "config" / "packages" / "build", kind],
@@ -92,8 +95,8 @@ def run_build(
     )
 
 
-def _build(kind: str, folder: Path) -> None:
-    done = run_build(kind, folder)
+def _build(kind: str, folder: Path, python: str) -> None:
+    done = run_build(kind, folder, python=python)
     if done.returncode and any(sign in done.stdout + done.stderr for sign in OFFLINE):
         pytest.skip("the libraries for the package cannot be fetched from here")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -124,7 +124,10 @@ class Machine(Struct, frozen=True):
 
 
 def pristine_root(
-    name: str = SUITE, packages: Sequence[str] = PACKAGES, options: Sequence[str] = ()
+    name: str = SUITE,
+    packages: Sequence[str] = PACKAGES,
+    options: Sequence[str] = (),
+    suite: str = SUITE,
 ) -> Path:
     """A minimal Debian; the test is skipped, with the reason, where none can be made."""
     if os.geteuid():
@@ -137,18 +140,18 @@ def pristine_root(
         # Two files of tests need it, and a second one would be in the first one's way.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.is_dir():
-            _make_root(root, packages, options)
+            _make_root(root, packages, options, suite)
     return root
 
 
-def _make_root(root: Path, packages: Sequence[str], options: Sequence[str]) -> None:
+def _make_root(root: Path, packages: Sequence[str], options: Sequence[str], suite: str) -> None:
     fresh = root.with_name(f"{root.name}-{os.getpid()}")
     include = f"--include={','.join(packages)}"
     # To sync each file takes longer than to unpack it.
     quick = "--dpkgopt=force-unsafe-io"
     command = ["mmdebstrap", "--quiet", "--variant=minbase", quick, include, *options]
     made = subprocess.run(
-        [*command, SUITE, str(fresh)], capture_output=True, text=True, timeout=1500, check=False
+        [*command, suite, str(fresh)], capture_output=True, text=True, timeout=1500, check=False
     )
     if made.returncode:
         shutil.rmtree(fresh, ignore_errors=True)

@@ -73,8 +73,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _refusal(error: ImportError) -> RightsizerError:
     if error.name in {"numpy", "orjson"}:
         return RightsizerError(
-            f"fleet needs numpy and orjson ({error.name} is missing); install them with: "
-            "pip install 'gpu-rightsizer[fleet]', or use the image rightsizer-tools"
+            f"fleet needs numpy and orjson ({error.name} is missing); install the package "
+            "rightsizer-fleet, or take pip install 'gpu-rightsizer[fleet]' or the image "
+            "rightsizer-tools"
         )
     python = "Python {}.{}".format(*sys.version_info)
     return RightsizerError(
