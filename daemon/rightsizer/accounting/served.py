@@ -1,7 +1,7 @@
 """Models that a node serves: their recent load, and hours of a week by which it repeats."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -64,6 +64,23 @@ class _Pace(Struct, frozen=True):
         return cls(*hour.counts.ratios.get(ServedFigure.REQUESTS, (0.0, 0.0)), hour.rates)
 
 
+class ServedQuery(Struct, frozen=True):
+    """Hours of a model at one time, decoded where nothing waits for it."""
+
+    facts: ServedLoad
+    closed: tuple[str, ...]
+    running: ServedHour | None
+    paces: Mapping[Nanoseconds, _Pace]
+
+    def load(self) -> ServedLoad:
+        """Load in these hours, with the rhythm of the week."""
+        hours = [decode(text, ServedHour) for text in self.closed]
+        if self.running is not None:
+            hours.append(self.running)
+        load = with_counts(self.facts, summed_counts(hour.counts for hour in hours))
+        return _with_rhythm(load, self.paces)
+
+
 @dataclass(slots=True)
 class _Model:
     """Account of one model on one engine."""
@@ -79,6 +96,8 @@ class _Model:
     closed: dict[Nanoseconds, str] = field(default_factory=dict)
     """Former hours, encoded; a tenth of their size."""
     paces: dict[Nanoseconds, _Pace] = field(default_factory=dict)
+    rhythm: ServedLoad | None = None
+    """Rhythm of the week when the slot began."""
 
     def add(self, sample: ServedSample, facts: ServedLoad, now: Nanoseconds) -> None:
         self.facts = facts
@@ -88,6 +107,7 @@ class _Model:
             self.last_slot = self.open_slot if slot == self.slot + _SLOT else ServedCounts()
             self.open_slot = ServedCounts()
             self.slot = slot
+            self.rhythm = _with_rhythm(facts, self._all_paces())
         start = now - now % HOUR
         if self.hour is None or self.hour.start != start:
             self._close_hour(start)
@@ -120,17 +140,31 @@ class _Model:
         found = (self.hour_of(start) for start in starts if start >= since)
         return [hour for hour in found if hour is not None]
 
-    def load(self, counts: ServedCounts) -> ServedLoad:
-        """Load in a time, with the rhythm of the week."""
-        hour = self.hour
-        paces = dict(self.paces)
-        if hour is not None:
-            paces[hour.start] = _Pace.of(hour)
-        return replace(
-            with_counts(self.facts, counts),
-            requests_per_second_by_hour=_by_hour(paces.items()),
-            requests_per_second_peak=_peak(paces.values()),
+    def query(self, since: Nanoseconds) -> ServedQuery | None:
+        """Hours that begin at a time or later; `None` without any."""
+        running = self.hour if self.hour is not None and self.hour.start >= since else None
+        closed = tuple(
+            text
+            for start, text in sorted(self.closed.items())
+            if start >= since and (self.hour is None or start != self.hour.start)
         )
+        if running is None and not closed:
+            return None
+        return ServedQuery(self.facts, closed, running, self._all_paces())
+
+    def recent_load(self) -> ServedLoad:
+        """Load in the last minutes, with the rhythm up to them."""
+        load = with_counts(self.facts, summed_counts((self.last_slot, self.open_slot)))
+        rhythm = self.rhythm or load
+        return replace(
+            load,
+            requests_per_second_by_hour=rhythm.requests_per_second_by_hour,
+            requests_per_second_peak=rhythm.requests_per_second_peak,
+        )
+
+    def _all_paces(self) -> dict[Nanoseconds, _Pace]:
+        running = {} if self.hour is None else {self.hour.start: _Pace.of(self.hour)}
+        return {**self.paces, **running}
 
     def _close_hour(self, now: Nanoseconds) -> None:
         if self.hour is not None:
@@ -163,20 +197,21 @@ class ServedAccounts:
         if snapshot.served or slot != self._slot:
             self._slot = slot
             self._recent = tuple(
-                model.load(summed_counts((model.last_slot, model.open_slot)))
+                model.recent_load()
                 for model in self._models.values()
                 if abs(now - model.seen) <= 2 * _SLOT
             )
         return self._recent
 
+    def queries(self, since: Nanoseconds) -> tuple[ServedQuery, ...]:
+        """Hours of each model since a time, of whole hours; without those not served in them."""
+        since -= since % HOUR
+        found = (model.query(since) for model in self._models.values())
+        return tuple(query for query in found if query is not None)
+
     def loads(self, since: Nanoseconds) -> tuple[ServedLoad, ...]:
         """Loads since a time, by whole hours; without models that were not served."""
-        since -= since % HOUR
-        return tuple(
-            model.load(summed_counts(hour.counts for hour in hours))
-            for model in self._models.values()
-            if (hours := model.hours(since))
-        )
+        return tuple(query.load() for query in self.queries(since))
 
     def hours(self, since: Nanoseconds = 0) -> list[ServedHour]:
         """Hours of all models to keep, from that of a time on."""
@@ -247,6 +282,14 @@ def _owners(uuids: Sequence[str], snapshot: Snapshot) -> list[Workload]:
         for holding in snapshot.holdings.get(uuid, ())
     }
     return list(owners.values())
+
+
+def _with_rhythm(load: ServedLoad, paces: Mapping[Nanoseconds, _Pace]) -> ServedLoad:
+    return replace(
+        load,
+        requests_per_second_by_hour=_by_hour(paces.items()),
+        requests_per_second_peak=_peak(paces.values()),
+    )
 
 
 def _by_hour(paces: Iterable[tuple[Nanoseconds, _Pace]]) -> tuple[float | None, ...]:

@@ -426,7 +426,9 @@ class AccountingService:
     def served_loads(self, since: Nanoseconds) -> tuple[ServedLoad, ...]:
         """Loads of served models since a wall time, by whole hours."""
         with self._lock:
-            return self._served.loads(since)
+            queries = self._served.queries(since)
+        # Decoding a week of hours takes a while; do not block sampling meanwhile.
+        return tuple(query.load() for query in queries)
 
     def served_hours(self, since: Nanoseconds = 0) -> list[ServedHour]:
         """Hours of served models to add to the history, from that of a wall time on."""
