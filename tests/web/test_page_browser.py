@@ -282,6 +282,22 @@ def test_figures_on_a_phone_say_what_they_are(document: str, tmp_path: Path) -> 
     assert desktop == ["none"] * 4
 
 
+def test_cells_of_a_row_never_touch(document: str, tmp_path: Path) -> None:
+    """What stands in one ends before the next begins, headings too, at any width."""
+    reach = (
+        "(cell) => { const range = view.createRange(); range.selectNodeContents(cell);"
+        " return range.getBoundingClientRect(); }"
+    )
+    touching = (
+        f"(() => {{ const reach = {reach}; return [...view.querySelectorAll('#gpus tr')]"
+        ".flatMap((row) => { const cells = [...row.cells].map(reach).filter((box) => box.width);"
+        " return cells.slice(1).filter((box, place) => box.top < cells[place].bottom"
+        " && box.left < cells[place].right - 0.5 && box.right > cells[place].left); }).length })()"
+    )
+    widths = [640, 780, 880, 1000, 1190, 1280, 1600]
+    assert measured(tmp_path, document, widths, touching) == [0] * len(widths)
+
+
 def test_a_wide_screen_is_used(document: str, tmp_path: Path) -> None:
     """At 2,560 px the table of GPUs is as wide as nine tenths of the window."""
     table = "view.querySelector('#s-overview').offsetWidth"
