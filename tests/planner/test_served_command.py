@@ -159,6 +159,21 @@ def test_nothing_smaller_is_advised_for_an_unknown_model() -> None:
     assert finding.abstained == "the model is not known: state it with --model"
 
 
+def test_unknown_model_is_not_off() -> None:
+    """What is predicted for a guessed size says nothing of the engine."""
+    alias = replace(CHAT, model="prod", time_per_output_token=ServedLatency(0.5))
+    assert ServedFindingKind.OFF not in {finding.kind for finding in found(alias)}
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_other_formats_have_the_same_answer(form: str, file: Path, capsys: Captured) -> None:
+    """Under a title."""
+    assert main(["served", str(file), "--ttft", "p95=400ms", "--format", form]) == 0
+    out = capsys.readouterr().out
+    assert "What engines serve" in out
+    assert "needs: 1 x H100-SXM5-80GB" in out
+
+
 def test_format_is_told_by_the_memory_in_use() -> None:
     """Beside a cache of known size."""
     tokens = 300_000.0

@@ -5,10 +5,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rightsizer.planner.served.answer_blocks import ServedAnswer
 from rightsizer.planner.served.answers import PredictedLoads, predicted_loads, served_answers
 from rightsizer.planner.served.engine import requirement_of
 from rightsizer.planner.served.finding import ServedFinding, ServedFindingKind, ServedOption
-from rightsizer.planner.served.text import ServedAnswer
 from rightsizer.sizing.site import SiteResiduals
 from served_models import BOARDS, PLANNER, ServedModel, served_models, statement_of
 

@@ -64,7 +64,7 @@ class ServedAdvisor:
     def of(self, prediction: ServedPrediction) -> Iterator[ServedFinding]:
         """Yield the findings about one engine."""
         engine = prediction.engine
-        if prediction.off:
+        if prediction.off and engine.is_model_known:
             yield self._off(prediction)
         shortage = tuple(_shortage(prediction))
         if shortage:

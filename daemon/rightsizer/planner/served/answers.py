@@ -10,10 +10,10 @@ from rightsizer.model.served_load import ServedLoad
 from rightsizer.planner.learned import residuals_of
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.advisor import ServedAdvisor
+from rightsizer.planner.served.answer_blocks import ServedAnswer
 from rightsizer.planner.served.engine import NOTHING_STATED, Statement, served_engine
 from rightsizer.planner.served.finding import ServedFinding
 from rightsizer.planner.served.prediction import ServedPrediction, as_it_runs, predict
-from rightsizer.planner.served.text import ServedAnswer
 from rightsizer.sizing.site import SiteResidual, SiteResiduals
 
 

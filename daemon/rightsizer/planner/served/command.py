@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, duration, settings_of, whole_number
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.io.files import is_there
@@ -16,11 +17,11 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.planner.learned import read_learned, write_learned
 from rightsizer.planner.planner import Planner, boards_of
+from rightsizer.planner.served.answer_blocks import served_blocks
 from rightsizer.planner.served.answers import PredictedLoads, predicted_loads, served_answers
 from rightsizer.planner.served.encoder import encode_served
 from rightsizer.planner.served.engine import Statement
 from rightsizer.planner.served.source import SERVING_PATH, agent_loads, loads_of
-from rightsizer.planner.served.text import served_text
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.sizing.site import SiteResiduals
 
@@ -37,7 +38,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_url_flags(parser)
     add_flags(parser.add_argument, _HELP["sources"], catalogue=Path, prices=Path)
     add_config_flag(parser)
-    parser.add_argument("--json", action="store_true", help="answer in JSON; ms, bytes, dollars")
+    add_format_flag(parser, "ms, bytes, dollars an hour")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -55,7 +56,8 @@ def _run(arguments: argparse.Namespace) -> int:
     predicted = predicted_loads(_loads(arguments), planner, statement)
     answers = served_answers(predicted, planner, boards)
     notes = [_learn(predicted, planner, learned_file)] if arguments.learn else []
-    answer(arguments, [encode_served(each) for each in answers], served_text(answers, notes))
+    result = [encode_served(each) for each in answers]
+    show(arguments, "What engines serve", result, served_blocks(answers, notes))
     return 0 if all(each.prediction is not None for each in answers) else 1
 
 
@@ -74,7 +76,7 @@ def _forget(arguments: argparse.Namespace, file: Path) -> int:
     was_there = is_there(file)
     file.unlink(missing_ok=True)
     text = f"removed '{file}'" if was_there else f"nothing was learned: '{file}' is absent"
-    answer(arguments, {"forgotten": was_there, "file": str(file)}, text)
+    show(arguments, "What was learned", {"forgotten": was_there, "file": str(file)}, [text])
     return 0
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from rightsizer.io.codec import plain_fields
 from rightsizer.planner.plan_encoder import encode_candidate, encode_comparison, encode_interval
+from rightsizer.planner.served.answer_blocks import ServedAnswer
 from rightsizer.planner.served.finding import ServedFinding, ServedOption
 from rightsizer.planner.served.prediction import ServedPrediction
-from rightsizer.planner.served.text import ServedAnswer
 
 
 def encode_served(answer: ServedAnswer) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Text of what is served: what it would need, what it saves, and how it was found."""
+"""Blocks of what is served: what it would need, what it saves, and how it was found."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.io.terminal import aligned, counted, wrapped
+from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Savings
 from rightsizer.model.units import GIB, format_duration
 from rightsizer.planner.display import NOTHING, dollars, interval_text, number, percent
@@ -17,10 +18,17 @@ from rightsizer.planner.served.finding import (
     interval_of,
 )
 from rightsizer.planner.served.prediction import ServedPrediction
+from rightsizer.report.blocks import Block, CellKind, Code, Heading, Items, section, table
 from rightsizer.sizing.estimate import EstimateInterval
 
-_LEFT = frozenset({"figure", "90% range", "remark"})
-_HEADER = ("figure", "measured", "predicted", "90% range", "ratio", "remark")
+_HEADINGS: Final[Sequence[Heading]] = (
+    "figure",
+    ("measured", CellKind.NUMBER),
+    ("predicted", CellKind.NUMBER),
+    "90% range",
+    ("ratio", CellKind.NUMBER),
+    "remark",
+)
 
 
 class ServedAnswer(Struct, frozen=True):
@@ -48,15 +56,16 @@ class ServedAnswer(Struct, frozen=True):
         return 0.0 if self.savings is None else self.savings.dollars_per_hour
 
 
-def served_text(answers: Sequence[ServedAnswer], notes: Sequence[str] = ()) -> str:
-    """Return all answers: of several, what they come to first."""
-    blocks = []
-    if len(answers) > 1:
-        blocks.append("\n".join(_together(answers)))
-    blocks += ["\n".join(_answer_lines(answer)) for answer in answers]
-    if notes:
-        blocks.append("\n".join(line for note in notes for line in wrapped(f"note: {note}")))
-    return "\n\n".join(blocks)
+def served_blocks(answers: Sequence[ServedAnswer], notes: Sequence[str] = ()) -> Iterator[Block]:
+    """Yield all answers: of several, what they come to first."""
+    if len(answers) == 1:
+        yield from _answer_blocks(answers[0])
+    else:
+        yield from _together(answers)
+        for answer in answers:
+            title, *blocks = _answer_blocks(answer)
+            yield section(str(title), *blocks)
+    yield from (f"note: {note}" for note in notes)
 
 
 def _together(answers: Sequence[ServedAnswer]) -> Iterator[str]:
@@ -80,27 +89,24 @@ def _together(answers: Sequence[ServedAnswer]) -> Iterator[str]:
     )
 
 
-def _answer_lines(answer: ServedAnswer) -> Iterator[str]:
+def _answer_blocks(answer: ServedAnswer) -> Iterator[Block]:
     prediction = answer.prediction
     if prediction is None:
-        yield from wrapped(f"error: {answer.error}")
+        yield f"error: {answer.error}"
         return
-    yield from wrapped(_serves(prediction))
-    yield from wrapped(_needs(answer, prediction))
-    yield from wrapped(_saves(answer))
-    yield ""
-    yield from aligned(_HEADER, [_row(each) for each in prediction.comparisons], _LEFT, indent=2)
+    yield _serves(prediction)
+    yield _needs(answer, prediction)
+    yield _saves(answer)
+    yield table(_HEADINGS, map(_row, prediction.comparisons))
     if prediction.largest_rate is not None:
-        yield from wrapped(_largest(prediction, prediction.largest_rate), indent=2)
+        yield _largest(prediction, prediction.largest_rate)
     if prediction.candidate.adjustment is not None:
-        yield from wrapped(str(prediction.candidate.adjustment), indent=2)
+        yield str(prediction.candidate.adjustment)
     for finding in answer.findings:
-        yield ""
-        yield from _finding_lines(finding)
-    if prediction.engine.assumptions:
-        yield ""
-        for assumption in prediction.engine.assumptions:
-            yield from wrapped(f"assumed: {assumption}")
+        title = f"{finding.kind.replace('_', ' ')}: {finding.summary}"
+        yield section(title, *_finding_blocks(finding))
+    assumptions = prediction.engine.assumptions
+    yield section("assumed:", Items(tuple(map(str, assumptions)))) if assumptions else ""
 
 
 def _largest(prediction: ServedPrediction, largest: EstimateInterval) -> str:
@@ -180,23 +186,27 @@ def _row(figure: FigureComparison) -> Sequence[str]:
     )
 
 
-def _finding_lines(finding: ServedFinding) -> Iterator[str]:
-    yield from wrapped(f"{finding.kind.replace('_', ' ')}: {finding.summary}")
+def _finding_blocks(finding: ServedFinding) -> Iterator[Block]:
     if finding.abstained:
-        yield from wrapped(f"not advised: {finding.abstained}", indent=2)
-    for place, cause in enumerate(finding.causes, 1):
-        yield from wrapped(f"cause {place}: {cause}", indent=2)
-    for line in finding.evidence:
-        yield from wrapped(line, indent=2)
-    for option in finding.options:
-        money = _money(option.savings)
-        sure = f"{percent(option.probability)} sure, risk {option.risk}"
-        caution = f"; {option.caution}" if option.caution else ""
-        learned = option.candidate.adjustment
-        adjusted = "" if learned is None else f"; {learned}"
-        yield from wrapped(f"{option.change}: {money}; {sure}{caution}{adjusted}", indent=2)
-    if finding.options and not finding.abstained:
-        first = finding.options[0]
-        if first.launch is not None:
-            yield from wrapped(f"launch: {first.launch.text}", indent=4)
-        yield from wrapped(f"to be sure: {first.canary}", indent=4)
+        yield f"not advised: {finding.abstained}"
+    yield Items(tuple(finding.causes), is_numbered=True)
+    yield from finding.evidence
+    yield Items(tuple(map(_option_text, finding.options)))
+    if not finding.options or finding.abstained:
+        return
+    first = finding.options[0]
+    if first.launch is not None:
+        yield "launch:"
+        yield Code(first.launch.text)
+    yield f"to be sure: {first.canary}"
+
+
+def _option_text(option: ServedOption) -> str:
+    learned = option.candidate.adjustment
+    parts = (
+        _money(option.savings),
+        f"{percent(option.probability)} sure, risk {option.risk}",
+        option.caution,
+        "" if learned is None else str(learned),
+    )
+    return f"{option.change}: {'; '.join(filter(None, parts))}"
