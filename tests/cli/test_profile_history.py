@@ -132,7 +132,7 @@ def test_text_and_page_tell_the_same(
     arguments = [str(trace(tmp_path)), "--history.path", str(history), "--report", str(page)]
     assert main(["profile", *arguments]) == 0
     text = capsys.readouterr().out
-    part = text[text.index("  Telemetry of the same") : text.index("  What to change")]
+    part = text[text.index("Telemetry of the same") : text.index("What to change")]
 
     golden("profile_telemetry.txt", part)
     assert part.count("CONTRADICTION") == 2

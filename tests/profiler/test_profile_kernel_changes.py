@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from profiles_built import device, kernel, profile, step
 from rightsizer.model.profile import KernelFamily, KernelUse, ProfiledDevice
+from rightsizer.profiler.answer_blocks import profile_blocks
 from rightsizer.profiler.changes import differences, kernel_changes
 from rightsizer.profiler.figures import family_change_row, kernels_changed_text, pace_text
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
-from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
+from rightsizer.report.block_text import text_of
 
 A100 = "NVIDIA A100-SXM4-80GB"
 PRODUCT = KernelFamily.MATRIX_PRODUCT
@@ -76,7 +77,7 @@ def test_other_boards_and_counts_are_reported() -> None:
         "Recorded on another number of GPUs: 1 before, 2 after.",
     ]
     answer = encode_profile_answer(ProfileAnswer((after,), (before,)))
-    assert "on other boards" in profile_text(answer)
+    assert "on other boards" in text_of(profile_blocks(answer))
     assert "on other boards" in profile_document(answer)
     (workload,) = encode_profile_answer(ProfileAnswer((unnamed,), (before,)))["workloads"]
     assert workload["against"]["warnings"] == []
@@ -113,7 +114,7 @@ def test_a_regression_is_named_by_its_family() -> None:
     against = answer["workloads"][0]["against"]
     sentence = "matrix product kernels take 300 ms more per step (x3.00), most of it in gemm_c"
     assert kernels_changed_text(against) == sentence
-    assert sentence in profile_text(answer).replace("\n  ", " ")
+    assert sentence in text_of(profile_blocks(answer)).replace("\n  ", " ")
     assert f"M{sentence[1:]}." in profile_document(answer)
     assert family_change_row(against["kernels"][0]) == ("gemm_c", "0 s", "250 ms", "new")
     assert family_change_row(against["families"][0])[0] == "matrix product"

@@ -1,7 +1,6 @@
 """`rightsizer profile`: reads profilers' files, shows where time goes and what to change."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -9,15 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, write_up_to_now
 from rightsizer.console.progress import ProgressLine
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import UsageError
+from rightsizer.profiler.answer_blocks import profile_blocks
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.profiled_files import ProfileAnswerSettings, profile_files
-from rightsizer.profiler.text import profile_text
 from rightsizer.profiles.reader import progress_reported
 
 _HELP: Final = help_of(__file__)
@@ -30,6 +30,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     against = {"type": Path, "nargs": "+", "default": ()}
     add_flags(parser.add_argument, _HELP["flags"], against=against, report=Path, history_path=Path)
+    add_format_flag(parser, "seconds, bytes and ratios")
     add_config_flag(parser)
 
 
@@ -55,7 +56,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if out is not None:
         with whole_file(out, "report") as file:
             file.write(profile_document(answer).encode())
-    say(json.dumps(answer, indent=1) if arguments.json else profile_text(answer))
+    if arguments.format == "html":
+        say(profile_document(answer).rstrip())
+    else:
+        show(arguments, "GPU profile", answer, profile_blocks(answer))
     return 0
 
 
