@@ -118,12 +118,14 @@ def test_agent_is_asked_as_by_the_commands(tmp_path: Path) -> None:
     config = AGENT.replace("FOLDER", str(tmp_path))
     with agent_process(tmp_path, config=config) as agent:
         at = ("--url", agent.url)
-        advised, explained, claimed = call_tools(
+        advised, explained, claimed, served = call_tools(
             (*at, "--allow-changes"),
             ("advise", {}),
             ("explain", {"id": id_}),
             ("claim", {"id": id_}),
+            ("served", {}),
         )
+        served_as = run_rightsizer("served", "--json", *at, timeout_seconds=60)
         expected = printed("explain", id_, *at)
         (snoozed,) = call_tools(
             ("--config.file", tmp_path / "rightsizer.yaml", "--allow-changes"),
@@ -135,6 +137,8 @@ def test_agent_is_asked_as_by_the_commands(tmp_path: Path) -> None:
     assert explained.document is not None
     assert explained.document["advice"]["id"] == id_
     assert explained.document.keys() == expected.keys()
+    assert served.is_error
+    assert served_as.stderr.removeprefix("rightsizer: ").strip() == served.text
     assert claimed.is_error
     assert "path.api_socket" in claimed.text
     assert snoozed.document is not None

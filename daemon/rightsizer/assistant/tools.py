@@ -16,6 +16,7 @@ from rightsizer.model.table import table_rows
 
 _REQUIRED: Final = "*"
 _LIMIT: Final = "limit"
+_HISTORY: Final = "history.path"
 _USUAL_LIMIT: Final = 3
 """Entries of a long list: one alternative to weigh, and one more."""
 _WHOLE: Final = (int, whole_number)
@@ -178,8 +179,8 @@ class AssistantTool:
             yield from (f"--{name}={value}" for name, value in sources.login.items())
         elif is_fleet and "fleet" in self._actions:
             yield "--fleet"
-        elif not is_fleet and sources.history_path is not None:
-            yield f"--history.path={sources.history_path}"
+        elif _HISTORY in self._actions and sources.history_path is not None:
+            yield f"--{_HISTORY}={sources.history_path}"
 
     def _fault(self, error: str) -> str:
         """Return what a command said on its standard error, without a trace."""
