@@ -76,6 +76,11 @@ class Bill(Struct, frozen=True):
     """On-demand dollars per million of the requested work; `None` without a price."""
 
     @property
+    def price_basis(self) -> str:
+        """What kind of price `on_demand` is."""
+        return "list prices" if self.rented is None else self.rented.terms.basis
+
+    @property
     def rented(self) -> PriceOffer | None:
         """Offer without commitment; of spot capacity if there is no other."""
         return next((each for each in self.offers if each.terms.billing in _RENTED), None)

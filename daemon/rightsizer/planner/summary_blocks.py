@@ -112,8 +112,7 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Sentence:
     chances = ", ".join(_chances(plan.requirement, best)).replace("%", "% sure", 1)
     kept = f"; {chances}" if chances else ""
     took = "" if hours is None else f", {hours_text(hours.value)}"
-    rented = None if best.bill is None else best.bill.rented
-    basis = "list prices" if rented is None else rented.terms.basis
+    basis = "list prices" if best.bill is None else best.bill.price_basis
     prices = "spot prices" if plan.requirement.spot else basis
     cost = "no price is known"
     unit = plan.requirement.unit_text

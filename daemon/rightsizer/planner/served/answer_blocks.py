@@ -74,9 +74,11 @@ def _together(answers: Sequence[ServedAnswer]) -> Iterator[str]:
     gpus = sum(prediction.engine.layout.gpus for prediction in known)
     paid = sum(prediction.candidate.dollars_per_hour or 0.0 for prediction in known)
     models = len({prediction.engine.model for prediction in known})
+    bills = [prediction.candidate.bill for prediction in known]
+    basis = " and ".join(sorted({bill.price_basis for bill in bills if bill is not None}))
     yield (
         f"{counted(len(answers), 'engine')} of {counted(models, 'model')} on"
-        f" {counted(gpus, 'GPU')}, ${dollars(paid)} an hour at list prices"
+        f" {counted(gpus, 'GPU')}, ${dollars(paid)} an hour at {basis or 'list prices'}"
     )
     acted = [answer for answer in answers if answer.savings is not None]
     saved = sum(answer.dollars_per_hour for answer in acted if answer.dollars_per_hour > 0.0)
@@ -125,7 +127,9 @@ def _serves(prediction: ServedPrediction) -> str:
         tokens = f" of {number(load.prompt_tokens)} tokens in and {number(load.output_tokens)} out"
     rate = f"{number(engine.rate)} requests/s{tokens}"
     price = prediction.candidate.dollars_per_hour
-    cost = "" if price is None else f", ${dollars(price)} an hour"
+    bill = prediction.candidate.bill
+    basis = "" if bill is None else f" at {bill.price_basis}"
+    cost = "" if price is None else f", ${dollars(price)} an hour{basis}"
     return (
         f"{engine.name} serves {engine.model}{alias} by {load.engine} on"
         f" {candidate_text(prediction.candidate)}: {rate} over"
@@ -151,20 +155,21 @@ def _saves(answer: ServedAnswer) -> str:
     advised = answer.advised
     if advised is not None:
         caution = f"; {advised.caution}" if advised.caution else ""
-        return f"saves: {_money(advised.savings)}{caution}"
+        return f"{_money(advised.savings)}{caution}"
     why = next((finding.abstained for finding in answer.findings if finding.abstained), "")
-    return f"saves: nothing advised{f': {why}' if why else ''}"
+    return f"saves nothing: nothing is advised{f', {why}' if why else ''}"
 
 
 def _money(savings: Savings) -> str:
     interval = interval_of(savings)
     if interval is None:
-        return f"{number(savings.gpus)} GPUs; {savings.reason}"
+        verb = "saves" if savings.gpus >= 0.0 else "takes"
+        return f"{verb} {counted(round(abs(savings.gpus)), 'GPU')}; {savings.reason}"
     if interval.value < 0.0:
-        more = f"${dollars(-interval.value)} an hour more"
-        return f"nothing, costs {more} ({dollars(-interval.high)} to {dollars(-interval.low)})"
+        ends = f"{_signed(-interval.high)} to {_signed(-interval.low)}"
+        return f"costs ${dollars(-interval.value)} an hour more ({ends})"
     ends = f"{_signed(interval.low)} to {_signed(interval.high)}"
-    return f"${dollars(interval.value)} an hour at list prices ({ends})"
+    return f"saves ${dollars(interval.value)} an hour ({ends})"
 
 
 def _signed(value: float) -> str:

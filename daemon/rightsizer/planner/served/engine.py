@@ -12,6 +12,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.planner.aliases import aliases_of
+from rightsizer.planner.display import number
 from rightsizer.planner.models.known_models import find_model
 from rightsizer.planner.plan_file import plan_of_keys
 from rightsizer.planner.planner import Planner
@@ -370,10 +371,13 @@ def _level(load: ServedLoad, statement: Statement) -> tuple[dict[str, str], str]
         keys = {key: value for key, value in stated.items() if value}
         return keys, _level_words(keys)
     keys = {}
+    rounded = {}
     for key, latency in (("ttft", load.time_to_first_token), ("tpot", load.time_per_output_token)):
         if latency is not None and latency.p95_seconds:
-            keys[key] = _QUANTILE.format(1e3 * latency.p95_seconds)
-    return keys, f"{_level_words(keys)}, what is kept today" if keys else ""
+            took = 1e3 * latency.p95_seconds
+            keys[key] = _QUANTILE.format(took)
+            rounded[key] = f"p95={number(took)} ms"
+    return keys, f"{_level_words(rounded)}, what is kept today" if keys else ""
 
 
 def _level_words(keys: Mapping[str, str]) -> str:
