@@ -52,8 +52,8 @@ def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
     old["risk"] = Risk.VERY_LOW
     keep_advice(history, shown.opened, key=found.workload or found.devices[0], **old)
     assert saved_advice(history)[0].finding.risk is Risk.VERY_LOW
-    explained = explain_offline(history, Settings(), shown.id)["advice"]
-    assert explained["risk"] == shown.finding.risk != Risk.VERY_LOW
+    explained = explain_offline(history, Settings(), shown.id).advice
+    assert explained.risk == shown.finding.risk != Risk.VERY_LOW
 
 
 def test_grafana_is_reported_once(history: Path, tmp_path: Path) -> None:

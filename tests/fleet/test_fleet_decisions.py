@@ -34,8 +34,9 @@ def test_a_claim_is_kept(settings: FleetConfig) -> None:
     """It has the user and the reason."""
     saved_id = keep_advice(ledger_path(settings))
     decide(settings, saved_id, AdviceState.CLAIMED)
-    lifecycle = explain_from_ledger(settings, saved_id)["lifecycle"]
-    assert (lifecycle["state"], lifecycle["actor"], lifecycle["why"]) == ("claimed", "ana", "mine")
+    lifecycle = explain_from_ledger(settings, saved_id).lifecycle
+    assert lifecycle is not None
+    assert (lifecycle.state, lifecycle.actor, lifecycle.why) == ("claimed", "ana", "mine")
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,8 @@ def test_thresholds_of_both_kinds_of_rules_are_reported_by_their_keys(
 ) -> None:
     """Thresholds have the configured values."""
     saved_id = keep_advice(ledger_path(settings), rule="idle_pool", key="pool/spare", workload=None)
-    thresholds = explain_from_ledger(settings, saved_id)["thresholds"]
-    assert {each["setting"].rpartition(".idle_pool.")[0] for each in thresholds} == {"fleet.rules"}
+    thresholds = explain_from_ledger(settings, saved_id).thresholds
+    assert {each.setting.rpartition(".idle_pool.")[0] for each in thresholds} == {"fleet.rules"}
 
 
 def test_advice_that_is_not_there_is_refused(settings: FleetConfig) -> None:
@@ -94,6 +95,6 @@ def test_a_ledger_that_a_look_holds_is_left_alone(settings: FleetConfig) -> None
     try:
         with pytest.raises(HistoryError, match="written by process"):
             decide(settings, saved_id, AdviceState.CLAIMED)
-        assert explain_from_ledger(settings, saved_id)["advice"]["id"] == saved_id
+        assert explain_from_ledger(settings, saved_id).advice.id == saved_id
     finally:
         holder.close()

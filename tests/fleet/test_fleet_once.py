@@ -146,10 +146,10 @@ def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: FleetConfig) 
         of_node = next(each for each in answer.findings if each.rule == "idle")
         explained = explain_once(judge, settings, of_estate.id)
         beside = explain_once(judge, settings, of_node.id)
-    assert explained["lifecycle"] is None
-    assert explained["thresholds"][0]["setting"] == "fleet.rules.idle_pool.on_ratio"
-    assert beside["thresholds"][0]["setting"] == "recommender.rules.idle.on_ratio"
-    assert beside["queries"]
+    assert explained.lifecycle is None
+    assert explained.thresholds[0].setting == "fleet.rules.idle_pool.on_ratio"
+    assert beside.thresholds[0].setting == "recommender.rules.idle.on_ratio"
+    assert beside.queries
 
 
 def test_an_id_that_is_none_is_refused_by_name(settings: FleetConfig) -> None:
