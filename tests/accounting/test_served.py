@@ -152,6 +152,28 @@ def test_models_are_bounded() -> None:
     assert len(loads) == 64
 
 
+def test_models_that_are_gone_make_place() -> None:
+    """Names that changed weeks ago do not keep a new one out, nor does a history after a start."""
+    accounts = ServedAccounts()
+    accounts.post(tick(0, *(sample(1.0, model=f"m{number}") for number in range(64))))
+    assert "new" not in {load.model for load in accounts.post(tick(1, sample(1.0, model="new")))}
+    (load,) = accounts.post(tick(200, sample(1.0, model="new")))
+    assert load.model == "new"
+
+    again = ServedAccounts()
+    again.restore(accounts.hours())
+    again.post(tick(210, sample(1.0, model="other")))
+    assert {load.model for load in again.loads(0)} >= {"new", "other"}
+
+
+def test_a_model_is_forgotten_after_its_week() -> None:
+    """With its hours, though nothing takes its place."""
+    accounts = ServedAccounts()
+    accounts.post(tick(0, sample(1.0, model="old")))
+    accounts.post(tick(8 * 24 * 60, sample(1.0, model="new")))
+    assert [load.model for load in accounts.loads(0)] == ["new"]
+
+
 @pytest.fixture
 def storage(tmp_path: Path) -> Iterator[Storage]:
     """A history on disk."""

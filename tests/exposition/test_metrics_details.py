@@ -15,6 +15,7 @@ from rightsizer.model.metric import DETAIL_SIGNALS, QUANTITY_SIGNALS, RATIO_GAUG
 from rightsizer.model.metric_family import Level
 from rightsizer.model.reading import Reading
 from rightsizer.model.report import DeviceReport, NodeReport, Report
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import FabricPort, GpuLink, LinkKind, Nvlink, Topology
 from sample_devices import INSTANCE, NOW, uuid_of
@@ -283,3 +284,14 @@ def test_clock_reasons_of_the_operators_own_making_are_details() -> None:
     assert value(plain, name, uuid=UUID, reason="sync_boost") is None
     assert value(detailed, name, uuid=UUID, reason="sync_boost") == 1
     assert value(detailed, name, uuid=UUID, reason="applications_clocks_setting") == 0
+
+
+def test_engines_that_serve_one_model_on_one_gpu_are_one_series() -> None:
+    """Replicas by port; a page with a series twice is none to Prometheus."""
+    load = ServedLoad("llama", "vllm", 60.0, 2.0, devices=(UUID,))
+    report = replace(full_report(), served=(load, load))
+    exposition = MetricsExposition(lambda: report, wall_time=lambda: NOW)
+    lines = exposition.render().body.decode().splitlines()
+    assert sum(line.startswith("rightsizer_served_model_info{") for line in lines) == 1
+    (rate,) = (line for line in lines if line.startswith("rightsizer_served_requests"))
+    assert rate.endswith(" 4.0")

@@ -98,6 +98,19 @@ def test_markdown_of_a_text_is_that_text(block: Block, line: str) -> None:
     assert line in markdown_of("title", [block]).splitlines()
 
 
+def test_a_table_without_names_is_a_page_too() -> None:
+    """It has no heading either."""
+    page = page_of("title", [table(("", ""), [("memory", "80 GiB")])])
+    assert 'aria-label="Table"' in page
+    assert "<thead>" not in page
+
+
+def test_money_of_a_table_adds_up() -> None:
+    """A bill is exact to the dollar, though no price is known better than to three digits."""
+    bill = table(("team", ("cost", CellKind.MONEY)), [("a", 1728.4), ("b", 4031.6), ("c", 0.5)])
+    assert [cost for _, cost in bill.texts] == ["$1,728", "$4,032", "$0.50"]
+
+
 class _Texts(HTMLParser):
     def __init__(self) -> None:
         super().__init__()

@@ -97,6 +97,21 @@ def test_a_restarted_engine_counts_from_nothing() -> None:
     assert found.time_to_first_token == ServedLatency(0.15, 0.195)
 
 
+def test_an_engine_that_started_again_counts_from_nothing_though_it_did_more() -> None:
+    """Its start tells what no counter does: that all of it is new."""
+    start = "process_start_time_seconds {}\n"
+    found = load(
+        vllm_page(70).page() + start.format(1_700_000_500.0),
+        vllm_page(10).page() + start.format(1_700_000_000.0),
+        seconds=70.0,
+    )
+    assert found.requests_per_second == 1.0
+
+    same = start.format(1_700_000_000.0)
+    found = load(vllm_page(70).page() + same, vllm_page(10).page() + same)
+    assert found.requests_per_second == 1.0
+
+
 def test_no_request_is_a_rate_of_zero_and_no_latency() -> None:
     """Nothing is divided by nothing."""
     found = load(vllm_page(10).page(), vllm_page(10).page())

@@ -30,6 +30,8 @@ _SLOT_SECONDS: Final = 150.0
 """Known part of a slot from which its rate counts. Source: half of it."""
 _MODELS_MAXIMUM: Final = 64
 """Models of all engines; a Triton server may load hundreds."""
+_GONE: Final[Nanoseconds] = 2 * HOUR
+"""Without a sample, after which a model makes place for another; a restart takes less."""
 _PEAK: Final = 0.95
 _HOURS: Final = 24
 
@@ -98,6 +100,11 @@ class _Model:
     paces: dict[Nanoseconds, _Pace] = field(default_factory=dict)
     rhythm: ServedLoad | None = None
     """Rhythm of the week when the slot began."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Engine and model."""
+        return self.endpoint, self.model
 
     def add(self, sample: ServedSample, facts: ServedLoad, now: Nanoseconds) -> None:
         self.facts = facts
@@ -179,7 +186,7 @@ class ServedAccounts:
 
     def __init__(self) -> None:
         self._models: dict[tuple[str, str], _Model] = {}
-        self._recent: tuple[ServedLoad, ...] = ()
+        self._recent: dict[tuple[str, str], ServedLoad] = {}
         self._slot: Nanoseconds = 0
 
     def post(self, snapshot: Snapshot) -> tuple[ServedLoad, ...]:
@@ -187,21 +194,26 @@ class ServedAccounts:
         if not snapshot.served and not self._recent:
             return ()
         now = snapshot.wall_time
-        numbers = [sample.endpoint for sample in snapshot.served]
+        endpoints = [sample.endpoint for sample in snapshot.served]
         for sample in snapshot.served:
-            facts = _stated(sample.facts, snapshot, is_only=numbers.count(sample.endpoint) == 1)
-            model = self._model(sample.endpoint, sample.facts.model, facts)
+            facts = _stated(sample.facts, snapshot, is_only=endpoints.count(sample.endpoint) == 1)
+            model = self._model(sample.endpoint, sample.facts.model, facts, now)
             if model is not None:
                 model.add(sample, facts, now)
+                self._recent[model.key] = model.recent_load()
         slot = now - now % _SLOT
-        if snapshot.served or slot != self._slot:
+        if slot != self._slot:
             self._slot = slot
-            self._recent = tuple(
-                model.recent_load()
-                for model in self._models.values()
-                if abs(now - model.seen) <= 2 * _SLOT
-            )
-        return self._recent
+            self._forget(now)
+        return tuple(self._recent.values())
+
+    def _forget(self, now: Nanoseconds) -> None:
+        """Drop models that are not served any more: from the recent ones, and after their week."""
+        for key, model in [*self._models.items()]:
+            if abs(now - model.seen) > 2 * _SLOT:
+                self._recent.pop(key, None)
+            if now - model.seen > SERVED_KEPT + HOUR:
+                del self._models[key]
 
     def queries(self, since: Nanoseconds) -> tuple[ServedQuery, ...]:
         """Hours of each model since a time, of whole hours; without those not served in them."""
@@ -221,20 +233,24 @@ class ServedAccounts:
     def restore(self, hours: Iterable[ServedHour]) -> None:
         """Restore the hours of a history, oldest first."""
         for hour in hours:
-            model = self._model(hour.endpoint, hour.model, hour.facts)
+            model = self._model(hour.endpoint, hour.model, hour.facts, hour.start)
             if model is not None:
                 model.restore(hour)
+                model.seen = hour.start + HOUR
 
-    def _model(self, endpoint: str, name: str, facts: ServedLoad) -> _Model | None:
+    def _model(
+        self, endpoint: str, name: str, facts: ServedLoad, now: Nanoseconds
+    ) -> _Model | None:
         """Account of a model; `None` beyond the limit of those that are served."""
         key = endpoint, name
         if key not in self._models:
             if len(self._models) >= _MODELS_MAXIMUM:
                 oldest = min(self._models, key=lambda each: self._models[each].seen)
-                if self._models[oldest].seen:
+                if now - self._models[oldest].seen <= _GONE:
                     return None
                 del self._models[oldest]
-            self._models[key] = _Model(endpoint, name, facts)
+                self._recent.pop(oldest, None)
+            self._models[key] = _Model(endpoint, name, facts, seen=now)
         return self._models[key]
 
 

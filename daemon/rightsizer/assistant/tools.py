@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
@@ -11,11 +12,14 @@ from msgspec import Struct
 from rightsizer.cli.main import COMMANDS
 from rightsizer.console.command import Command
 from rightsizer.console.flags import whole_number
+from rightsizer.io.files import is_there
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.table import table_rows
 
 _REQUIRED: Final = "*"
 _LIMIT: Final = "limit"
+_MODEL: Final = "model"
+"""Argument that is a path too where a person asks."""
 _HISTORY: Final = "history.path"
 _USUAL_LIMIT: Final = 3
 """Entries of a long list: one alternative to weigh, and one more."""
@@ -119,7 +123,7 @@ class AssistantTool:
                 known = ", ".join(schema["properties"]) or "nothing"
                 raise UsageError(f"{self.row.name} has no argument '{name}'; it takes {known}")
         for name in schema["required"]:
-            if given.get(name) in {None, ""}:
+            if given.get(name) in (None, ""):
                 raise UsageError(f"{name}: is missing; {schema['properties'][name]['description']}")
         if not isinstance(given.get(_LIMIT, 1), int) or given.get(_LIMIT, 1) < 1:
             raise UsageError(f"{_LIMIT}: '{given[_LIMIT]}' is not a whole number; give 1 or more")
@@ -155,6 +159,10 @@ class AssistantTool:
             return
         if not isinstance(value, str | int | float):
             raise UsageError(f"{name}: {json.dumps(value)} is no text, number or truth value")
+        if "\0" in str(value):
+            raise UsageError(f"{name}: has a null character; leave it out")
+        if name == _MODEL and is_there(Path(str(value))):
+            raise UsageError(f"{name}: '{value}' is a file; files are the operator's, give a name")
         if not action.option_strings:
             if str(value).startswith("-"):
                 raise UsageError(f"{name}: '{value}' begins with a dash; {action.help}")

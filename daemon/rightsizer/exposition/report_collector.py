@@ -86,15 +86,17 @@ def _add_served(families: Families, report: Report) -> None:
         if device.holdings
     }
     groups: dict[tuple[str, str], list[ServedLoad]] = {}
+    # Several engines on one GPU may serve one model.
+    served = ((uuid, load.model, load.engine) for load in report.served for uuid in load.devices)
+    for labels in dict.fromkeys(served):
+        families.add_info("rightsizer_served_model_info", *labels)
     for load in report.served:
-        for uuid in load.devices:
-            families.add_info("rightsizer_served_model_info", uuid, load.model, load.engine)
         holder = holders.get(load.devices[0], "") if load.workload else ""
         groups.setdefault((load.model, holder), []).append(load)
-    for labels, loads in groups.items():
+    for group, loads in groups.items():
         for name in _SERVED_RATES:
             rates = [rate for load in loads if (rate := getattr(load, name)) is not None]
-            families.add(f"rightsizer_served_{name}", sum(rates) if rates else None, *labels)
+            families.add(f"rightsizer_served_{name}", sum(rates) if rates else None, *group)
 
 
 def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:

@@ -40,11 +40,17 @@ class CellKind(StrEnum):
     DURATION = "duration"
 
 
+def _money(dollars: float) -> str:
+    """Format whole dollars, so that rows add up to their sum; cents below $10."""
+    return dollars_text(dollars) if dollars < _CENTS_BELOW else f"${dollars:,.0f}"
+
+
+_CENTS_BELOW: Final = 10.0
 _FORMATS: Final[Mapping[CellKind, Callable[[float], str]]] = {
     CellKind.TEXT: str,
     CellKind.NUMBER: number_text,
     CellKind.PERCENT: percent_text,
-    CellKind.MONEY: dollars_text,
+    CellKind.MONEY: _money,
     CellKind.GIB: lambda value: f"{value / GIB:.1f} GiB",
     CellKind.DURATION: format_duration,
 }

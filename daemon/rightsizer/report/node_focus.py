@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -9,6 +10,9 @@ from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.model.state import Cause
 from rightsizer.report.focus import FocusCharge, focus_csv, focus_rows
 from rightsizer.report.model import DeviceRow, ReportModel
+
+_LEAST_HOURS: Final = 1e-6
+_PRICE_DIGITS: Final = 9
 
 
 def focus_document(model: ReportModel, _: dt.tzinfo) -> str:
@@ -22,6 +26,7 @@ def _charges(row: DeviceRow, sources: dict[str, str]) -> Iterator[FocusCharge]:
     board = row.board or row.model or "unknown"
     total = row.total.gpu_hours
     dollars = row.total.dollars_typical
+    price = None if dollars is None or not total else round(dollars / total, _PRICE_DIGITS)
     charge = FocusCharge(
         state="",
         gpu_hours=0.0,
@@ -31,7 +36,7 @@ def _charges(row: DeviceRow, sources: dict[str, str]) -> Iterator[FocusCharge]:
         resource_name=row.label,
         board=board,
         provider="",
-        dollars_per_hour=None if dollars is None or not total else dollars / total,
+        dollars_per_hour=price,
         list_dollars_per_hour=built_in_prices().dollars_per_hour(board),
         price_source=sources.get(board, ""),
     )
@@ -43,6 +48,8 @@ def _charges(row: DeviceRow, sources: dict[str, str]) -> Iterator[FocusCharge]:
         "stalled": wasted.pop(Cause.STALLED, 0.0),
         "lost": sum(wasted.values()),
     }
-    hours["unknown"] = total - sum(hours.values())
+    unknown = total - sum(hours.values())
+    # The rest of a sum is not exactly nothing.
+    hours["unknown"] = unknown if unknown > _LEAST_HOURS else 0.0
     for state, gpu_hours in hours.items():
         yield replace(charge, state=state, gpu_hours=gpu_hours)

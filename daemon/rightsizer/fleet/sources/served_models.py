@@ -138,6 +138,9 @@ def _replicas(
 ) -> Iterator[_Replica]:
     hourly = queries.requests(span.length, COARSE_STEP)
     fine = queries.requests(min(span.length, _PEAK_SPAN), FINE_STEP)
+    hours_of: defaultdict[Pod, set[Nanoseconds]] = defaultdict(set)
+    for (pod, _), requests in hourly.items():
+        hours_of[pod].update(requests)
     for pod, series in queries.pages().items():
         names = frozenset(series)
         engine = next((engine for engine in ENGINES if engine.recognizes(names)), None)
@@ -146,8 +149,7 @@ def _replicas(
         page = EngineMetricsPage(engine, series)
         # What has grown in the time began at 0.
         nothing = {name: dict.fromkeys(values, 0.0) for name, values in series.items()}
-        hours = {time for (other, _), found in hourly.items() if other == pod for time in found}
-        lived = _seconds_of_day(hours, span)
+        lived = _seconds_of_day(hours_of[pod], span)
         for sample in served_samples(page, EngineMetricsPage(engine, nothing), lived):
             key = pod, sample.facts.model
             yield _Replica(pods[pod], sample, hourly.get(key, {}), fine.get(key, {}))

@@ -158,6 +158,8 @@ ENGINES: Final = convert(load_beside(__file__, "engines.yaml"), tuple[EngineDefi
 _READ: Final = {engine.name: engine.names | engine.distributions | {_START} for engine in ENGINES}
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 _NOTHING: Final[Mapping[Labels, float]] = {}
+_RESTART_SECONDS: Final = 1.0
+"""Between two starts; what is less is how a start is rounded."""
 
 
 class EngineMetricsPage(Struct, frozen=True):
@@ -283,11 +285,27 @@ def _samples(
         raise DriverError(f"the page is not in Prometheus's text format: {error}") from None
 
 
+def counted_from(
+    page: EngineMetricsPage, before: EngineMetricsPage | None
+) -> EngineMetricsPage | None:
+    """Return the page that counters have grown from: of an engine that has restarted, an empty one.
+
+    `None` without a former page of the same engine.
+    """
+    if before is None or before.engine is not page.engine:
+        return None
+    started = page.started_seconds
+    former = before.started_seconds
+    if started is None or former is None or started - former < _RESTART_SECONDS:
+        return before
+    return EngineMetricsPage(page.engine, {})
+
+
 def values_of(
     page: EngineMetricsPage, before: EngineMetricsPage | None = None, elapsed_seconds: float = 0.0
 ) -> Mapping[Signal, float]:
     """Return the signals of a page; means need the previous page of the same engine."""
-    former = before if before is not None and before.engine is page.engine else None
+    former = counted_from(page, before)
     values: dict[Signal, float] = {}
     for measure in page.engine.measures:
         if measure.signal in values:
@@ -317,7 +335,8 @@ def _measured(
     if measure.kind is MeasureKind.MEAN:
         added, happened = grown(measure, page, former)
         return added / happened if happened > 0 else None
-    if elapsed_seconds <= 0 or not all(page.of(part) for part in measure.parts):
+    is_whole = all(page.of(part) and former.of(part) for part in measure.parts)
+    if elapsed_seconds <= 0 or not is_whole:
         return None
     spent = sum(
         # Each counter may have restarted.

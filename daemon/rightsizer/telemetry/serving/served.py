@@ -15,6 +15,7 @@ from rightsizer.telemetry.serving.page import (
     Labels,
     MeasureKind,
     PageMeasure,
+    counted_from,
     grown,
     grown_buckets,
     values_of,
@@ -34,7 +35,7 @@ def served_samples(
     page: EngineMetricsPage, before: EngineMetricsPage | None, elapsed_seconds: float
 ) -> tuple[ServedSample, ...]:
     """Return the models of a page; nothing is known to have happened without the page before."""
-    former = before if before is not None and before.engine is page.engine else None
+    former = counted_from(page, before)
     models = _by_model(page)
     models_before = {} if former is None else _by_model(former)
     samples = []
