@@ -25,7 +25,7 @@ PROGRAM: Final = "train.py"
 _VERIFY_SECONDS: Final = 600.0
 """As the plan's own steps of verification."""
 _CONTEXT_RATIO: Final = 2.0
-"""Longest request, of the mean one, that is accepted at least."""
+"""Longest request, of the mean or the long one that is known, that is accepted at least."""
 _PROMPTS_EACH: Final = 10
 """Requests for each that is in flight: a tenth of them begin or end with fewer."""
 _OPTIMIZER_STAGE: Final = 1
@@ -67,6 +67,20 @@ def launchers() -> Mapping[str, Launcher]:
     return convert(load_beside(__file__, "launchers.yaml"), dict[str, Launcher])
 
 
+class LaunchedModel(Struct, frozen=True):
+    """What is told of the model that a launch serves, in place of what its plan knows."""
+
+    source: str = ""
+    """Repository of its checkpoint."""
+    context_tokens: int | None = None
+    """Limit of a request's tokens."""
+    longest_tokens: float | None = None
+    """Tokens of a long request, without a limit."""
+
+
+_UNTOLD: Final = LaunchedModel()
+
+
 class Launch(Struct, frozen=True):
     """How a plan is run."""
 
@@ -96,14 +110,16 @@ class Launch(Struct, frozen=True):
         return f"Start {counted(self.servers, 'copy', 'copies')}{behind}."
 
 
-def launch_of(requirement: Requirement, candidate: PlanCandidate) -> Launch | None:
+def launch_of(
+    requirement: Requirement, candidate: PlanCandidate, told: LaunchedModel = _UNTOLD
+) -> Launch | None:
     """Return how a candidate is run; `None` for what no known program runs."""
     if requirement.task.trains:
         return _training(requirement, candidate)
     launcher = launchers().get(str(requirement.engine))
     if launcher is None or not _runs(launcher, requirement):
         return None
-    return _serving(requirement, candidate, launcher)
+    return _serving(requirement, candidate, launcher, told)
 
 
 def _runs(launcher: Launcher, requirement: Requirement) -> bool:
@@ -114,7 +130,9 @@ def _runs(launcher: Launcher, requirement: Requirement) -> bool:
     return bool(launcher.speech_load) if model.sound_seconds else not model.input_ratio
 
 
-def _serving(requirement: Requirement, candidate: PlanCandidate, launcher: Launcher) -> Launch:
+def _serving(
+    requirement: Requirement, candidate: PlanCandidate, launcher: Launcher, told: LaunchedModel
+) -> Launch:
     layout = candidate.layout
     load = requirement.load
     sharing = layout.expert
@@ -124,6 +142,7 @@ def _serving(requirement: Requirement, candidate: PlanCandidate, launcher: Launc
     machine_gpus = _machine_gpus(candidate)
     nodes = math.ceil(gpus / machine_gpus)
     requests = _requests(requirement, candidate, servers)
+    context = _context(requirement, told)
     # A limit at the mean of arrivals would make the others wait.
     limit = None if load.is_open else requests
     facts = {
@@ -136,7 +155,7 @@ def _serving(requirement: Requirement, candidate: PlanCandidate, launcher: Launc
         # Of engines whose tensor degree counts all that serve a layer.
         "gpus": _above_one(layout.tensor * sharing),
         "experts": layout.tensor * sharing if sharing > 1 else None,
-        "context": _context(requirement),
+        "context": context,
         "requests": limit and math.ceil(limit / sharing),
         # Of engines whose limit is that of all replicas.
         "all_requests": limit,
@@ -145,8 +164,9 @@ def _serving(requirement: Requirement, candidate: PlanCandidate, launcher: Launc
         "rank": requirement.lora.rank if load.adapters else None,
     }
     is_ready = _is_ready(requirement, launcher)
+    source = told.source or published_source(requirement.model.name)
     return Launch(
-        published_source(requirement.model.name) if is_ready else "",
+        source if is_ready else "",
         tuple(_words(launcher, facts, nodes)),
         servers,
         gpus,
@@ -154,7 +174,7 @@ def _serving(requirement: Requirement, candidate: PlanCandidate, launcher: Launc
         _verification(requirement, launcher, servers, requests),
         (
             *_machine_notes(launcher, gpus, nodes),
-            *_serving_notes(requirement, candidate, launcher),
+            *_serving_notes(requirement, candidate, launcher, context),
         ),
     )
 
@@ -177,7 +197,7 @@ def _verification(
     return (*words.split(), *pace.split())
 
 
-def _context(requirement: Requirement) -> int | None:
+def _context(requirement: Requirement, told: LaunchedModel) -> int | None:
     """Tokens of the longest request: a power of two, which leaves room beyond the mean.
 
     Engines refuse more than the model was made for. `None` for models of speech, which have a
@@ -185,7 +205,9 @@ def _context(requirement: Requirement) -> int | None:
     """
     if requirement.unit is not WorkUnit.TOKENS:
         return None
-    tokens = _CONTEXT_RATIO * _mean_tokens(requirement.load)
+    if told.context_tokens:
+        return told.context_tokens
+    tokens = _CONTEXT_RATIO * (told.longest_tokens or _mean_tokens(requirement.load))
     roomy = int(2 ** math.ceil(math.log2(max(1.0, tokens))))
     return min(roomy, requirement.checkpoint.context_tokens or roomy)
 
@@ -247,7 +269,7 @@ def _machine_notes(launcher: Launcher, gpus: int, nodes: int) -> Iterator[str]:
 
 
 def _serving_notes(
-    requirement: Requirement, candidate: PlanCandidate, launcher: Launcher
+    requirement: Requirement, candidate: PlanCandidate, launcher: Launcher, context: int | None
 ) -> Iterator[str]:
     if not _is_ready(requirement, launcher):
         weights = requirement.precision.weights
@@ -257,7 +279,7 @@ def _serving_notes(
         yield from _cache_notes(cache_format, launcher)
     if candidate.layout.expert > 1 and "sharing" not in launcher.flags:
         yield "each GPU has attention of its own: enable_attention_dp, in --extra_llm_api_options"
-    yield from _context_notes(requirement)
+    yield from _context_notes(requirement, context)
     if requirement.load.speculative_tokens:
         yield "proposed tokens need the name of a draft head, which the plan does not know"
 
@@ -270,8 +292,7 @@ def _cache_notes(cache_format: NumberFormat, launcher: Launcher) -> Iterator[str
         yield f"keys and values are in {word}, as large: the engine has no {cache_format} for them"
 
 
-def _context_notes(requirement: Requirement) -> Iterator[str]:
-    context = _context(requirement)
+def _context_notes(requirement: Requirement, context: int | None) -> Iterator[str]:
     if context is None:
         return
     is_own = context == requirement.checkpoint.context_tokens

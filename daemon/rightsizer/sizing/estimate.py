@@ -38,6 +38,11 @@ class EstimateInterval(Struct, frozen=True):
         """Product with an exact factor."""
         return EstimateInterval(self.value * by, self.low * by, self.high * by)
 
+    def at_least(self, least: float) -> "EstimateInterval":
+        """Interval of what is known to be no less."""
+        ends = (max(least, end) for end in (self.value, self.low, self.high))
+        return EstimateInterval(*ends)
+
     def times(self, other: "EstimateInterval") -> "EstimateInterval":
         """Product of two values with independent errors: log errors add in quadrature."""
         value = self.value * other.value

@@ -200,7 +200,12 @@ def published_source(name: str) -> str:
     """Repository of a model of the table, as Hugging Face names it; empty if it is not known."""
     row = _rows().get(_key(name), {})
     source = row.get("source", "")
-    return source if _REPOSITORY.fullmatch(source) else ""
+    return source if is_repository(source) else ""
+
+
+def is_repository(name: str) -> bool:
+    """Whether a name is that of a repository: organization and model, nothing else."""
+    return bool(_REPOSITORY.fullmatch(name))
 
 
 def near_models(name: str) -> list[str]:

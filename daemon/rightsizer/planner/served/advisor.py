@@ -28,6 +28,7 @@ from rightsizer.planner.served.finding import (
     served_option,
 )
 from rightsizer.planner.served.prediction import ServedPrediction
+from rightsizer.planner.served.sharing import sharers_of
 from rightsizer.sizing.parameters import NumberFormat
 
 _CYCLE_SECONDS: Final = 86400.0
@@ -57,8 +58,14 @@ class ServedAdvisor:
 
     def findings(self, predictions: Sequence[ServedPrediction]) -> tuple[ServedFinding, ...]:
         """Return all findings, in the order in which to act."""
-        found = [finding for each in predictions for finding in self.of(each)]
-        found += self._trades(predictions, found)
+        sharers = sharers_of(predictions)
+        found = [
+            _apart(finding, sharers[place])
+            for place, prediction in enumerate(predictions)
+            for finding in self.of(prediction)
+        ]
+        alone = [each for each, names in zip(predictions, sharers, strict=True) if not names]
+        found += self._trades(alone, found)
         return tuple(sorted(found, key=lambda finding: finding.rank))
 
     def of(self, prediction: ServedPrediction) -> Iterator[ServedFinding]:
@@ -326,6 +333,13 @@ class ServedAdvisor:
             return None
         option = served_option(engine, one.candidate, after, question)
         return replace(option, savings=Savings(0.0, 0.0, reason="the same GPUs are paid"))
+
+
+def _apart(finding: ServedFinding, sharers: Sequence[str]) -> ServedFinding:
+    """Withhold a finding about an engine whose GPUs others use too."""
+    if not sharers:
+        return finding
+    return replace(finding, abstained=f"shares its GPUs with {', '.join(sharers)}")
 
 
 def _rounded(rate: float) -> float:

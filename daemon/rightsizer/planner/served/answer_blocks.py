@@ -1,6 +1,7 @@
 """Blocks of what is served: what it would need, what it saves, and how it was found."""
 
 from collections.abc import Iterator, Sequence
+from operator import mul
 from typing import Final
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from rightsizer.planner.served.finding import (
     interval_of,
 )
 from rightsizer.planner.served.prediction import ServedPrediction
+from rightsizer.planner.served.sharing import shares_of
 from rightsizer.report.blocks import Block, CellKind, Code, Heading, Items, section, table
 from rightsizer.sizing.estimate import EstimateInterval
 
@@ -38,6 +40,8 @@ class ServedAnswer(Struct, frozen=True):
     prediction: ServedPrediction | None = None
     findings: tuple[ServedFinding, ...] = ()
     error: str = ""
+    sharers: tuple[str, ...] = ()
+    """What else is served on its GPUs."""
 
     @property
     def advised(self) -> ServedOption | None:
@@ -71,8 +75,10 @@ def served_blocks(answers: Sequence[ServedAnswer], notes: Sequence[str] = ()) ->
 def _together(answers: Sequence[ServedAnswer]) -> Iterator[str]:
     """Yield what serves, what it would need and what it saves, of all engines."""
     known = [answer.prediction for answer in answers if answer.prediction is not None]
-    gpus = sum(prediction.engine.layout.gpus for prediction in known)
-    paid = sum(prediction.candidate.dollars_per_hour or 0.0 for prediction in known)
+    shares = shares_of(known)
+    candidates = [prediction.candidate for prediction in known]
+    gpus = round(sum(map(mul, shares, (each.paid_count for each in candidates))))
+    paid = sum(map(mul, shares, (each.dollars_per_hour or 0.0 for each in candidates)))
     models = len({prediction.engine.model for prediction in known})
     bills = [prediction.candidate.bill for prediction in known]
     basis = " and ".join(sorted({bill.price_basis for bill in bills if bill is not None}))
@@ -100,7 +106,9 @@ def _answer_blocks(answer: ServedAnswer) -> Iterator[Block]:
     yield _needs(answer, prediction)
     yield _saves(answer)
     yield table(_HEADINGS, map(_row, prediction.comparisons))
-    if prediction.largest_rate is not None:
+    # What is measured says more of today's level than any prediction does.
+    is_told = prediction.engine.is_level_stated or prediction.holds_peak
+    if prediction.largest_rate is not None and is_told:
         yield _largest(prediction, prediction.largest_rate)
     if prediction.candidate.adjustment is not None:
         yield str(prediction.candidate.adjustment)
@@ -141,6 +149,8 @@ def _needs(answer: ServedAnswer, prediction: ServedPrediction) -> str:
     engine = prediction.engine
     if engine.peak_rate <= 0.0:
         return "needs: unknown, no request was finished"
+    if answer.sharers:
+        return f"needs: unknown, it shares its GPUs with {', '.join(answer.sharers)}"
     options = [finding.options[0] for finding in answer.findings if finding.options]
     if options:
         level = engine.level or "the rate"
@@ -148,7 +158,21 @@ def _needs(answer: ServedAnswer, prediction: ServedPrediction) -> str:
         return f"needs: {options[0].change}: {sure} to keep {level} at its busiest load"
     if any(finding.kind is ServedFindingKind.TOO_SMALL for finding in answer.findings):
         return "needs: more than it has; nothing considered is sure to hold its busiest load"
-    return "needs: what it has"
+    return f"needs: {_without_findings(prediction)}"
+
+
+def _without_findings(prediction: ServedPrediction) -> str:
+    """Return what an engine needs of which nothing was found."""
+    engine = prediction.engine
+    largest = prediction.largest_rate
+    if largest is None:
+        return "unknown, the largest rate of what it has is not predicted"
+    if not prediction.holds_peak:
+        held = number(largest.value)
+        return f"unknown: predicted to hold {held} requests/s, measured {number(engine.peak_rate)}"
+    if engine.level and not engine.is_level_stated:
+        return "what it has, to keep today's level; give --ttft and --tpot for what another needs"
+    return "what it has"
 
 
 def _saves(answer: ServedAnswer) -> str:

@@ -13,7 +13,13 @@ from rightsizer.planner.served.advisor import ServedAdvisor
 from rightsizer.planner.served.answer_blocks import ServedAnswer
 from rightsizer.planner.served.engine import NOTHING_STATED, Statement, served_engine
 from rightsizer.planner.served.finding import ServedFinding
-from rightsizer.planner.served.prediction import ServedPrediction, as_it_runs, predict
+from rightsizer.planner.served.prediction import (
+    ServedPrediction,
+    as_it_runs,
+    predict,
+    with_kept_level,
+)
+from rightsizer.planner.served.sharing import sharers_of
 from rightsizer.sizing.site import SiteResidual, SiteResiduals
 
 
@@ -42,14 +48,17 @@ def predicted_loads(
     return PredictedLoads(tuple(predictions), tuple(failed), residuals)
 
 
-def _residuals(predictions: Iterable[ServedPrediction], planner: Planner) -> Iterator[SiteResidual]:
+def _residuals(predictions: Sequence[ServedPrediction], planner: Planner) -> Iterator[SiteResidual]:
     """Yield what engines of known models teach, beside predictions without any corrections.
 
-    An engine that is not as predicted teaches nothing of others while its layout is assumed.
+    An engine that is not as predicted teaches nothing of others while its layout is assumed, nor
+    does one that shares its GPUs.
     """
     plain = replace(planner, site=None)
-    for prediction in predictions:
+    for prediction, sharers in zip(predictions, sharers_of(predictions), strict=True):
         engine = prediction.engine
+        if sharers:
+            continue
         if not engine.is_model_known or (prediction.off and engine.assumptions):
             continue
         uncorrected = predict(engine, plain) if planner.site else prediction
@@ -65,8 +74,9 @@ def served_answers(
     Other GPUs and layouts are predicted with what these engines teach too.
     """
     site = (planner.site or SiteResiduals()).with_(loads.residuals)
-    advisor = ServedAdvisor(replace(planner, site=site), tuple(boards))
-    findings = advisor.findings(loads.predictions)
+    taught = replace(planner, site=site)
+    predictions = tuple(with_kept_level(each, taught) for each in loads.predictions)
+    findings = ServedAdvisor(taught, tuple(boards)).findings(predictions)
     ranks = {id(finding): place for place, finding in enumerate(findings)}
     unranked = len(ranks)
 
@@ -77,7 +87,7 @@ def served_answers(
         return min((ranks[id(finding)] for finding in answer.findings), default=unranked)
 
     answers = [
-        ServedAnswer(prediction.engine.name, prediction, findings_of(prediction))
-        for prediction in loads.predictions
+        ServedAnswer(prediction.engine.name, prediction, findings_of(prediction), sharers=sharers)
+        for prediction, sharers in zip(predictions, sharers_of(predictions), strict=True)
     ]
     return (*sorted(answers, key=place), *loads.failed)

@@ -13,7 +13,7 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.planner.aliases import aliases_of
 from rightsizer.planner.display import number
-from rightsizer.planner.models.known_models import find_model
+from rightsizer.planner.models.known_models import find_model, is_repository
 from rightsizer.planner.plan_file import plan_of_keys
 from rightsizer.planner.planner import Planner
 from rightsizer.sizing.collectives import SERVER_GPUS
@@ -41,7 +41,8 @@ _PARAMETERS: Final = (1e7, 2e12)
 """Fewest and most of a model that is known by its memory alone."""
 _MOST_CACHED: Final = 0.99
 _SIZE_HALVINGS: Final = 30
-_QUANTILE: Final = "p95={:g}ms"
+QUANTILE: Final = "p95={:.6f}ms"
+"""A service level as a plan has it."""
 
 
 class ServedAssumption(Struct, frozen=True):
@@ -94,7 +95,11 @@ class ServedEngine(Struct, frozen=True):
     board: Board
     level: str
     """Service level in words; empty without any."""
+    held_gpus: int = 0
+    """Of all replicas together, as told; 0 if they are not."""
     assumptions: tuple[ServedAssumption, ...] = ()
+    source: str = ""
+    """Repository of what is served, if it has the name of one."""
     is_level_stated: bool = False
     is_model_known: bool = True
 
@@ -107,6 +112,11 @@ class ServedEngine(Struct, frozen=True):
     def model(self) -> str:
         """Name of the model."""
         return self.requirement.model.name or str(self.question["model"])
+
+    @property
+    def idle_gpus(self) -> int:
+        """GPUs that it holds beyond its layout."""
+        return max(0, self.held_gpus - self.layout.gpus)
 
     @property
     def in_flight(self) -> float | None:
@@ -178,6 +188,7 @@ class _EngineBuilder:
         self._statement = statement
         self._assumed: list[ServedAssumption] = []
         self._board = _board(load, planner, statement)
+        self._held = statement.gpus or len(load.devices)
 
     def build(self) -> ServedEngine:
         """Return the engine; raises `RequirementError`."""
@@ -204,10 +215,18 @@ class _EngineBuilder:
             layout=layout,
             board=self._board,
             level=words,
+            held_gpus=self._held,
             assumptions=tuple(self._assumed),
+            source=self._source(model),
             is_level_stated=self._statement.has_level,
             is_model_known=model is not None,
         )
+
+    def _source(self, model: str | None) -> str:
+        """Return the repository that is stated, else the one that is served."""
+        is_stated = model is not None and model in self._statement.models.values()
+        name = model if is_stated and model else self._load.model
+        return name if is_repository(name) else ""
 
     def _assume(
         self,
@@ -245,9 +264,8 @@ class _EngineBuilder:
         load = self._load
         engines = max(1, load.engines)
         tensor = self._statement.tensor or load.tensor
-        gpus = self._statement.gpus or len(load.devices)
-        if gpus:
-            each = max(1, gpus // engines)
+        if self._held:
+            each = max(1, self._held // engines)
         else:
             each = tensor or (1 if requirement is None else self._least_gpus(requirement))
             if tensor is None:
@@ -261,9 +279,13 @@ class _EngineBuilder:
                 taken = f"{tensor}, over the GPUs of an engine"
                 self._assume("tensor", taken, remedy="give --tp", other=other)
         rest = max(1, each // tensor)
+        layout = Parallelism(tensor, data=engines * rest)
         if each > SERVER_GPUS:
-            return Parallelism(tensor, pipeline=rest, data=engines)
-        return Parallelism(tensor, data=engines * rest)
+            layout = Parallelism(tensor, pipeline=rest, data=engines)
+        if self._held > layout.gpus:
+            taken = f"{self._held} are held, of which {layout.gpus} run it; all are paid"
+            self._assume("GPUs", taken, remedy="give --gpus and --tp as it runs")
+        return layout
 
     def _least_gpus(self, requirement: Requirement) -> int:
         """Return the smallest tensor size whose memory holds a request."""
@@ -375,7 +397,7 @@ def _level(load: ServedLoad, statement: Statement) -> tuple[dict[str, str], str]
     for key, latency in (("ttft", load.time_to_first_token), ("tpot", load.time_per_output_token)):
         if latency is not None and latency.p95_seconds:
             took = 1e3 * latency.p95_seconds
-            keys[key] = _QUANTILE.format(took)
+            keys[key] = QUANTILE.format(took)
             rounded[key] = f"p95={number(took)} ms"
     return keys, f"{_level_words(rounded)}, what is kept today" if keys else ""
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from rightsizer.model.finding import Risk, Savings
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.display import number
-from rightsizer.planner.launch import Launch, launch_of
+from rightsizer.planner.launch import Launch, LaunchedModel, launch_of
 from rightsizer.planner.served.engine import Question, ServedEngine, requirement_of
 from rightsizer.sizing.estimate import EstimateInterval
 
@@ -121,8 +121,20 @@ def served_option(
         savings=savings_between(before, after),
         probability=sure,
         risk=risk_of_missing(sure),
-        launch=launch_of(requirement_of(question), after),
+        launch=launch_of(requirement_of(question), after, _launched(engine)),
         canary=_canary(engine, after),
+    )
+
+
+def _launched(engine: ServedEngine) -> LaunchedModel:
+    """Return what is served: a fine-tune is not its base, and its longest request is not a mean."""
+    load = engine.load
+    longest = (load.prompt_tokens_p95, load.output_tokens_p95)
+    tokens = [value for value in longest if value is not None]
+    return LaunchedModel(
+        source=engine.source,
+        context_tokens=load.maximum_tokens,
+        longest_tokens=sum(tokens) if len(tokens) == len(longest) else None,
     )
 
 

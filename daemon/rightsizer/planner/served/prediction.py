@@ -1,7 +1,7 @@
 """ServedPrediction: figures of an engine as predicted for its layout, beside those measured."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from rightsizer.planner.plan_check import FigureComparison
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.engine import (
     LEVELS,
+    QUANTILE,
     ServedAssumption,
     ServedEngine,
     memory_in_use,
@@ -28,6 +29,11 @@ _LATE: Final = frozenset({CandidateFilter.COMPUTE, CandidateFilter.BANDWIDTH})
 """Of a layout in which even one request is late."""
 _QUEUED: Final = 0.1
 """Waiting requests of those running, from which a first token waits for a place too."""
+_ANY: Final = {key: QUANTILE.format(3.6e6) for key in LEVELS}
+"""A level of an hour, which limits nothing."""
+_STEP: Final = 1.02
+"""Ratio of a level that what runs is tried to keep to the one before it."""
+_STEPS: Final = 10
 
 
 class ServedPrediction(Struct, frozen=True):
@@ -38,7 +44,7 @@ class ServedPrediction(Struct, frozen=True):
     """At the measured load."""
     comparisons: tuple[FigureComparison, ...]
     largest_rate: EstimateInterval | None = None
-    """Requests a second that keep the service level."""
+    """Requests a second that are predicted to keep the service level."""
 
     @property
     def off(self) -> tuple[FigureComparison, ...]:
@@ -48,6 +54,12 @@ class ServedPrediction(Struct, frozen=True):
             for figure in self.comparisons
             if figure.unit == "ms" and figure.is_as_predicted is False
         )
+
+    @property
+    def holds_peak(self) -> bool:
+        """Whether it is predicted to hold the busiest load that is measured."""
+        largest = self.largest_rate
+        return largest is not None and largest.value >= self.engine.peak_rate
 
     def figure(self, what: str) -> FigureComparison | None:
         """Return one comparison by its name; `None` if it was not measured."""
@@ -86,6 +98,7 @@ def predict(engine: ServedEngine, planner: Planner) -> ServedPrediction:
     candidate = planner.predicted(requirement, engine.board.key)
     first = _first_token(engine, candidate, planner)
     candidate = replace(candidate, rate=replace(candidate.rate, ttft_ms=first))
+    candidate = _with_idle(candidate, engine.idle_gpus)
     comparisons = tuple(_comparisons(engine, requirement, candidate, planner))
     largest = _largest_rate(engine, planner)
     between = candidate.rate.tpot_ms
@@ -93,6 +106,68 @@ def predict(engine: ServedEngine, planner: Planner) -> ServedPrediction:
         effects = (_with_effect(each, engine, planner, between) for each in engine.assumptions)
         engine = replace(engine, assumptions=tuple(effects))
     return ServedPrediction(engine, candidate, comparisons, largest)
+
+
+def _with_idle(candidate: PlanCandidate, gpus: int) -> PlanCandidate:
+    """Return it with GPUs that are held and paid, and run nothing."""
+    if not gpus:
+        return candidate
+    bill = candidate.bill
+    if bill is not None:
+        paid = 1.0 + gpus / candidate.paid_count
+        offers = (replace(offer, dollars=offer.dollars.scaled(paid)) for offer in bill.offers)
+        bill = replace(bill, offers=tuple(offers))
+    return replace(candidate, spare_gpus=candidate.spare_gpus + gpus, bill=bill)
+
+
+def with_kept_level(prediction: ServedPrediction, planner: Planner) -> ServedPrediction:
+    """Return it with today's level as the planner sees it, if none is stated.
+
+    What runs keeps its own level by definition, whatever is predicted of it: the level is what
+    is surely predicted of it at its busiest load, and never below what is measured.
+    """
+    engine = prediction.engine
+    if engine.is_level_stated or not engine.level or engine.peak_rate <= 0.0:
+        return prediction
+    level = _kept_level(engine, planner)
+    if not level:
+        return prediction
+    kept = {**engine.question, **level}
+    engine = replace(engine, question=kept, requirement=requirement_of(kept))
+    largest = _largest_rate(engine, planner)
+    if largest is not None:
+        largest = largest.at_least(engine.peak_rate)
+    return replace(prediction, engine=engine, largest_rate=largest)
+
+
+def _kept_level(engine: ServedEngine, planner: Planner) -> Mapping[str, str]:
+    """Return the keys of the level that what runs surely keeps; none if it is short."""
+    question = {**engine.at_rate(engine.peak_rate), "parallel": parallel_keys(engine.layout)}
+
+    def predicted(level: Mapping[str, str]) -> PlanCandidate:
+        return planner.predicted(requirement_of({**question, **level}), engine.board.key)
+
+    candidate = predicted(_ANY)
+    if not candidate.fits:
+        return {}
+    load = engine.requirement.load
+    levels = (
+        ("ttft", load.ttft_ms, candidate.rate.ttft_ms),
+        ("tpot", load.tpot_ms, candidate.rate.tpot_ms),
+    )
+    # Errors of both times are taken as independent: each is as sure as both are asked to be.
+    sure = planner.settings.plan.sure_ratio ** (1.0 / len(levels))
+    least = {
+        key: max(measured, took.quantile(sure))
+        for key, measured, took in levels
+        if measured is not None and took is not None
+    }
+    # The rate within a level has an error of its own: as much is added as it takes.
+    for step in range(_STEPS):
+        level = {key: QUANTILE.format(most * _STEP**step) for key, most in least.items()}
+        if predicted(level).fits:
+            return level
+    return {}
 
 
 def _first_token(
