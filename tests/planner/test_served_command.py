@@ -103,7 +103,8 @@ def test_file_and_address_together_are_refused(file: Path, capsys: Captured) -> 
 def test_several_engines_are_summed_first(tmp_path: Path, capsys: Captured) -> None:
     """An idle engine counts, and saves nothing."""
     file = tmp_path / "loads.json"
-    other = replace(CHAT, workload="quiet", requests_per_second=0.0, requests_per_second_peak=None)
+    other = replace(CHAT, workload="quiet", devices=("GPU-3", "GPU-4"))
+    other = replace(other, requests_per_second=0.0, requests_per_second_peak=None)
     file.write_text(encode({"time": 1.0, "span": "7d", "served": [CHAT, other]}), encoding="utf-8")
     assert main(["served", str(file), "--ttft", "p95=400ms"]) == 0
     first, second, third, *_ = capsys.readouterr().out.splitlines()
@@ -345,6 +346,7 @@ def test_engines_on_each_others_boards_could_trade_places() -> None:
     short = replace(
         small,
         workload="busy",
+        devices=("GPU-4",),
         board="NVIDIA A10",
         requests_per_second=4.0,
         requests_per_second_peak=5.0,

@@ -101,10 +101,11 @@ def test_scatter_beyond_the_intervals_widens_them() -> None:
     assert correction(scattered, other).deviation_ratio > 1.0
 
 
-def test_same_measurement_again_is_counted_and_not_believed_twice() -> None:
+def test_same_load_again_is_counted_and_not_believed_twice() -> None:
     """A window that is learned each hour tells of one load."""
     site = SiteResiduals((SLOW,))
-    again = site.with_((SLOW,) * 9)
+    later = (replace(SLOW, log_ratio=SLOW.log_ratio + 1e-9 * hour) for hour in range(1, 10))
+    again = site.with_(tuple(later))
     assert len(again.residuals) == 1
     assert again.residuals[0].count == 10
     first = site.correction(CHAT, SiteFigure.TPOT)
@@ -117,7 +118,8 @@ def test_same_measurement_again_is_counted_and_not_believed_twice() -> None:
 
 def test_later_measurements_replace_old_ones() -> None:
     """After an upgrade the mean follows."""
-    site = SiteResiduals((SLOW,)).with_((replace(SLOW, log_ratio=0.0),) * 200)
+    later = (replace(SLOW, log_ratio=1e-6 * hour) for hour in range(200))
+    site = SiteResiduals((SLOW,)).with_(tuple(later))
     assert site.residuals[0].log_ratio == pytest.approx(0.0, abs=0.01)
 
 

@@ -15,6 +15,8 @@ from rightsizer.planner.plan_check import FigureComparison
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.serving import site_subject
 from rightsizer.sizing.site import (
+    LEAST_DEVIATION,
+    MOST_LOG,
     SiteFigure,
     SiteLoad,
     SiteResidual,
@@ -85,5 +87,8 @@ def residuals_of(
         if predicted is None or not ratio or min(predicted.low, predicted.value) <= 0.0:
             continue
         deviation = log_deviation(predicted.value / predicted.low, predicted.high / predicted.value)
+        log_ratio = math.log(ratio)
+        if abs(log_ratio) > MOST_LOG or not LEAST_DEVIATION <= deviation <= MOST_LOG:
+            continue
         figure = SiteFigure(comparison.what)
-        yield SiteResidual(subject, where, figure, math.log(ratio), deviation)
+        yield SiteResidual(subject, where, figure, log_ratio, deviation)

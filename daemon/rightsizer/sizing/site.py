@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from rightsizer.sizing.estimate import END_DEVIATIONS
 
@@ -20,6 +20,12 @@ _NOISE: Final = math.log(1.03)
 """Of a measured mean: requests differ, and those in flight are a mean over the window. Assumed."""
 _PRIOR_SAMPLES: Final = 1.0
 """Weight of the predictions' own intervals when the site's scatter is judged, in measurements."""
+
+
+MOST_LOG: Final = math.log(1e4)
+"""Of ratios and error factors: beyond it, something else was measured than what is predicted."""
+LEAST_DEVIATION: Final = 1e-3
+_Power: TypeAlias = Annotated[int, Meta(ge=0, le=64)]
 
 
 class SiteFigure(StrEnum):
@@ -43,9 +49,9 @@ class SiteSubject(Struct, frozen=True):
 class SiteLoad(Struct, frozen=True):
     """Load of a measurement, in powers of two, so that the same one is not counted twice."""
 
-    in_flight: int
-    input_tokens: int
-    output_tokens: int
+    in_flight: _Power
+    input_tokens: _Power
+    output_tokens: _Power
 
     @classmethod
     def of(cls, in_flight: float, input_tokens: float, output_tokens: float) -> "SiteLoad":
@@ -60,14 +66,23 @@ class SiteResidual(Struct, frozen=True):
     subject: SiteSubject
     load: SiteLoad
     figure: SiteFigure
-    log_ratio: float
+    log_ratio: Annotated[float, Meta(ge=-MOST_LOG, le=MOST_LOG)]
     """Natural logarithm of measured over predicted."""
-    log_deviation: float
+    log_deviation: Annotated[float, Meta(ge=LEAST_DEVIATION, le=MOST_LOG)]
     """Standard deviation of the prediction."""
-    count: int = 1
+    count: Annotated[int, Meta(ge=1, le=10**6)] = 1
+    counted: tuple[float, ...] = ()
+    """Latest log ratios in that mean, so that the same measurement is not counted twice."""
+
+    @property
+    def latest(self) -> tuple[float, ...]:
+        """Those log ratios; of a single measurement its own."""
+        return self.counted or (self.log_ratio,) * (self.count == 1)
 
     def joined(self, other: "SiteResidual", most: int) -> "SiteResidual":
         """Mean with a later measurement of the same; old ones fade from `most` on."""
+        if other.latest and set(other.latest) <= set(self.latest):
+            return self
         count = min(self.count + other.count, most)
         share = min(1.0, other.count / count)
         return SiteResidual(
@@ -77,6 +92,7 @@ class SiteResidual(Struct, frozen=True):
             self.log_ratio + share * (other.log_ratio - self.log_ratio),
             self.log_deviation + share * (other.log_deviation - self.log_deviation),
             count,
+            (*self.latest, *other.latest)[-most:],
         )
 
 
@@ -129,6 +145,11 @@ class SiteAdjustment(Struct, frozen=True):
     tpot_factor: float
     ttft_factor: float
     count: int
+
+    @property
+    def is_felt(self) -> bool:
+        """Whether any factor differs from 1 as it is shown."""
+        return any(f"{each:.2f}" != "1.00" for each in (self.tpot_factor, self.ttft_factor))
 
     def __str__(self) -> str:
         """`adjusted by 12 measurements of this site: TPOT x1.08, TTFT x0.97`."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Savings
 from rightsizer.model.units import GIB, format_duration
+from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.display import NOTHING, dollars, interval_text, number, percent
 from rightsizer.planner.plan_check import FigureComparison
 from rightsizer.planner.served.finding import (
@@ -110,8 +111,7 @@ def _answer_blocks(answer: ServedAnswer) -> Iterator[Block]:
     is_told = prediction.engine.is_level_stated or prediction.holds_peak
     if prediction.largest_rate is not None and is_told:
         yield _largest(prediction, prediction.largest_rate)
-    if prediction.candidate.adjustment is not None:
-        yield str(prediction.candidate.adjustment)
+    yield _adjustment_text(prediction.candidate)
     for finding in answer.findings:
         title = f"{finding.kind.replace('_', ' ')}: {finding.summary}"
         yield section(title, *_finding_blocks(finding))
@@ -231,11 +231,16 @@ def _finding_blocks(finding: ServedFinding) -> Iterator[Block]:
 
 
 def _option_text(option: ServedOption) -> str:
-    learned = option.candidate.adjustment
     parts = (
         _money(option.savings),
         f"{percent(option.probability)} sure, risk {option.risk}",
         option.caution,
-        "" if learned is None else str(learned),
+        _adjustment_text(option.candidate),
     )
     return f"{option.change}: {'; '.join(filter(None, parts))}"
+
+
+def _adjustment_text(candidate: PlanCandidate) -> str:
+    """Return by what its prediction was corrected; empty if by nothing."""
+    adjustment = candidate.adjustment
+    return str(adjustment) if adjustment is not None and adjustment.is_felt else ""

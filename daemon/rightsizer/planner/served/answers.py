@@ -41,9 +41,10 @@ def predicted_loads(
         try:
             engine = served_engine(load, planner, statement)
             predictions.append(predict(engine, planner))
-        except RightsizerError as error:
+        # Figures that contradict each other end in no number: the other engines have answers.
+        except (RightsizerError, ArithmeticError, ValueError) as error:
             name = load.workload or load.model or load.engine
-            failed.append(ServedAnswer(name, error=str(error)))
+            failed.append(ServedAnswer(name, error="; ".join(str(error).splitlines())))
     residuals = tuple(_residuals(predictions, planner))
     return PredictedLoads(tuple(predictions), tuple(failed), residuals)
 

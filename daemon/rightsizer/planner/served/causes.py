@@ -19,9 +19,11 @@ _SLOWER: Final = (
     "a version of the engine from before what is predicted",
 )
 _FASTER: Final = (
-    "the model is another one than its name says (an alias): state it with --model",
-    "speculative decoding, or a prefix cache, that is not exported",
+    ("model", "the model is another one than its name says (an alias): state it with --model"),
+    ("prefix_cache", "a prefix cache that is not exported"),
+    ("", "speculative decoding that is not exported"),
 )
+"""What an engine may not tell, and the cause that it then may be."""
 _EXPLAINED: Final = math.log(1.25)
 """Distance of a measurement from what a cause predicts, within which the cause explains it."""
 
@@ -44,7 +46,8 @@ def causes_of(prediction: ServedPrediction, planner: Planner) -> tuple[str, ...]
         distance = abs(math.log(figure.measured / predicted.value))
         if distance < min(_EXPLAINED, abs(math.log(figure.ratio))):
             explained.append((distance, f"{text}: {predicted.value:.3g} ms is predicted so"))
-    others = _SLOWER if is_slower else _FASTER
+    told = prediction.engine.told
+    others = _SLOWER if is_slower else tuple(text for what, text in _FASTER if what not in told)
     return (*(text for _, text in sorted(explained)), *others)
 
 
@@ -60,11 +63,15 @@ def _hypotheses(
             (HostLink.NONE, "its GPUs talk through the host, without peer access"),
         ):
             yield replace(requirement, link=link), text
+    is_layout_told = "tensor" in prediction.engine.told
+    if is_slower and layout.tensor > 1 and not is_layout_told:
         apart = Parallelism(1, data=layout.gpus)
         yield replace(requirement, parallel=apart), "replicas of one GPU each, not tensor parallel"
-    if not is_slower and layout.data > 1:
+    if not is_slower and layout.data > 1 and not is_layout_told:
         whole = Parallelism(layout.gpus)
         yield replace(requirement, parallel=whole), "tensor parallel over all GPUs, not replicas"
+    if "format" in prediction.engine.told:
+        return
     now = requirement.precision.weights.bytes_per_parameter
     for weights in (NumberFormat.BF16, NumberFormat.FP8, NumberFormat.INT4):
         is_wider = weights.bytes_per_parameter > now

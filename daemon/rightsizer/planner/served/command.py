@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.catalogue.catalogue import read_catalogue
+from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of
@@ -16,16 +16,20 @@ from rightsizer.io.terminal import counted
 from rightsizer.model.errors import UsageError
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.planner.learned import read_learned, write_learned
+from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import Planner, boards_of
 from rightsizer.planner.served.answer_blocks import served_blocks
 from rightsizer.planner.served.answers import PredictedLoads, predicted_loads, served_answers
 from rightsizer.planner.served.encoder import encode_served
-from rightsizer.planner.served.engine import Statement
+from rightsizer.planner.served.engine import LEVELS, Statement, number_format
 from rightsizer.planner.served.source import SERVING_PATH, agent_loads, loads_of
 from rightsizer.planner.settings import PlannerSettings
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.site import SiteResiduals
 
 _HELP: Final = help_of(__file__)
+_ANY_MODEL: Final = "7B"
+"""Of the plan by which the service level is checked."""
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.forget:
         return _forget(arguments, Path(learned_file))
     planner = Planner(catalogue, prices, settings.sizing, read_learned(learned_file))
-    statement = _statement(arguments)
+    statement = _statement(arguments, catalogue)
     names = [name.strip() for name in (arguments.boards or "").split(",") if name.strip()]
     boards = tuple(board.key for board in boards_of(names, catalogue, "--boards") if names)
     predicted = predicted_loads(_loads(arguments), planner, statement)
@@ -80,22 +84,36 @@ def _forget(arguments: argparse.Namespace, file: Path) -> int:
     return 0
 
 
-def _statement(arguments: argparse.Namespace) -> Statement:
+def _statement(arguments: argparse.Namespace, catalogue: Catalogue) -> Statement:
+    """Return what is stated, once for all engines; raises `UsageError`."""
     models = {}
     for text in arguments.model:
         alias, _, name = text.rpartition("=")
         if not name.strip():
             raise UsageError(f"--model {text}: names no model; write it like chat=llama-3.1-8b")
         models[alias.strip()] = name.strip()
+    levels = {key: value for key in LEVELS if (value := getattr(arguments, key))}
+    plan_of_flags({"model": _ANY_MODEL, "rps": 1.0, **levels})
+    precision = arguments.precision or ""
+    if precision and number_format(precision) is None:
+        formats = ", ".join(NumberFormat)
+        raise UsageError(f"--precision: '{precision}' is no format; it is one of {formats}")
     return Statement(
         models=models,
-        board=arguments.gpu or "",
+        board=_board(arguments.gpu, catalogue) if arguments.gpu else "",
         gpus=arguments.gpus,
         tensor=arguments.tp,
-        precision=arguments.precision or "",
+        precision=precision,
         ttft=arguments.ttft or "",
         tpot=arguments.tpot or "",
     )
+
+
+def _board(name: str, catalogue: Catalogue) -> str:
+    try:
+        return catalogue.get(name).key
+    except UsageError as error:
+        raise UsageError(f"--gpu: {error}") from None
 
 
 def _loads(arguments: argparse.Namespace) -> Sequence[ServedLoad]:
@@ -103,11 +121,15 @@ def _loads(arguments: argparse.Namespace) -> Sequence[ServedLoad]:
     places: Sequence[str] = arguments.places
     if arguments.url and places:
         raise UsageError("--url: files are given too; leave one of them out")
+    if arguments.url and arguments.window is not None:
+        raise UsageError("--window: an agent's loads are of its own time; leave it out")
     if arguments.url:
         return agent_loads(RemoteAgent.of(arguments).get(SERVING_PATH), arguments.url)
     if not places:
         raise UsageError("no loads are given; name a file or page of them, or an agent by --url")
-    return [load for place in places for load in loads_of(place, arguments.window)]
+    loads = (load for place in places for load in loads_of(place, arguments.window))
+    # The same load of two files is one engine.
+    return tuple(dict.fromkeys(loads))
 
 
 COMMAND = Command("served", _configure, _run, _HELP["description"])

@@ -102,6 +102,8 @@ class ServedEngine(Struct, frozen=True):
     """Repository of what is served, if it has the name of one."""
     is_level_stated: bool = False
     is_model_known: bool = True
+    told: frozenset[str] = frozenset()
+    """What it exports or the operator states: `model`, `format`, `tensor`, `prefix_cache`."""
 
     @property
     def name(self) -> str:
@@ -220,7 +222,20 @@ class _EngineBuilder:
             source=self._source(model),
             is_level_stated=self._statement.has_level,
             is_model_known=model is not None,
+            told=frozenset(self._told()),
         )
+
+    def _told(self) -> Iterator[str]:
+        load = self._load
+        statement = self._statement
+        if statement.models:
+            yield "model"
+        if number_format(statement.precision) or number_format(load.weight_format):
+            yield "format"
+        if statement.tensor or load.tensor:
+            yield "tensor"
+        if load.prefix_hit_ratio is not None:
+            yield "prefix_cache"
 
     def _source(self, model: str | None) -> str:
         """Return the repository that is stated, else the one that is served."""

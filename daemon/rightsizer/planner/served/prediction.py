@@ -224,10 +224,10 @@ def _comparisons(
     load = engine.load
     rate = candidate.rate
     between = load.time_per_output_token
-    if between is not None:
+    if between is not None and between.mean_seconds > 0.0:
         yield FigureComparison("tpot_ms", "ms", 1e3 * between.mean_seconds, rate.tpot_ms)
     first = load.time_to_first_token
-    if first is not None:
+    if first is not None and first.mean_seconds > 0.0:
         waits = _is_queued(engine)
         remark = "requests wait for a place, which is not predicted" if waits else ""
         predicted = None if waits else rate.ttft_ms

@@ -1,12 +1,11 @@
 """Loads from an agent's answer, files of the same, and pages of engines."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.io.codec import convert
+from rightsizer.io.codec import convert, decode
 from rightsizer.io.files import file_bytes
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
@@ -66,8 +65,10 @@ def _text(path: Path) -> str:
 
 def _read(text: str, place: str, window_seconds: float | None) -> Sequence[ServedLoad]:
     if text.lstrip().startswith(("[", "{")):
+        if window_seconds is not None:
+            raise UsageError(f"--window: {place} says for how long it was measured; leave it out")
         try:
-            return _converted(json.loads(text), place)
+            return _converted(decode(text, Any), place)
         except ValueError as error:
             raise RequirementError(f"{place}: is no JSON: {error}; {_REMEDY}") from None
     page = parse_page(text)
