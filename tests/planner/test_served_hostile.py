@@ -94,6 +94,14 @@ def test_engine_of_no_time_does_not_stop_the_others(tmp_path: Path, capsys: Capt
     }
 
 
+def test_engine_without_an_answer_is_named_beside_the_others() -> None:
+    """With the reason, once."""
+    loads = predicted_loads([replace(CHAT, workload="unknown", board=""), CHAT], PLANNER)
+    answers = served_answers(loads, PLANNER, ("H100-SXM5-80GB",))
+    text = " ".join(text_of(served_blocks(answers)).split())
+    assert "error: unknown: runs on an unknown GPU; name the board with --gpu" in text
+
+
 @pytest.mark.parametrize(
     ("flags", "error"),
     [

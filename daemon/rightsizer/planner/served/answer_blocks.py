@@ -69,7 +69,7 @@ def served_blocks(answers: Sequence[ServedAnswer], notes: Sequence[str] = ()) ->
         yield from _together(answers)
         for answer in answers:
             title, *blocks = _answer_blocks(answer)
-            yield section(str(title), *blocks)
+            yield section(str(title), *blocks) if blocks else title
     yield from (f"note: {note}" for note in notes)
 
 
@@ -101,7 +101,7 @@ def _together(answers: Sequence[ServedAnswer]) -> Iterator[str]:
 def _answer_blocks(answer: ServedAnswer) -> Iterator[Block]:
     prediction = answer.prediction
     if prediction is None:
-        yield f"error: {answer.error}"
+        yield f"error: {answer.name}: {answer.error.removeprefix(f'{answer.name}: ')}"
         return
     yield _serves(prediction)
     yield _needs(answer, prediction)

@@ -41,12 +41,17 @@ def predicted_loads(
         try:
             engine = served_engine(load, planner, statement)
             predictions.append(predict(engine, planner))
-        # Figures that contradict each other end in no number: the other engines have answers.
-        except (RightsizerError, ArithmeticError, ValueError) as error:
-            name = load.workload or load.model or load.engine
-            failed.append(ServedAnswer(name, error="; ".join(str(error).splitlines())))
+        except RightsizerError as error:
+            failed.append(_failed(load, "; ".join(str(error).splitlines())))
+        except (ArithmeticError, ValueError) as error:
+            fault = f"its figures contradict each other ({error}); check those of its load"
+            failed.append(_failed(load, fault))
     residuals = tuple(_residuals(predictions, planner))
     return PredictedLoads(tuple(predictions), tuple(failed), residuals)
+
+
+def _failed(load: ServedLoad, error: str) -> ServedAnswer:
+    return ServedAnswer(load.workload or load.model or load.engine, error=error)
 
 
 def _residuals(predictions: Sequence[ServedPrediction], planner: Planner) -> Iterator[SiteResidual]:
