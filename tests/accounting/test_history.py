@@ -387,7 +387,7 @@ def test_pruned_history_shrinks_the_file(database: Database) -> None:
     with database.transaction() as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     assert full > 400_000
-    assert history.size_bytes < full / 10
+    assert history.size_bytes < full / 8
 
 
 def test_window_of_nothing_is_saved_too(database: Database) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.io.terminal import aligned
+from rightsizer.io.terminal import aligned, wrapped
 
 _HEADER = ("GPU", "cost", "range", "why")
 _LEFT = {"GPU", "why"}
@@ -102,3 +102,9 @@ def test_expendable_columns_go_before_an_indented_table_is_wrapped() -> None:
 def test_a_table_without_texts_has_its_header(rows: list[tuple[str, ...]]) -> None:
     """An empty last cell is a cell."""
     assert aligned(_HEADER, rows, _LEFT, (), 40)[0] == "GPU  cost  range  why"
+
+
+def test_the_word_of_an_error_is_never_alone() -> None:
+    """A line is found by its first words, however long the next one is."""
+    path = "/a" * 60
+    assert wrapped(f"error: {path}: is no file", most=40)[0] == f"error: {path}:"

@@ -15,6 +15,7 @@ _GAP: Final = "  "
 _LEAST_CELL: Final = 16
 """Width that the last column keeps as long as others can be narrower."""
 _wrap: Final = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
+_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 
 def width() -> int:
@@ -105,9 +106,15 @@ def _listed(header: Sequence[str], row: Sequence[str], most: int, indent: int) -
 
 
 def wrapped(text: str, indent: int = 0, hanging: int = 2, most: int | None = None) -> list[str]:
-    """Wrap a text, the first line indented by `indent`, the others by `hanging` more."""
+    """Wrap a text, the first line indented by `indent`, the others by `hanging` more.
+
+    A word that says what follows, such as `error:`, is never alone on its line.
+    """
+    word, colon, rest = text.partition(": ")
+    kept = f"{word}:{_NO_BREAK}{rest}" if colon and " " not in word else text
     later = " " * (indent + hanging)
-    return _wrap(text, most or width(), initial_indent=" " * indent, subsequent_indent=later)
+    lines = _wrap(kept, most or width(), initial_indent=" " * indent, subsequent_indent=later)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def counted(count: int, one: str, many: str = "") -> str:
