@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from readings import gpu, snapshot
-from rightsizer.accounting.served import ServedAccounts, ServedHour, loads_of_hours
+from rightsizer.accounting.served import ServedAccounts, ServedHour
 from rightsizer.advice.storage import Storage
 from rightsizer.model.served_counts import ServedCounts, ServedFigure, ServedSample
 from rightsizer.model.served_load import ServedLatency, ServedLoad
@@ -197,7 +197,9 @@ def test_a_restart_goes_on_with_the_hour(storage: Storage) -> None:
     assert load.window_seconds == 71 * MINUTE
     assert load.requests_per_second == pytest.approx(2.0)
     assert load.requests_per_second_peak == pytest.approx(2.0)
-    (of_history,) = loads_of_hours(storage.served.load())
+    restored = ServedAccounts()
+    restored.restore(storage.served.load())
+    (of_history,) = restored.loads(0)
     assert of_history.window_seconds == 70 * MINUTE
 
     storage.served.prune(START + HOUR)

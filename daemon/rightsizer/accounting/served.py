@@ -254,13 +254,6 @@ class ServedAccounts:
         return self._models[key]
 
 
-def loads_of_hours(hours: Iterable[ServedHour]) -> tuple[ServedLoad, ...]:
-    """Loads of models by the hours that a history keeps of them."""
-    accounts = ServedAccounts()
-    accounts.restore(hours)
-    return accounts.loads(0)
-
-
 def _stated(facts: ServedLoad, snapshot: Snapshot, *, is_only: bool) -> ServedLoad:
     """Add what the node knows of an engine's GPUs."""
     devices = [device for device in snapshot.devices if device.uuid in facts.devices]

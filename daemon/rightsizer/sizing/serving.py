@@ -231,7 +231,8 @@ class Server:
         self._first = start / self._pace
         self.errors = errors.corrected(between, first)
         self.prompt = self._paced(self.prompt)
-        counts = (each.count for each in (between, first) if each is not None)
+        corrections = (between, first)
+        counts = (correction.count for correction in corrections if correction is not None)
         count = max(counts, default=0)
         if count:
             self.adjustment = SiteAdjustment(self._pace, start, count)

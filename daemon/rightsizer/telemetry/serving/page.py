@@ -367,7 +367,8 @@ def grown(
     torn: AbstractSet[Labels] = frozenset()
     if measure.buckets is not None:
         # Sum and count are written one after the other: one alone says nothing.
-        sums, counts = page.of(measure.parts[0]), page.of(measure.counts[0])
+        sums = page.of(measure.parts[0])
+        counts = page.of(measure.counts[0])
         torn = sums.keys() ^ counts.keys()
 
     def growth(parts: tuple[MeasurePart, ...]) -> float:
