@@ -54,8 +54,8 @@ def _restored(path: Path) -> tuple[NodeAccounts, int]:
     assert storage.history is not None
     accounts = NodeAccounts()
     windows = 0
-    for known in storage.history.devices():
-        accounts.restore_record(known)
+    for device in storage.history.devices():
+        accounts.restore_record(device)
     for window in storage.history.load():
         accounts.restore(window)
         windows += 1

@@ -42,7 +42,9 @@ def thirty_days(end: Nanoseconds) -> AccountingService:
     for snapshot in one_day(end):
         accounts.post(snapshot)
         windows += accounts.drain_closed()
-    known = [replace(each, holder_since=end - _DAYS * _DAY) for each in accounts.device_records()]
+    known = [
+        replace(record, holder_since=end - _DAYS * _DAY) for record in accounts.device_records()
+    ]
     shifted = (moved(window, -day * _DAY) for day in reversed(range(_DAYS)) for window in windows)
     accounting = AccountingService(AccountingSettings())
     accounting.restore(known, shifted)

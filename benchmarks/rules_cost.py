@@ -149,7 +149,7 @@ def _write(sink: TextIO, page: Sequence[_Series], nodes: int, begin: int) -> Non
     for name, metric, summed in _READ:
         without = re.compile(f'(?<!\\w){summed}="[^"]*",?' if summed else "(?!)")
         labels = sorted({without.sub("", each.labels) for each in by_name[metric]})
-        recorded = [_Series(name, each, 1.0) for each in labels]
+        recorded = [_Series(name, label, 1.0) for label in labels]
         _write_metric(sink, name, recorded, nodes, [begin - ago for ago in reversed(_RECORDED)])
     sink.write("# EOF\n")
 

@@ -99,13 +99,13 @@ class Size(Struct, frozen=True):
 
     def __add__(self, other: Self) -> Self:
         values = (
-            getattr(self, each) + getattr(other, each) for each in type(self).__struct_fields__
+            getattr(self, field) + getattr(other, field) for field in type(self).__struct_fields__
         )
         return type(self)(*values)
 
     def row(self, name: str) -> tuple[str, ...]:
         """Cells of a table."""
-        return (name, *(f"{getattr(self, each):,}" for each in self.__struct_fields__))
+        return (name, *(f"{getattr(self, field):,}" for field in self.__struct_fields__))
 
 
 class Loaded(Struct, frozen=True):
@@ -239,7 +239,7 @@ def _size_table() -> str:
     parts = sizes(PACKAGE)
     lines = [size.row(name) for name, size in parts.items()]
     total = sum(parts.values(), Size())
-    headings = (each.replace("_", " ") for each in Size.__struct_fields__)
+    headings = (field.replace("_", " ") for field in Size.__struct_fields__)
     return table([total.row("**all**"), *lines], ("package", *headings))
 
 

@@ -22,6 +22,6 @@ def test_a_profile_of_the_benchmark_is_read_whole(tmp_path: Path, writer: Writer
         assert profile.events > 50
         return
     (device,) = profile.devices
-    assert sum(each.count for each in device.kernels) > 50
+    assert sum(kernel.count for kernel in device.kernels) > 50
     assert len(device.kernels) > 20
     assert not any("whole" in note for note in profile.notes)

@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     place = machine()
     print(f"Measured on: {place}.\n", flush=True)
     parts: dict[str, str] = {}
-    chosen = [each for each in EVALUATIONS if only.lower() in each[0].lower()]
+    chosen = [evaluation for evaluation in EVALUATIONS if only.lower() in evaluation[0].lower()]
     began = time.monotonic()
     for number, (title, module, folder) in enumerate(chosen, 1):
         passed = format_duration(round(time.monotonic() - began))

@@ -92,7 +92,7 @@ def _patience_seconds(item: pytest.Item) -> float:
 
 @cache
 def _has_processes(file: Path) -> bool:
-    return not _PROCESSES.isdisjoint(each.name for each in file.parents)
+    return not _PROCESSES.isdisjoint(parent.name for parent in file.parents)
 
 
 @pytest.fixture(autouse=True)

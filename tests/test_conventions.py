@@ -122,9 +122,9 @@ def test_every_setting_is_explained() -> None:
 
     assert settings
     assert [
-        f"{each.__name__}.{name}"
-        for each in settings
-        for name, description in descriptions_of(each).items()
+        f"{setting.__name__}.{name}"
+        for setting in settings
+        for name, description in descriptions_of(setting).items()
         if not description.help
     ] == []
 
@@ -132,21 +132,21 @@ def test_every_setting_is_explained() -> None:
 def test_no_docstring_reports_a_setting_that_is_not_there() -> None:
     """A name that was changed is changed in the text above it too."""
     assert [
-        f"{each.__name__}: {name}"
-        for each in _settings()
+        f"{setting.__name__}: {name}"
+        for setting in _settings()
         for name in re.findall(
-            r"(?m)^ {4}(\w+): ", (inspect.getdoc(each) or "").partition("Attributes:")[2]
+            r"(?m)^ {4}(\w+): ", (inspect.getdoc(setting) or "").partition("Attributes:")[2]
         )
-        if name not in bounds_of(each)
+        if name not in bounds_of(setting)
     ] == []
 
 
 def test_every_default_lies_within_its_own_bounds() -> None:
     """What is allowed includes what is usual."""
     outside = [
-        f"{each.__module__}.{each.__name__}.{declared.name}"
-        for each in _settings()
-        for declared in declared_fields(each)
+        f"{setting.__module__}.{setting.__name__}.{declared.name}"
+        for setting in _settings()
+        for declared in declared_fields(setting)
         if not declared.is_group and not _is_within(declared.default, declared.bounds)
     ]
 

@@ -54,14 +54,14 @@ def _anchors(page: Path) -> set[str]:
     for title in re.findall(r"^#+ (.+)$", _prose(page), re.MULTILINE):
         text = LINK.sub(lambda found: found[0].split("]")[0].lstrip("!["), title)
         base = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
-        repeats = sum(1 for each in anchors if re.fullmatch(rf"{re.escape(base)}(-\d+)?", each))
+        repeats = sum(1 for anchor in anchors if re.fullmatch(rf"{re.escape(base)}(-\d+)?", anchor))
         anchors.add(f"{base}-{repeats}" if repeats else base)
     return anchors
 
 
 def _command_lines(page: Path) -> Iterator[str]:
     """What follows the command's name in each line of a block that could be typed."""
-    names = {each.name for each in all_commands()}
+    names = {command.name for command in all_commands()}
     for block in FENCE.findall(page.read_text("utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
             found = re.match(r"(.*\s)?(?:\S*/)?rightsizer ([a-z]\S*.*)", line.strip())
@@ -103,7 +103,7 @@ def test_links_lead_somewhere() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_command_lines_can_be_typed(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each `rightsizer ...` of a block is a command that exists, with options that it has."""
-    parsers = {each.name: _parser(each) for each in all_commands()}
+    parsers = {command.name: _parser(command) for command in all_commands()}
     refused = []
     for line in _command_lines(page):
         name, *arguments = _arguments(line)
@@ -207,7 +207,9 @@ def test_the_first_page_names_every_command() -> None:
     """The one who reads the first page alone knows what there is."""
     text = (ROOT / "README.md").read_text("utf-8")
     assert not [
-        each.name for each in all_commands() if not re.search(rf"`[^`]*\b{each.name}\b", text)
+        command.name
+        for command in all_commands()
+        if not re.search(rf"`[^`]*\b{command.name}\b", text)
     ]
 
 
@@ -230,7 +232,7 @@ def test_every_page_can_be_reached_from_the_index() -> None:
             continue
         reached.add(page)
         targets = (page.parent / link.partition("#")[0] for link in _links(page))
-        waiting += [each.resolve() for each in targets if each.suffix == ".md"]
+        waiting += [target.resolve() for target in targets if target.suffix == ".md"]
     assert not [_name(page) for page in DOCS.rglob("*.md") if page not in reached]
 
 
@@ -259,7 +261,7 @@ def test_every_test_that_a_page_names_is_there() -> None:
     pages = "".join(map(_prose, PAGES))
     problems = (ROOT / "tests" / "telemetry" / "known_problems.csv").read_text("utf-8")
     known = {
-        name for each in tests for name in re.findall(r"def (test_\w+)", each.read_text("utf-8"))
+        name for test in tests for name in re.findall(r"def (test_\w+)", test.read_text("utf-8"))
     }
     named = {*re.findall(r"`(test_\w+)`", pages), *re.findall(r"\btest_\w+", problems)}
     assert named

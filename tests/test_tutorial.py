@@ -16,7 +16,9 @@ TYPED: Final = re.compile(r"^(python3|rightsizer|echo) ", re.MULTILINE)
 def _blocks(*titles: str) -> list[str]:
     """The blocks of the sections with these titles, in the page's order."""
     sections = re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.MULTILINE)
-    chosen = [each for each in sections if any(title in each.split("\n")[0] for title in titles)]
+    chosen = [
+        section for section in sections if any(title in section.split("\n")[0] for title in titles)
+    ]
     assert len(chosen) == len(titles)
     return [block for section in chosen for block in FENCE.findall(section)]
 

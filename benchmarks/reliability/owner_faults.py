@@ -123,7 +123,7 @@ def _roots() -> list[Path]:
 def _make(root: Path, place: Path, user: int) -> None:
     """Make the folders that are missing, again where another row has removed one meanwhile."""
     while not place.is_dir():
-        folder = next(each for each in _upwards(root, place) if each.parent.is_dir())
+        folder = next(upward for upward in _upwards(root, place) if upward.parent.is_dir())
         with suppress(FileExistsError, FileNotFoundError):
             folder.mkdir()
             # Slices stay root's, as systemd makes them.

@@ -75,8 +75,10 @@ def evaluate(options: Options) -> Iterator[str]:
     by_rule = table(_by_rule(total), ("rule", *map(_name, _STREAMS)))
     yield as_rows(f"#### Found, of those expected, by rule\n\n{by_rule}\n")
     for stream in _STREAMS:
-        mistakes = [each for each in total[stream].scores.mistakes() if not each.endswith("none.")]
-        yield from (f"- {_name(stream)}: {each}" for each in mistakes)
+        mistakes = [
+            mistake for mistake in total[stream].scores.mistakes() if not mistake.endswith("none.")
+        ]
+        yield from (f"- {_name(stream)}: {mistake}" for mistake in mistakes)
     yield ""
     yield from _calibration(total)
 

@@ -245,12 +245,12 @@ class AdviceStream:
         return False
 
     def _open_reasons(self) -> dict[str, frozenset[Reason]]:
-        found: dict[str, frozenset[Reason]] = {}
+        reasons: dict[str, frozenset[Reason]] = {}
         for record in self._ledger.records:
             if record.advice.is_open:
                 said = frozenset(record.advice.finding.reasons)
-                found[record.key] = found.get(record.key, frozenset()) | said
-        return found
+                reasons[record.key] = reasons.get(record.key, frozenset()) | said
+        return reasons
 
 
 def _worst_tier(finding: Finding) -> str:

@@ -132,7 +132,7 @@ class Timeline:
             key = uuid if course.holder is None else course.holder.key
             groups.setdefault(key, []).append(uuid)
             workloads[key] = course.holder
-        return tuple(Subject(key, workloads[key], tuple(found)) for key, found in groups.items())
+        return tuple(Subject(key, workloads[key], tuple(group)) for key, group in groups.items())
 
     def share(self, claim: Claim, subject: Subject, span: float, begin: Nanoseconds) -> Share:
         """In how much of the last seconds a claim held.

@@ -52,7 +52,7 @@ def evaluate(_: Options) -> Iterator[str]:
         f"{sum(each.gpus > 1 for each in coming)} request several.\n"
     )
     outcomes = {name: _outcomes(topology(), coming) for name, topology in NODES.items()}
-    lived = {name: found[0] for name, found in outcomes.items()}
+    lived = {name: outcome[0] for name, outcome in outcomes.items()}
     yield "Waiting, in minutes: median and 95th percentile.\n"
     first_node = next(iter(NODES))
     yield summarized(
@@ -72,7 +72,7 @@ def evaluate(_: Options) -> Iterator[str]:
     )
     yield table(_use(lived), headings) + "\n"
     yield table(
-        _promises({name: found[1] for name, found in outcomes.items()}),
+        _promises({name: outcome[1] for name, outcome in outcomes.items()}),
         (
             "node",
             "kills",
@@ -135,8 +135,8 @@ def _use(lived: Mapping[str, Mapping[str, WeekCounts]]) -> Iterator[tuple[str, .
 
 
 def _promises(outcomes: Mapping[str, Outcome]) -> Iterator[tuple[str, ...]]:
-    for node, each in outcomes.items():
-        unserved = len(each.lived.sizes) - len(each.lived.waits)
-        counts = (each.kills, each.torn, each.lost, each.resurrected)
-        broken = (each.lived.doubles, each.lived.overfull, unserved)
+    for node, outcome in outcomes.items():
+        unserved = len(outcome.lived.sizes) - len(outcome.lived.waits)
+        counts = (outcome.kills, outcome.torn, outcome.lost, outcome.resurrected)
+        broken = (outcome.lived.doubles, outcome.lived.overfull, unserved)
         yield node, *(str(count) for count in (*counts, *broken))

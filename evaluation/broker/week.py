@@ -69,7 +69,9 @@ class _Life:
         self._coming = {each.ticket.id: each for each in coming}
         self._due = [(each.at_seconds, "come", each.ticket.id) for each in coming]
         outsiders = coming[_OUTSIDER_EVERY // 2 :: _OUTSIDER_EVERY]
-        self._due += [(each.at_seconds + 1, "intrude", each.ticket.id) for each in outsiders]
+        self._due += [
+            (outsider.at_seconds + 1, "intrude", outsider.ticket.id) for outsider in outsiders
+        ]
         heapq.heapify(self._due)
         self._waiting: set[str] = set()
         self._dead: set[str] = set()

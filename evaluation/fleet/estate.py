@@ -88,7 +88,8 @@ def sources_of(life: Life, metrics: Metrics) -> tuple[Source, ...]:
 def verdicts(findings: Iterable[Mapping[str, Any]]) -> frozenset[Verdict]:
     """Verdicts that two stores must share."""
     return frozenset(
-        (each["id"], each["finding"], tuple(each["reasons"]), each["action"]) for each in findings
+        (finding["id"], finding["finding"], tuple(finding["reasons"]), finding["action"])
+        for finding in findings
     )
 
 
@@ -158,15 +159,17 @@ def _beside_agents(
 ) -> Iterator[tuple[str, ...]]:
     """Of jobs that one node has all of, by the rules that both have."""
     whole = whole_jobs(LARGE)
-    said = [each for findings in nodes.values() for each in findings if each.workload in whole]
+    said = [
+        finding for findings in nodes.values() for finding in findings if finding.workload in whole
+    ]
     of_nodes = {(each.id, str(each.action)) for each in said}
     for metrics in _METRICS:
         findings = answers[metrics, "Prometheus"].findings
-        rules = {each.rule for each in said} | {each["rule"] for each in findings}
+        rules = {each.rule for each in said} | {finding["rule"] for finding in findings}
         of_fleet = {
-            (each["id"], each["action"])
-            for each in findings
-            if each["workload"] in whole and each["rule"] in rules
+            (finding["id"], finding["action"])
+            for finding in findings
+            if finding["workload"] in whole and finding["rule"] in rules
         }
         counts = (of_nodes & of_fleet, of_nodes - of_fleet, of_fleet - of_nodes)
         yield str(metrics), *(str(len(count)) for count in counts)

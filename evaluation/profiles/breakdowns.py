@@ -82,7 +82,7 @@ def _rows(folder: Path, path: Path) -> Iterator[Sequence[str]]:
     profile = open_profile(path, ReadLimits())
     name = str(path.relative_to(folder))
     events = _events(profile, raw)
-    devices = {each.device.key: each for each in profile.devices if each.time is not None}
+    devices = {device.device.key: device for device in profile.devices if device.time is not None}
     for key in sorted({*devices, *raw.devices}):
         yield (name, key, *_times(devices.get(key), list(raw.devices.get(key, ()))), events)
     for figure, expected in raw.figures.items():
@@ -90,7 +90,7 @@ def _rows(folder: Path, path: Path) -> Iterator[Sequence[str]]:
         is_equal = found is not None and abs(found - expected) <= 1e-9 * abs(expected)
         yield (name, figure, _plain(found), _plain(expected), "-", "-", _yes(is_equal), "-", events)
     if raw.kernel_seconds is not None:
-        summed = sum(each.seconds for device in profile.devices for each in device.kernels)
+        summed = sum(kernel.seconds for device in profile.devices for kernel in device.kernels)
         is_equal = abs(summed - raw.kernel_seconds) <= _NANOSECONDS
         kernels = (_milliseconds(summed), _milliseconds(raw.kernel_seconds))
         yield (name, "kernels", *kernels, "-", "-", _yes(is_equal), "-", events)

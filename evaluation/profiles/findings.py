@@ -70,11 +70,11 @@ def _complaints(path: Path) -> set[str]:
     findings: list[Any] = [
         finding for workload in judged_workloads(read.profiles) for finding in workload.findings
     ]
-    return {each.rule for each in findings if each.is_actionable}
+    return {finding.rule for finding in findings if finding.is_actionable}
 
 
 def _names(rules: Iterable[str]) -> str:
-    return ", ".join(sorted(each.removeprefix(_PREFIX) for each in rules)) or "nothing"
+    return ", ".join(sorted(rule.removeprefix(_PREFIX) for rule in rules)) or "nothing"
 
 
 def _ratio(part: int, whole: int) -> str:

@@ -47,12 +47,14 @@ def beside_peer(folder: Path) -> Iterable[str]:
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
     answers = [json.loads(line.removeprefix(_MARK)) for line in lines]
-    lines = [row for path, each in zip(paths, answers, strict=True) for row in _rows(path, each)]
+    lines = [
+        row for path, answer in zip(paths, answers, strict=True) for row in _rows(path, answer)
+    ]
     return [as_rows("\n".join((_WHY, table(lines, _HEADINGS), "")))]
 
 
 def _rows(path: Path, peer: dict[str, Any]) -> Iterator[Sequence[str]]:
-    times = [each.time for each in open_profile(path, ReadLimits()).devices if each.time]
+    times = [device.time for device in open_profile(path, ReadLimits()).devices if device.time]
     if not times:
         return
     time = times[0]

@@ -56,11 +56,11 @@ def _kineto(path: Path) -> Raw:
     # Microseconds since the epoch are more digits than a double has.
     events = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"]
     devices = defaultdict(list)
-    for each in events:
-        if each.get("ph") == "X" and str(each.get("cat", "")).lower() == "kernel":
-            start = Decimal(each["ts"]) / 10**6
-            interval = (start, start + Decimal(each["dur"]) / 10**6)
-            devices[str(each["args"]["device"])].append(interval)
+    for event in events:
+        if event.get("ph") == "X" and str(event.get("cat", "")).lower() == "kernel":
+            start = Decimal(event["ts"]) / 10**6
+            interval = (start, start + Decimal(event["dur"]) / 10**6)
+            devices[str(event["args"]["device"])].append(interval)
     return Raw(len(events), devices)
 
 
@@ -76,18 +76,18 @@ def _viewer(path: Path) -> Raw:
         if each.get("name") == "thread_name"
     }
     devices = defaultdict(list)
-    for each in events:
-        if each["ph"] != "X":
+    for event in events:
+        if event["ph"] != "X":
             continue
-        plane = planes[each["pid"]]
-        line = lines.get((each["pid"], each["tid"]), "")
+        plane = planes[event["pid"]]
+        line = lines.get((event["pid"], event["tid"]), "")
         if (
             "/device:GPU" in plane
             and line.startswith("Stream #")
-            and _is_kernel(each["name"], each.get("args", {}))
+            and _is_kernel(event["name"], event.get("args", {}))
         ):
-            start = each["ts"] / 1e6
-            devices[plane].append((start, start + each["dur"] / 1e6))
+            start = event["ts"] / 1e6
+            devices[plane].append((start, start + event["dur"] / 1e6))
     return Raw(len(written), devices)
 
 

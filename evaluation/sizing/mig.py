@@ -120,7 +120,7 @@ def workload_of(row: Row) -> ComparedWorkload:
 
 def _profile(row: Row) -> MigProfile:
     profiles = built_in().get(row["gpu_key"]).mig_profiles
-    return next(each for each in profiles if each.name == row["profile"])
+    return next(profile for profile in profiles if profile.name == row["profile"])
 
 
 def _busy(row: Row) -> float:

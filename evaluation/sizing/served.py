@@ -225,8 +225,8 @@ def _mixtures() -> Iterator[SiteRow]:
 
 def _unfitted() -> Iterator[SiteRow]:
     """Yield published times and rates of serving, by source."""
-    for found in predictions():
-        figure = found.figure
+    for prediction in predictions():
+        figure = prediction.figure
         if not figure.domain.startswith(("serving", "first token")):
             continue
         (item,) = plan_of_keys(load_yaml(figure.question, "").data).items
@@ -240,7 +240,7 @@ def _unfitted() -> Iterator[SiteRow]:
         is_rate = figure.quantity == "units_per_second"
         kind = SiteFigure.TPOT if is_rate else SiteFigure(figure.quantity)
         measured = 1.0 / figure.published if is_rate else figure.published
-        predicted = found.predicted.inverse() if is_rate else found.predicted
+        predicted = prediction.predicted.inverse() if is_rate else prediction.predicted
         site = figure.source.partition(" @")[0].partition(" pull")[0]
         residual = SiteResidual(subject, where, kind, 0.0, 0.0)
         is_fitted = figure.part != "kept"
@@ -311,8 +311,8 @@ def _chosen(rows: Sequence[SiteRow]) -> dict[str, SiteShares]:
     }
     sums = [sum(of_choice) for of_choice in zip(*losses.values(), strict=True)]
     chosen = {}
-    for name, own in losses.items():
-        others = [whole - part for whole, part in zip(sums, own, strict=True)]
+    for name, loss in losses.items():
+        others = [whole - part for whole, part in zip(sums, loss, strict=True)]
         chosen[name] = _CHOICES[others.index(min(others))]
     chosen[_ALL] = _CHOICES[sums.index(min(sums))]
     return chosen

@@ -71,7 +71,7 @@ def fit(rows: Sequence[Linear]) -> Constants:
     """The constants with the least mean absolute error."""
     found = Constants(30, 300)
     while True:
-        better = min(_neighbors(found), key=lambda each: _loss(rows, each))
+        better = min(_neighbors(found), key=lambda neighbor: _loss(rows, neighbor))
         if _loss(rows, better) >= _loss(rows, found):
             return found
         found = better

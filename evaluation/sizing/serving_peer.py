@@ -40,7 +40,7 @@ def peer_times(path: Path) -> dict[str, PeerTimes]:
     lines = (line for line in done.stdout.splitlines() if line.startswith(_MARK))
     answers = [json.loads(line.removeprefix(_MARK)) for line in lines]
     return {
-        each["id"]: PeerTimes(each["ttft_ms"], each["tpot_ms"])
-        for each in answers
-        if "error" not in each
+        answer["id"]: PeerTimes(answer["ttft_ms"], answer["tpot_ms"])
+        for answer in answers
+        if "error" not in answer
     }

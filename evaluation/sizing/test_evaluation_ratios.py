@@ -84,7 +84,7 @@ def test_a_fits_exponents_sum_to_one() -> None:
     fit = fit_cells([planted(str(each), {"L4": 0.4}) for each in range(20)], WORKLOAD.activity)
     for family in ModelKind:
         figures = ("compute", "bandwidth", "power", "l2")
-        assert sum(fit.exponent(each, family) for each in figures) == pytest.approx(1.0)
+        assert sum(fit.exponent(figure, family) for figure in figures) == pytest.approx(1.0)
 
 
 def test_unmeasured_family_uses_the_plain_model() -> None:

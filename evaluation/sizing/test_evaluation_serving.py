@@ -88,7 +88,7 @@ def test_a_cached_share_is_found_again(truth: Path, ratio: float) -> None:
 
 def test_a_pause_of_the_client_is_found_again(truth: Path) -> None:
     """With half of 64 requests in flight, 64 take as long as an answer and a pause."""
-    *_, row = (each for each in read_rows(truth / FILE) if each.concurrency == 64)
+    *_, row = (read_row for read_row in read_rows(truth / FILE) if read_row.concurrency == 64)
     half = server_of(row).at(32)
     residence_ms = half.ttft_ms.value + row.requirement.load.output_tokens * half.tpot_ms.value
     made = replace(row, tpot_ms=half.tpot_ms.value)
@@ -111,12 +111,12 @@ def test_the_fit_finds_what_rows_were_made_of(truth: Path) -> None:
     rows = [Linear.of(row) for row in read_rows(truth / FILE)]
     made = [
         Linear(
-            row=_measured(each, each.rest_ms + 21 * each.layer_ms + 570 * each.request_ms),
-            rest_ms=each.rest_ms,
-            layer_ms=each.layer_ms,
-            request_ms=each.request_ms,
+            row=_measured(row, row.rest_ms + 21 * row.layer_ms + 570 * row.request_ms),
+            rest_ms=row.rest_ms,
+            layer_ms=row.layer_ms,
+            request_ms=row.request_ms,
         )
-        for each in rows
+        for row in rows
     ]
 
     assert fit(made) == Constants(layer=21, request=570)
@@ -211,7 +211,7 @@ def test_mixtures_in_one_group_are_met() -> None:
         if not row.board.startswith("MI"):
             for what, measured, estimate in row.measures():
                 errors[what].append(math.log(estimate.value / measured))
-    assert [len(each) for each in errors.values()] == [52, 39, 34]
+    assert [len(error) for error in errors.values()] == [52, 39, 34]
     assert median(map(abs, errors["TPOT"])) < math.log(1.1)
     assert median(map(abs, errors["TTFT"])) < math.log(1.4)
     assert abs(median(errors["TTFT"])) < math.log(1.2)

@@ -9,8 +9,8 @@ def test_every_figure_is_predicted_and_has_a_source() -> None:
     figures = unfitted_figures()
 
     assert len(figures) == len(list(predictions()))
-    assert all(each.source and each.published > 0.0 for each in figures)
-    assert {each.part for each in figures} == {"seen", "opened", "kept"}
+    assert all(figure.source and figure.published > 0.0 for figure in figures)
+    assert {figure.part for figure in figures} == {"seen", "opened", "kept"}
 
 
 def test_intervals_hold_most_of_them() -> None:
@@ -19,7 +19,7 @@ def test_intervals_hold_most_of_them() -> None:
     kept = [each for each in found if each.figure.part == "kept"]
 
     for rows in (found, kept):
-        assert 0.85 <= sum(each.is_covered for each in rows) / len(rows) <= 0.97
+        assert 0.85 <= sum(row.is_covered for row in rows) / len(rows) <= 0.97
 
 
 def test_an_error_is_the_logarithm_of_predicted_by_published() -> None:

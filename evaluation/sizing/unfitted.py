@@ -101,7 +101,11 @@ def predictions(
     domain: str = "", memory: MemorySettings = _MEMORY_SETTINGS
 ) -> Iterator[Prediction]:
     """Of all rows, or those of a domain; those of plans first."""
-    figures = [each for each in unfitted_figures() if domain in {"", each.domain}]
+    figures = [
+        unfitted_figure
+        for unfitted_figure in unfitted_figures()
+        if domain in {"", unfitted_figure.domain}
+    ]
     planned = [each for each in figures if each.quantity != _RATIO]
     compared = [each for each in figures if each.quantity == _RATIO]
     with TemporaryDirectory() as folder:
@@ -119,7 +123,7 @@ def predictions(
 
 
 def _write(figures: Sequence[UnfittedFigure], file: Path) -> None:
-    file.write_text("".join(f"- {each.question}\n" for each in figures), "utf-8")
+    file.write_text("".join(f"- {figure.question}\n" for figure in figures), "utf-8")
 
 
 def _planned(requirement: Requirement, quantity: str, memory: MemorySettings) -> EstimateInterval:
@@ -198,13 +202,13 @@ def _kept_blocks() -> str:
 
 
 def _cells(name: str, rows: Sequence[Prediction]) -> tuple[str, ...]:
-    errors = [abs(each.error) for each in rows]
-    covered = sum(each.is_covered for each in rows) / len(rows)
+    errors = [abs(row.error) for row in rows]
+    covered = sum(row.is_covered for row in rows) / len(rows)
     figures = (
-        quantile((each.error for each in rows), 0.5),
+        quantile((row.error for row in rows), 0.5),
         quantile(errors, 0.5),
         quantile(errors, 0.9),
-        quantile((each.width for each in rows), 0.5),
+        quantile((row.width for row in rows), 0.5),
     )
-    factors = (f"x{math.exp(each):.2f}" for each in figures)
+    factors = (f"x{math.exp(figure):.2f}" for figure in figures)
     return name, str(len(rows)), f"{covered:.0%}", *factors

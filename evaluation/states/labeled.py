@@ -42,11 +42,11 @@ def evaluate(options: Options) -> Iterator[str]:
     by_file: dict[Path, Scores] = {}
     reasons: dict[Path, str] = {}
     work = partial(_judged, tick_seconds=options.tick_seconds, is_varied=options.are_varied)
-    for (file, _), found in zip(runs, in_processes(work, runs), strict=True):
-        if isinstance(found, Scores):
-            by_file.setdefault(file, Scores()).merge(found)
+    for (file, _), process in zip(runs, in_processes(work, runs), strict=True):
+        if isinstance(process, Scores):
+            by_file.setdefault(file, Scores()).merge(process)
         else:
-            reasons[file] = found
+            reasons[file] = process
     yield _what_was_scored(len(by_file), options)
     skipped += [_named(file, reason) for file, reason in reasons.items()]
     yield from (f"Skipped {reason}\n" for reason in skipped)

@@ -97,8 +97,8 @@ class _Recorded:
 def evaluate(options: Options) -> Iterator[str]:
     """A row for each rate, set of columns, and with and without owners."""
     total: dict[tuple[str, str], _Score] = {}
-    for found in in_processes(_scores, sorted(options.scenarios.glob("*.yaml"))):
-        for key, score in found.items():
+    for process in in_processes(_scores, sorted(options.scenarios.glob("*.yaml"))):
+        for key, score in process.items():
             total.setdefault(key, _Score()).merge(score)
     yield _HOW
     lines = ((columns, rate, *score.row()) for (rate, columns), score in total.items())
@@ -112,7 +112,7 @@ def _is_shown(line: Sequence[str]) -> bool:
 
 def _scores(file: Path) -> dict[tuple[str, str], _Score]:
     scenario = load_scenario(str(file), built_in())
-    found = {}
+    scores = {}
     for rate, seconds, span in _RATES:
         source = SimulatedSource(
             scenario,
@@ -128,8 +128,8 @@ def _scores(file: Path) -> dict[tuple[str, str], _Score]:
             labels.append(_labels(source, snapshot))
         awaited = _awaited(snapshots, labels)
         for columns in _LOGS:
-            found[rate, columns] = _score(snapshots, labels, awaited, COLUMNS[columns])
-    return found
+            scores[rate, columns] = _score(snapshots, labels, awaited, COLUMNS[columns])
+    return scores
 
 
 def _labels(source: SimulatedSource, snapshot: Snapshot) -> dict[str, State]:
@@ -186,7 +186,7 @@ def _score(
             score.counts[name] += entry.duration if of == {State.HIDDEN_STALL} else 0
 
     for owners in _OWNERS:
-        log = [log_of(each, columns, keeps_owners=bool(owners)) for each in snapshots]
+        log = [log_of(snapshot, columns, keeps_owners=bool(owners)) for snapshot in snapshots]
         if not owners:
             jobs = _jobs(log)
             log = [

@@ -141,8 +141,8 @@ def evaluate(options: Options) -> Iterator[str]:
         tick_seconds=options.tick_seconds,
         is_varied=options.are_varied,
     )
-    for found in in_processes(work, files):
-        for name, score in found.items():
+    for process in in_processes(work, files):
+        for name, score in process.items():
             total[name].merge(score)
     yield _HOW
     lines = together(score.row(name) for name, score in total.items())
@@ -171,20 +171,20 @@ def together(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
 def _scores(
     file: Path, seed: int, tick_seconds: float, *, is_varied: bool
 ) -> dict[str, ColumnScore]:
-    found = {name: ColumnScore() for name in COLUMNS}
+    scores = {name: ColumnScore() for name in COLUMNS}
     builders = {name: EntryBuilder() for name in COLUMNS}
     for tick in simulated_ticks(file, seed, tick_seconds, is_varied=is_varied):
         for name, columns in COLUMNS.items():
             for entry in builders[name].post(log_of(tick.snapshot, columns)):
                 label = tick.truths.get(entry.uuid)
                 if label is not None and label[0] is not State.UNKNOWN:
-                    found[name].add(
+                    scores[name].add(
                         label[0],
                         entry.state,
                         entry.duration,
                         may_be_held=may_be_held(columns),
                     )
-    return found
+    return scores
 
 
 def may_be_held(columns: tuple[Signal, ...]) -> bool:

@@ -81,14 +81,16 @@ def _score(scenario: Path, hour: float, hours: float, seconds: float) -> PairSco
         for uuid, reading in snapshot.readings.items():
             loads.add(RecordingRow(snapshot.wall_time, uuid, reading.values))
         for uuid, holdings in snapshot.holdings.items():
-            held.setdefault(uuid, set()).update(each.workload.key for each in holdings)
+            held.setdefault(uuid, set()).update(holding.workload.key for holding in holdings)
     jobs = inferred_jobs(loads.series(nanoseconds(seconds)), list(devices.values()))
     said = {
         frozenset(pair)
         for job in jobs
         for pair in combinations([gpu.uuid for gpu in job.devices], 2)
     }
-    whole = [uuid for uuid, each in devices.items() if not (each.mig or each.has_mig_instances)]
+    whole = [
+        uuid for uuid, device in devices.items() if not (device.mig or device.has_mig_instances)
+    ]
     true = {
         frozenset(pair)
         for pair in combinations(whole, 2)

@@ -173,7 +173,7 @@ def by_scenario(by_name: Mapping[str, Scores]) -> Iterator[str]:
                 ("GPU utilization alone", False),
             )
         ]
-        accuracies = [f"{found.accuracy:.3f}" if found.gpu_days else "" for found in ours]
+        accuracies = [f"{our.accuracy:.3f}" if our.gpu_days else "" for our in ours]
         false_idle = [f"{each:.0f}" for each in idle]
         if not {*accuracies, *false_idle} <= {"1.000", "", "0"}:
             lines.append((name, *accuracies, *false_idle))

@@ -105,7 +105,7 @@ def test_gains_belong_to_a_gpu_and_noise_to_a_reading() -> None:
             for day in days
             if device.uuid in day.readings
         ]
-        known = [each for each in watts if each is not None]
+        known = [watt for watt in watts if watt is not None]
         means.append(sum(known) / len(known) / TRAINING[Signal.POWER_WATTS])
 
     assert means[0] != pytest.approx(means[1], abs=0.002)

@@ -385,14 +385,14 @@ def difference(manifest: Manifest, result: Replay) -> str:
     if abs(start - manifest.start.timestamp()) > manifest.span_seconds:
         return f"begins at {start:.0f}, not {manifest.start.timestamp():.0f}"
     idle = sorted(
-        sum(seconds(time) for state, time in each.window.states.items() if state in _IDLE)
-        / (each.window.known_seconds or 1.0)
-        for each in result.devices
+        sum(seconds(time) for state, time in device.window.states.items() if state in _IDLE)
+        / (device.window.known_seconds or 1.0)
+        for device in result.devices
     )
     for told, true in zip(idle, manifest.idle_ratios, strict=True):
         if abs(told - true) > _TOLERANCE:
             return f"idle {told:.0%}, not {true:.0%}"
-    joules = sum(each.window.energy_joules for each in result.devices)
+    joules = sum(device.window.energy_joules for device in result.devices)
     if joules and abs(joules - (manifest.joules or 0.0)) > _TOLERANCE * (manifest.joules or joules):
         return f"{joules:.0f} J, not {manifest.joules}"
     return ""
@@ -416,7 +416,7 @@ def judged(manifest: Manifest, path: Path) -> tuple[str, str]:
             return "wrong", f"its command {command[0]}: {again}"
     if fault := difference(manifest, result):
         return "wrong", f"{fault}; {command[0] if command else ''}"
-    has_energy = any(each.window.energy_joules for each in result.devices)
+    has_energy = any(device.window.energy_joules for device in result.devices)
     is_partial = manifest.joules is not None and not has_energy
     return ("right without energy" if is_partial and outcome == "right" else outcome), ""
 

@@ -168,12 +168,12 @@ def _views(durations: Mapping[str, Nanoseconds]) -> Iterator[tuple[str, frozense
 def _summary_of(judged: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
     """A line for each rule; those that always abstain for want of telemetry share one."""
     lines = [*zip(*judged.values(), strict=True)]
-    silent = [found for found in lines if all(each.abstained is not None for each in found)]
+    silent = [line for line in lines if all(each.abstained is not None for each in line)]
     yield table(
         (
-            (found[0].rule, *(f"{_words(each)}, {each.confidence:.2f}" for each in found))
-            for found in lines
-            if found not in silent
+            (line[0].rule, *(f"{_words(each)}, {each.confidence:.2f}" for each in line))
+            for line in lines
+            if line not in silent
         ),
         ("rule", *judged),
     )
@@ -237,14 +237,14 @@ def verdict(judged: Sequence[Sequence[Finding]]) -> str:
     """The promise of this fleet, for each way to see it."""
     complaints = [[finding for finding in found if finding.is_actionable] for found in judged]
     says = all(
-        any(Reason.DIURNAL_AUTOSCALE in finding.reasons for finding in found)
-        for found in complaints
+        any(Reason.DIURNAL_AUTOSCALE in finding.reasons for finding in complaint)
+        for complaint in complaints
     )
     against = sorted(
         {
             finding.rule
-            for found in complaints
-            for finding in found
+            for complaint in complaints
+            for finding in complaint
             if {finding.action, *(option.action for option in finding.options)} & _FORBIDDEN
         }
     )

@@ -86,7 +86,7 @@ def verdict(line: Line, lines: Sequence[Line], page: ExporterPage) -> str:
     if not any(device.uuid == line.device for device in page.devices):
         return WRONG
     reading = page.readings[line.device]
-    if line.pod and line.pod not in {each.workload.pod for each in reading.holdings}:
+    if line.pod and line.pod not in {holding.workload.pod for holding in reading.holdings}:
         return WRONG
     value = reading.values.get(line.signal)
     if value is None:

@@ -55,7 +55,7 @@ class Fleet(Struct, frozen=True):
         }
         return replace(
             snapshot,
-            devices=tuple(each for each in snapshot.devices if each.uuid in self.names),
+            devices=tuple(device for device in snapshot.devices if device.uuid in self.names),
             readings=readings,
             holdings=dict.fromkeys(readings, (Holding(self.workload, 1.0),)),
         )

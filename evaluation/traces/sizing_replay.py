@@ -135,7 +135,7 @@ def needs_of(
     windows: Iterator[Sequence[Window]], sizers: Sequence[Sizer]
 ) -> dict[str, dict[tuple[str, Nanoseconds], float]]:
     """Compute needed by each sizer, by pod, at each full hour after the warm-up."""
-    found: dict[str, dict[tuple[str, Nanoseconds], float]] = {each.name: {} for each in sizers}
+    found: dict[str, dict[tuple[str, Nanoseconds], float]] = {sizer.name: {} for sizer in sizers}
     running: dict[str, _Running] = {}
     for closed in windows:
         for window in closed:
@@ -152,7 +152,7 @@ class _Running:
     """The product's state of one pod, for each of its settings."""
 
     def __init__(self, sizers: Sequence[Sizer]) -> None:
-        self._sizers = [(each, DecayedDemands(each.decay)) for each in sizers]
+        self._sizers = [(sizer, DecayedDemands(sizer.decay)) for sizer in sizers]
         self._whole = WindowBuilder("", keeps_blocks=False)
 
     @property

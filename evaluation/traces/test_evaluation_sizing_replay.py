@@ -116,7 +116,7 @@ def test_baselines_do_as_they_say(name: str, need: float) -> None:
 
 def test_the_fading_baseline_forgets() -> None:
     """With a half-life of a day, the need of two days ago is still in its P90."""
-    name = next(each for each in BASELINES if each.startswith("VPA"))
+    name = next(baseline for baseline in BASELINES if baseline.startswith("VPA"))
     busy_first = pod(wave([(24, 80.0), (72, 10.0)], 3600), step=3600)
     rows = tuple(zip(busy_first.times, busy_first.duties, strict=True))
 

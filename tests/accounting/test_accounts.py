@@ -271,8 +271,8 @@ def test_restart_changes_no_case() -> None:
     for accounts in (steady, before):
         live(accounts, ticks(0, 7200), {GPU: HELD}, {GPU: JOB})
     after = NodeAccounts()
-    for known in before.device_records():
-        after.restore_record(known)
+    for record in before.device_records():
+        after.restore_record(record)
     after.restore_node(before.device_records())
     for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))

@@ -157,8 +157,8 @@ def test_workload_that_moved_keeps_its_past() -> None:
 def test_restart_keeps_the_past(lived: NodeAccounts) -> None:
     """It is restored from the bytes of a history."""
     after = NodeAccounts()
-    for known in lived.device_records():
-        after.restore_record(known)
+    for record in lived.device_records():
+        after.restore_record(record)
     for window in (*lived.drain_closed(), *lived.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + DAYS * DAY
@@ -174,8 +174,8 @@ def test_history_of_former_times_has_windows_but_no_past() -> None:
     before = NodeAccounts()
     live(before, range(6), day_and_night)
     after = NodeAccounts()
-    for known in before.device_records():
-        after.restore_record(known)
+    for record in before.device_records():
+        after.restore_record(record)
     for window in before.drain_closed():
         if window.workload_key is None:
             after.restore(replace(window, blocks=Blocks()))

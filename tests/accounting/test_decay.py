@@ -29,8 +29,8 @@ def hour(number: int, *ratios: float, length: int = HOUR) -> Window:
 def demand_after(windows: list[Window]) -> float | None:
     """The compute demand after adding all entries."""
     demands = DecayedDemands()
-    for each in windows:
-        demands.add(each)
+    for window in windows:
+        demands.add(window)
     return demands.demand().get(Resource.COMPUTE)
 
 

@@ -337,7 +337,7 @@ def test_pruning_forgets_what_is_too_old(database: Database) -> None:
     history.save([five_minutes(5000)], [DeviceRecord(gpu(1))])
     assert history.prune(EPOCH + DAY) == 1
     assert list(history.load()) == [five_minutes(5000)]
-    assert [known.device for known in history.devices()] == [gpu(1)]
+    assert [device.device for device in history.devices()] == [gpu(1)]
 
 
 def test_device_stays_seen_while_nothing_new_is_written_of_it(database: Database) -> None:
@@ -370,7 +370,7 @@ def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> N
             "INSERT INTO device VALUES ('a', '{}', 0), ('b', '[]', 0), ('c', 'torn', 0)"
         )
     assert list(history.load()) == [five_minutes(0), five_minutes(2)]
-    assert [known.device for known in history.devices()] == [gpu()]
+    assert [device.device for device in history.devices()] == [gpu()]
     assert history.roll_up(EPOCH + HOUR) == 1
     assert [window.accounted for window in history.load()] == [2 * FIVE]
     assert history.prune(EPOCH + DAY) == 2

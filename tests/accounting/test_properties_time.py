@@ -42,7 +42,7 @@ def flat_totals(totals: Totals) -> dict[object, float]:
         **totals.condition_seconds,
         **{("seconds", cause): value for cause, value in totals.waste_seconds.items()},
         **{("joules", cause): value for cause, value in totals.waste_joules.items()},
-        **{signal: found.total for signal, found in totals.distributions.items()},
+        **{signal: distribution.total for signal, distribution in totals.distributions.items()},
         "used_seconds": totals.used_seconds,
         "used_joules": totals.used_joules,
     }
@@ -99,7 +99,7 @@ def test_counters_only_grow(life: Life) -> None:
 def test_setting_the_wall_clock_changes_no_counter(life: Life) -> None:
     """Time is counted on the monotonic clock."""
     interval, moments = life
-    unset = [Moment(each.after, 0, each.signals, each.is_down) for each in moments]
+    unset = [Moment(moment.after, 0, moment.signals, moment.is_down) for moment in moments]
     stepping, steady = (posted(snapshots_of(interval, each)) for each in (moments, unset))
     assert stepping.device(GPU.uuid).totals.totals() == steady.device(GPU.uuid).totals.totals()
 
@@ -108,7 +108,7 @@ def test_setting_the_wall_clock_changes_no_counter(life: Life) -> None:
 def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: int) -> None:
     """Windows go on from what the agent knew; counters are those of the new process."""
     interval, moments = life
-    steady = [Moment(each.after, 0, each.signals, each.is_down) for each in moments]
+    steady = [Moment(moment.after, 0, moment.signals, moment.is_down) for moment in moments]
     snapshots = snapshots_of(interval, steady)
     first = snapshots[:cut]
     second = snapshots[cut:]

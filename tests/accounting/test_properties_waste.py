@@ -151,7 +151,7 @@ def test_device_that_was_down_begins_its_counter_again() -> None:
             at, [GPU], {} if is_down else {GPU: signals}, down=[GPU] if is_down else ()
         )
         joules += [(entry.energy_source, entry.energy_joules) for entry in builder.post(taken)]
-    known = [each for each in joules if each[0] is not None]
+    known = [joule for joule in joules if joule[0] is not None]
     assert known == [(COUNTER, 500.0)] * 2 + [(POWER, 600.0)] + [(COUNTER, 500.0)] * 7
 
 

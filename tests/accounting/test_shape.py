@@ -84,7 +84,7 @@ def test_time_that_is_not_known_is_no_quiet_time() -> None:
     assert found is not None
     assert found.hours_of_day[3] is None
     assert not found.covers_cycle
-    half = [Block(each.start, 150.0, each.mean, each.peak) for each in blocks]
+    half = [Block(block.start, 150.0, block.mean, block.peak) for block in blocks]
     halved = shape_of(Series.of(half))
     assert halved is not None
     assert halved.hours_of_day[9] == pytest.approx(found.hours_of_day[9])

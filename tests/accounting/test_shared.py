@@ -53,9 +53,9 @@ def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
     """Its five minutes, hours and days are the device's own objects."""
     device = DeviceWindows("GPU-0")
     workloads = WorkloadAccounts()
-    for each in quarters(hours=50):
-        device.add(each)
-        workloads.post({"GPU-0": (Holding(JOB, 1.0),)}, [each])
+    for quarter in quarters(hours=50):
+        device.add(quarter)
+        workloads.post({"GPU-0": (Holding(JOB, 1.0),)}, [quarter])
     remembered = workloads.window_query(JOB.key)
     assert remembered is not None
     mine = forms(device.rollups.window_query())
@@ -80,8 +80,8 @@ def test_days_of_blocks_are_one_object_too() -> None:
 def test_cells_of_one_state_share_it() -> None:
     """The strip of a calm day is one table; each cell keeps its own values."""
     device = DeviceWindows("GPU-0")
-    for each in quarters(hours=24):
-        device.add(each)
+    for quarter in quarters(hours=24):
+        device.add(quarter)
     cells = device.strip(EPOCH + DAY)
     assert len({id(cell.states) for cell in cells[:-1]}) == 2
     assert {cell.end - cell.start for cell in cells} == {5 * MINUTE}

@@ -85,8 +85,8 @@ def windows_of(entries: Sequence[Entry]) -> tuple[DeviceWindows, list[Window]]:
 def summed(windows: Sequence[Window]) -> Window:
     """The sum of the windows."""
     builder = WindowBuilder("GPU-0")
-    for each in windows:
-        builder.merge(each)
+    for window in windows:
+        builder.merge(window)
     return builder.window()
 
 

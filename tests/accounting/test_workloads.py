@@ -175,7 +175,7 @@ def test_workload_seen_longest_ago_is_evicted_first() -> None:
     closed = run(workloads, {"GPU-0": (Holding(third, 1.0),)}, range(210, 251, 10))
     assert [each.uuid for each in closed] == [workload_subject(JOB.key)]
     assert workloads.window_query(JOB.key) is None
-    assert [each.workload for each in workloads.reports()] == [NEXT, third]
+    assert [report.workload for report in workloads.reports()] == [NEXT, third]
 
 
 def test_more_workloads_than_are_remembered_do_no_harm() -> None:
@@ -196,7 +196,7 @@ def test_window_of_who_left_is_closed() -> None:
     run(workloads, {"GPU-0": (Holding(JOB, 1.0),)}, range(10, 101, 10))
     closed = run(workloads, {"GPU-0": (Holding(NEXT, 1.0),)}, range(110, 1001, 10))
     assert workload_subject(JOB.key) in {each.uuid for each in closed}
-    assert [each.uuid for each in workloads.open_windows()] == [workload_subject(NEXT.key)]
+    assert [window.uuid for window in workloads.open_windows()] == [workload_subject(NEXT.key)]
 
 
 def test_restart_keeps_what_a_history_can_tell() -> None:

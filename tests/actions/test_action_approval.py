@@ -99,5 +99,5 @@ def test_an_approval_survives_a_restart_and_nothing_else_does(
         node.become("advice-1", AdviceState.CLAIMED, peer=peer)
         node.run(controller)
         node.run(node.controller(one, limits=limits), 7200.0)
-    done = [each.advice for each in node.records if each.outcome is ActionOutcome.DONE]
+    done = [record.advice for record in node.records if record.outcome is ActionOutcome.DONE]
     assert done == (["advice-0", "advice-1"] if peer is ROOT else ["advice-0"])

@@ -44,7 +44,7 @@ def test_a_dry_run_does_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
         assert inbox.paths == []
     assert not file.exists()
     assert node.outcomes == [ActionOutcome.DRY_RUN] * 2
-    assert {each.action for each in node.records} == {"release", "tell"}
+    assert {record.action for record in node.records} == {"release", "tell"}
     assert node.records[0].evidence == {"idle_ratio": {"GPU-0": 1.0}}
     assert node.audit.counts == {("release", "dry_run"): 1, ("tell", "dry_run"): 1}
 
@@ -60,14 +60,14 @@ def test_a_program_is_given_its_words_once(tmp_path: Path) -> None:
         for _ in range(3):
             node.run(controller)
         (done,) = node.records
-        verdicts = {each.advice.id: each.verdict for each in controller.proposals}
+        verdicts = {proposal.advice.id: proposal.verdict for proposal in controller.proposals}
     given = "['advice-0', 'IdleHeld=llama', 'GPU-0', 'release', 'a b; $(c)']\n"
     assert file.read_text() == given
     assert (done.outcome, done.status, done.actor) == (ActionOutcome.DONE, 0, "action:release")
     assert (node.advice[0].state, node.advice[0].actor) == (AdviceState.CLAIMED, "action:release")
     assert verdicts == {"advice-0": ActionVerdict.DONE_BEFORE}
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
-    assert [each["outcome"] for each in lines] == ["started", "done"]
+    assert [line["outcome"] for line in lines] == ["started", "done"]
     assert lines[1]["id"] == done.id
     assert lines[1]["evidence"] == {"idle_ratio": {"GPU-0": 1.0}}
 
@@ -107,7 +107,7 @@ def test_an_approval_that_is_taken_back_in_time_is_withdrawn(tmp_path: Path) -> 
         node.become("advice-1", AdviceState.SNOOZED)
         node.run(controller, 7200.0)
     assert file.read_text() == "['advice-0']\n"
-    last = [(each.advice, each.outcome) for each in node.records][-2:]
+    last = [(record.advice, record.outcome) for record in node.records][-2:]
     assert ("advice-1", ActionOutcome.WITHDRAWN) in last
     assert node.outcomes.count(ActionOutcome.DONE) == 1
 
@@ -250,12 +250,12 @@ def test_verification_result_is_linked_to_the_action(state: AdviceState, why: st
         node.run(controller)
         node.advice.append(node.advise(0, id="another"))
         node.run(controller, 2 * 86400.0)
-        waiting = {each.advice.id: each.verdict for each in controller.proposals}
+        waiting = {proposal.advice.id: proposal.verdict for proposal in controller.proposals}
         node.become("advice-0", state, why=why)
         node.advice = [each for each in node.advice if each.id == "advice-0"]
         node.become("advice-0", state, why=why)
         node.run(controller)
-        done = next(each for each in node.records if each.advice == "advice-0")
+        done = next(record for record in node.records if record.advice == "advice-0")
     assert waiting["another"] is ActionVerdict.UNVERIFIED
     assert (done.result, done.result_why) == (state, why)
 
@@ -283,7 +283,9 @@ def test_an_action_that_fails_too_often_is_suspended_and_reported() -> None:
         for index in range(3):
             node.advise(index)
             node.run(controller)
-        (last,) = (each for each in controller.proposals if each.advice.id == "advice-2")
+        (last,) = (
+            proposal for proposal in controller.proposals if proposal.advice.id == "advice-2"
+        )
     assert node.outcomes.count(ActionOutcome.FAILED) == 2
     assert last.verdict is ActionVerdict.SUSPENDED
     assert controller.suspended == {"release"}
@@ -354,4 +356,6 @@ def test_a_history_that_breaks_forgets_nothing_that_was_begun() -> None:
         node.repository.forget([each.id for each in before])
         node.run(controller)
         assert list(node.records) == before
-        assert [each.verdict for each in controller.proposals] == [ActionVerdict.DONE_BEFORE]
+        assert [proposal.verdict for proposal in controller.proposals] == [
+            ActionVerdict.DONE_BEFORE
+        ]

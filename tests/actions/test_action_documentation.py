@@ -59,7 +59,7 @@ def test_the_example_would_release_the_idle_notebook() -> None:
     node.advise(confidence=sure, risk=risk)
     node.run(controller)
 
-    assert [each.verdict for each in controller.proposals] == [ActionVerdict.DRY_RUN]
+    assert [proposal.verdict for proposal in controller.proposals] == [ActionVerdict.DRY_RUN]
     assert node.outcomes == [ActionOutcome.DRY_RUN]
 
 
@@ -71,7 +71,7 @@ def test_with_less_risk_the_example_would_be_refused() -> None:
     node.advise(confidence=sure, risk=risk)
     node.run(controller)
 
-    assert [each.verdict for each in controller.proposals] == [ActionVerdict.RISK]
+    assert [proposal.verdict for proposal in controller.proposals] == [ActionVerdict.RISK]
     assert _example().maximum_risk is (
         ActionSettings(name="x", reasons=_example().reasons, command=("true",)).maximum_risk
     )

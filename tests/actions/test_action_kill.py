@@ -22,9 +22,9 @@ def under_way(path: Path) -> list[ActionRecord]:
     storage = Storage(str(path), read_only=True)
     try:
         return [
-            each
-            for each in ActionRepository(storage.database).records()
-            if each.process is not None
+            record
+            for record in ActionRepository(storage.database).records()
+            if record.process is not None
         ]
     finally:
         storage.close()

@@ -40,7 +40,7 @@ def test_action_on_unproven_owner_is_refused(tmp_path: Path, mode: ActionMode) -
         assert inbox.paths == []
     assert not file.exists()
     assert not any(outcome.is_execution for outcome in node.outcomes)
-    first = {each.action: (each.verdict, each.why) for each in reversed(node.records)}
+    first = {record.action: (record.verdict, record.why) for record in reversed(node.records)}
     refused = ActionVerdict.UNPROVEN, f"its owner is not proven: {DOUBTED.unproven}"
     assert first == {"release": refused, "tell": refused}
 
@@ -52,7 +52,7 @@ def test_one_doubt_about_a_workload_is_enough(tmp_path: Path) -> None:
             controller = node.controller(action(command=noting(tmp_path / "notes")))
             node.advise()
             node.run(controller)
-            assert [each.verdict for each in node.records] == [ActionVerdict.UNPROVEN]
+            assert [record.verdict for record in node.records] == [ActionVerdict.UNPROVEN]
     assert not (tmp_path / "notes").exists()
 
 

@@ -18,8 +18,8 @@ def loaded(*actions: dict[str, Any], **further: Any) -> Settings:
     """The settings of a file with these actions."""
     usual = {"name": "release", "reasons": ["IdleHeld"], "command": ["true"]}
     listed = [
-        {key: value for key, value in {**usual, **each}.items() if value is not None}
-        for each in actions
+        {key: value for key, value in {**usual, **action}.items() if value is not None}
+        for action in actions
     ]
     return load(Settings, json.dumps({"actions": listed, **further}), "f")
 

@@ -242,9 +242,9 @@ def test_an_action_that_fails_too_often_is_suspended(
 ) -> None:
     """Only known results within the period count."""
     states = {True: AdviceState.SUCCEEDED, False: AdviceState.FAILED, None: AdviceState.EXPIRED}
-    past_actions = [past_action(result=states[each]) for each in results]
+    past_actions = [past_action(result=states[result]) for result in results]
     assert is_suspended("release", past_actions, ActionLimits()) is suspended
-    old = [replace(each, ago_seconds=31 * DAY) for each in past_actions]
+    old = [replace(action, ago_seconds=31 * DAY) for action in past_actions]
     assert not is_suspended("release", old, ActionLimits())
     assert (judged(None, None, *past_actions).verdict is ActionVerdict.SUSPENDED) is suspended
 

@@ -67,7 +67,7 @@ def test_local_user_may_decide_on_advice(verb: str, state: AdviceState) -> None:
     assert status == HTTPStatus.OK
     assert json.loads(text)["advice"]["state"] == state
     assert fixture.ledger.acts == [("a1b2c3", state, "ana", "moving it", 7 * 86400.0)]
-    assert [(each["event"], each["actor"]) for each in logs] == [(f"{verb}_requested", "ana")]
+    assert [(log["event"], log["actor"]) for log in logs] == [(f"{verb}_requested", "ana")]
 
 
 def test_anonymous_local_request_is_named_by_the_kernel() -> None:

@@ -47,8 +47,8 @@ def test_advise_command_stores_the_advice_it_shows(history: Path) -> None:
 def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
     """For any agent data saved before the history went on."""
     findings, (shown,), _ = run_offline(history, Settings())
-    (found,) = (each for each in findings if each.id == shown.id)
-    old = {each: getattr(found, each) for each in found.__struct_fields__}
+    (found,) = (finding for finding in findings if finding.id == shown.id)
+    old = {field: getattr(found, field) for field in found.__struct_fields__}
     old["risk"] = Risk.VERY_LOW
     keep_advice(history, shown.opened, key=found.workload or found.devices[0], **old)
     assert saved_advice(history)[0].finding.risk is Risk.VERY_LOW

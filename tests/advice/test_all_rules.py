@@ -49,9 +49,12 @@ def test_every_rule_has_a_verdict_on_anything(judged: Case) -> None:
         assert text_of(found)
         assert 0.0 <= found.confidence <= 1.0
         assert found.summary.strip()
-        assert found.devices == tuple(each.uuid for each in judged.devices)
+        assert found.devices == tuple(device.uuid for device in judged.devices)
         assert set(found.culprits) <= set(found.devices)
-        for savings in (found.savings, *(each.savings for each in found.options if each.savings)):
+        for savings in (
+            found.savings,
+            *(option.savings for option in found.options if option.savings),
+        ):
             assert savings.gpus_low is None or found.confidence >= 0.5, rule.name
             assert savings.dollars_per_hour_low is None or (
                 savings.price_source and savings.price_date
@@ -131,13 +134,15 @@ def test_more_load_never_yields_a_smaller_proposal(load: Load, factor: float) ->
 
 def proposals(found: Finding) -> set[str]:
     """Boards and slices by name, numbers as they are."""
-    return {each.target for each in found.options}
+    return {option.target for option in found.options}
 
 
 def larger(more: Finding, less: Finding) -> set[str]:
     """Values under more load that are not below those under less."""
-    least = min((int(each) for each in proposals(less) if each.isdecimal()), default=0)
-    return {each for each in proposals(more) if each.isdecimal() and int(each) >= least}
+    least = min((int(proposal) for proposal in proposals(less) if proposal.isdecimal()), default=0)
+    return {
+        proposal for proposal in proposals(more) if proposal.isdecimal() and int(proposal) >= least
+    }
 
 
 def test_only_of_services_the_shape_of_a_month_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

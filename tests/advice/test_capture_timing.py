@@ -216,7 +216,7 @@ def test_the_most_severe_comes_first() -> None:
     low = host_bound(id="low", confidence=0.99)
     sure = host_bound(id="sure", severity=Severity.HIGH, confidence=0.9)
     unsure = host_bound(id="unsure", severity=Severity.HIGH, confidence=0.6)
-    assert [each.finding.id for each in candidates([low, unsure, sure])] == [
+    assert [candidate.finding.id for candidate in candidates([low, unsure, sure])] == [
         "sure",
         "unsure",
         "low",

@@ -52,7 +52,7 @@ def _advice(rows: Iterable[tuple[str, tuple[int, ...], float]]) -> list[Advice]:
         )
         for name, places, dollars in rows
     ]
-    return [Advice(each, AdviceState.ACTIVE, EPOCH, EPOCH) for each in pieces]
+    return [Advice(piece, AdviceState.ACTIVE, EPOCH, EPOCH) for piece in pieces]
 
 
 def _dollars(advice: Advice) -> float:
@@ -64,7 +64,7 @@ def test_savings_lie_between_the_largest_and_the_sum(pieces: list[Advice]) -> No
     """No GPU and no group is counted twice, and what costs money saves none."""
     found = compatible(pieces, ExclusiveKey.of)
     total = sum(map(_dollars, found))
-    saving = [max(0.0, _dollars(each)) for each in pieces]
+    saving = [max(0.0, _dollars(piece)) for piece in pieces]
     assert max(saving, default=0.0) <= total <= sum(saving)
     devices = [uuid for each in found for uuid in each.finding.devices]
     groups = [each.finding.exclusive_group for each in found if each.finding.exclusive_group]
@@ -77,7 +77,7 @@ def test_page_terminal_and_report_sum_alike(pieces: list[Advice]) -> None:
     """One node has one sum, wherever it is read."""
     hourly = savings_sum(pieces).dollars_per_hour
     daily = f"{dollars_text(24 * hourly)} a day together"
-    assert (daily in heading([encode_advice(each) for each in pieces], "by age")) == (hourly > 0)
+    assert (daily in heading([encode_advice(piece) for piece in pieces], "by age")) == (hourly > 0)
     monthly = total_savings(report_facts(advice=tuple(pieces))).dollars_per_month_typical
     assert (monthly or 0.0) == pytest.approx(730 * hourly)
 

@@ -56,7 +56,9 @@ ALL = (IDLE, STALL, HOST, OVER, COUNT, AUTOSCALE, UNDER)
 
 def opening(judgements: Sequence[Judgement]) -> set[str]:
     """The rules with findings that may still become advice."""
-    return {each.finding.rule for each in without_conflicts(judgements) if each.may_open}
+    return {
+        conflict.finding.rule for conflict in without_conflicts(judgements) if conflict.may_open
+    }
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,8 @@ def test_only_one_of_several_sizes_can_be_chosen() -> None:
     """They share a group; other workloads and other kinds of action do not."""
     other = said("idle", FindingKind.IDLE, Reason.IDLE_HELD, Action.RELEASE, key="slurm/other")
     groups = [
-        each.finding.exclusive_group for each in without_conflicts((OVER, COUNT, HOST, other))
+        conflict.finding.exclusive_group
+        for conflict in without_conflicts((OVER, COUNT, HOST, other))
     ]
 
     assert groups[0] == groups[1]

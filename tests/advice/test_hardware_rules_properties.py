@@ -69,7 +69,8 @@ def nodes(draw: st.DrawFn) -> Case:
             window(
                 states,
                 conditions={
-                    each: round(draw(st.floats(0.0, 1.0)) * known * HOUR) for each in CONDITIONS
+                    condition: round(draw(st.floats(0.0, 1.0)) * known * HOUR)
+                    for condition in CONDITIONS
                 },
                 energy_joules=draw(st.floats(0.0, 700.0)) * known * 3600,
             )
@@ -124,8 +125,8 @@ def test_permuting_gpus_permutes_the_advice(judged: Case) -> None:
             other.severity,
         )
         assert set(one.culprits) == set(other.culprits)
-        assert sorted(each.title for each in one.instructions) == sorted(
-            each.title for each in other.instructions
+        assert sorted(instruction.title for instruction in one.instructions) == sorted(
+            instruction.title for instruction in other.instructions
         )
 
 
@@ -161,7 +162,7 @@ def test_without_a_node_no_rule_guesses(judged: Case) -> None:
 def test_draining_and_its_end_are_two_instructions(kind: WorkloadKind, tools: set[str]) -> None:
     """Pasting the first must not undo it at once."""
     judged = case([window({State.PRODUCTIVE: 1})], Workload("a/b", kind, "b"))
-    texts = [each.text for each in drain_instructions(judged, "why")]
+    texts = [instruction.text for instruction in drain_instructions(judged, "why")]
     assert {
         tool for tool in ("kubectl", "scontrol") if any(tool in text for text in texts)
     } == tools

@@ -56,7 +56,7 @@ def test_each_trouble_has_its_severity_and_remedy(
     assert found.action is Action.RESEAT_OR_DRAIN
     assert found.severity is severity
     assert "scontrol update" in found.instructions[0].text
-    assert any(remedy in each.text for each in found.instructions)
+    assert any(remedy in instruction.text for instruction in found.instructions)
 
 
 def test_healthy_hardware_is_no_finding() -> None:
@@ -156,7 +156,7 @@ def test_the_worst_of_several_decides() -> None:
     assert found.severity is Severity.CRITICAL
     assert found.culprits == ("GPU-0", "GPU-2")
     assert found.summary.startswith("GPU 0: the driver asks for a reset: ")
-    texts = [each.text for each in found.instructions]
+    texts = [instruction.text for instruction in found.instructions]
     assert len(texts) == len(set(texts))
 
 
@@ -166,7 +166,7 @@ def test_an_instance_is_as_healthy_as_its_parent() -> None:
     sick = {"GPU-0": {Signal.RECOVERY_ACTION: 1.0}}
     found = RULE.judge(around(judged, sick, others=(gpu(0),)))
     assert found.is_actionable
-    assert any("-i GPU-0" in each.text for each in found.instructions)
+    assert any("-i GPU-0" in instruction.text for instruction in found.instructions)
 
 
 def test_a_history_knows_nothing_of_the_hardware() -> None:

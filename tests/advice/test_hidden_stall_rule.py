@@ -112,7 +112,7 @@ def test_rank_that_may_launch_small_kernels_is_not_a_waiting_rank(
     windows = [*[window({STALL: 10})] * spinning, *[window({BUSY: 10})] * (3 - spinning)]
     devices = tuple(gpu(index) for index in range(3))
     power = {Signal.POWER_WATTS: 120.0}
-    readings = {each.uuid: Reading(each.uuid, EPOCH, power) for each in devices}
+    readings = {device.uuid: Reading(device.uuid, EPOCH, power) for device in devices}
     node = Snapshot(EPOCH, EPOCH, HOUR, devices, readings)
     assert RULE.judge(replace(case(windows, JOB), node=node)).culprits == culprits
 

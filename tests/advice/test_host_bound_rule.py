@@ -147,7 +147,10 @@ def test_without_a_topology_the_number_of_workers_is_described() -> None:
 def test_a_server_has_no_loader() -> None:
     """Its host tokenizes and samples."""
     server = workload(workload_class=WorkloadClass.SERVING)
-    texts = [each.text for each in RULE.judge(case([window({HOST: 6})], server)).instructions]
+    texts = [
+        instruction.text
+        for instruction in RULE.judge(case([window({HOST: 6})], server)).instructions
+    ]
     assert any("--api-server-count" in text for text in texts)
     assert not any("DataLoader" in text for text in texts)
 

@@ -52,7 +52,7 @@ def test_dead_fabric_manager_is_one_finding_of_its_domain() -> None:
     assert found.summary.startswith("NVLink domain (8 of 8 GPUs): GPUs 0, 1, 2, 3, 4, 5, 6 and 7")
     assert found.summary.count("has not joined the NVLink fabric") == 1
     assert found.workload is None
-    texts = [each.text for each in found.instructions]
+    texts = [instruction.text for instruction in found.instructions]
     assert len(texts) == len(set(texts))
 
 
@@ -90,7 +90,7 @@ def test_dead_root_port_is_one_finding_of_both_switches() -> None:
 def test_two_dead_switches_are_two_findings() -> None:
     """Without a part that most of whose GPUs are lost, there is no larger cause."""
     events = run(Ledger(), node(xids=dict.fromkeys((0, 1, 6, 7), BUS)))
-    assert [each.advice.finding.devices for each in events] == [uuids(0, 1), uuids(6, 7)]
+    assert [event.advice.finding.devices for event in events] == [uuids(0, 1), uuids(6, 7)]
 
 
 def test_power_brake_is_one_finding_of_the_node() -> None:
@@ -118,9 +118,9 @@ def test_driver_that_is_away_is_one_finding_of_the_node() -> None:
     assert found.devices == uuids(0, 1)
     assert found.summary.startswith("Node (2 of 2 GPUs): GPUs 0 and 1: the driver is away: ")
     assert found.summary.count("the NVIDIA kernel module is not loaded") == 1
-    assert [each.title for each in found.instructions if "driver" in each.title] == [
-        "Find out why the driver is away, and load it again or reboot"
-    ]
+    assert [
+        instruction.title for instruction in found.instructions if "driver" in instruction.title
+    ] == ["Find out why the driver is away, and load it again or reboot"]
 
 
 def test_driver_that_is_away_when_the_agent_starts_is_one_finding() -> None:
@@ -161,7 +161,7 @@ def test_driver_that_is_back_ends_the_finding() -> None:
     away = Down(Missing.LOST, "not loaded", is_of_driver=True)
     run(ledger, node(down=dict.fromkeys(EIGHT, away)))
     events = [event for minutes in range(10, 70, 10) for event in run(ledger, node(), minutes)]
-    assert [each.kind for each in events] == [AdviceEventKind.CLOSED]
+    assert [event.kind for event in events] == [AdviceEventKind.CLOSED]
 
 
 def test_gpu_that_is_down_for_a_moment_is_no_finding() -> None:
@@ -179,7 +179,7 @@ def test_cause_of_each_gpu_by_itself_stays_its_own() -> None:
     """Memory wears out on each board; two boards are two repairs."""
     events = run(Ledger(), node(dict.fromkeys(EIGHT, ROWS)))
     assert len(opened(events)) == 8
-    assert all(len(each.advice.finding.devices) == 1 for each in events)
+    assert all(len(event.advice.finding.devices) == 1 for event in events)
 
 
 def test_instances_of_one_board_share_its_fault() -> None:
@@ -291,7 +291,7 @@ def test_healthy_node_ends_the_incident_once() -> None:
     ledger = Ledger()
     run(ledger, node(dict.fromkeys(EIGHT, FABRIC)))
     events = [event for minutes in range(10, 70, 10) for event in run(ledger, node(), minutes)]
-    assert [each.kind for each in events] == [AdviceEventKind.CLOSED]
+    assert [event.kind for event in events] == [AdviceEventKind.CLOSED]
 
 
 def test_unknown_gpus_neither_end_nor_keep_an_incident() -> None:

@@ -27,13 +27,16 @@ def test_small_kernels_are_inefficient() -> None:
         "they leave most SMs idle."
     )
     assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, pytest.approx(0.9))
-    assert any('mode="reduce-overhead"' in each.text for each in found.instructions)
+    assert any('mode="reduce-overhead"' in instruction.text for instruction in found.instructions)
 
 
 def test_a_service_lets_its_engine_capture_graphs() -> None:
     """It has no training step to compile."""
     server = workload(workload_class=WorkloadClass.SERVING)
-    texts = [each.text for each in RULE.judge(case([window({LAUNCH: 6})], server)).instructions]
+    texts = [
+        instruction.text
+        for instruction in RULE.judge(case([window({LAUNCH: 6})], server)).instructions
+    ]
     assert any("--enforce-eager" in text for text in texts)
     assert not any("torch.compile" in text for text in texts)
 

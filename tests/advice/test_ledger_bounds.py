@@ -114,7 +114,7 @@ def calls_of_update(workloads: int) -> int:
     finally:
         sys.setprofile(former)
     assert len(open_ids(ledger)) == 3 * workloads
-    assert all(len(each.baseline.peers) <= 30 for each in ledger.records if each.baseline)
+    assert all(len(record.baseline.peers) <= 30 for record in ledger.records if record.baseline)
     return count
 
 

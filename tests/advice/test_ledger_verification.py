@@ -152,7 +152,7 @@ def test_trouble_that_returns_during_its_trial_has_regressed() -> None:
     try_out(ledger, becomes=better)
     events = ledger.update([YES], after(60), measured_as(WASTEFUL))
     assert [event.kind for event in events] == [OPENED, AdviceEventKind.REGRESSED]
-    assert [each.realized_gpu_hours for each in ledger.track_record.tallies] == [0.0]
+    assert [tally.realized_gpu_hours for tally in ledger.track_record.tallies] == [0.0]
     assert ledger.update([YES], after(30 + DAYS_TO_COMPARE), measured_as(WASTEFUL)) == []
 
 

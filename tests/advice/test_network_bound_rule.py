@@ -30,7 +30,7 @@ def test_waiting_for_the_network_is_inefficient() -> None:
         "GPUs 0 and 1 of llama: held up by the network for 50% of the last 6 h, with the ports "
         "nearest to the GPUs at their rate."
     )
-    texts = "\n".join(each.text for each in found.instructions)
+    texts = "\n".join(instruction.text for instruction in found.instructions)
     assert "NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH" in texts
     assert "mpirun -N 2 all_reduce_perf" in texts
 
@@ -59,5 +59,5 @@ def test_network_finding_names_the_adapters_near_the_gpus() -> None:
         Adapter("nvme0", AdapterKind.NVME, "2", links={"GPU-0": LinkKind.PIX}),
     )
     judged = replace(case([waiting(3.0)], JOB), node=Node(topology=Topology(adapters=adapters)))
-    texts = [each.text for each in RULE.judge(judged).instructions]
+    texts = [instruction.text for instruction in RULE.judge(judged).instructions]
     assert "export NCCL_IB_HCA=mlx5_1 NCCL_NET_GDR_LEVEL=PXB" in texts

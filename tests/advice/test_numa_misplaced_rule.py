@@ -67,7 +67,7 @@ def test_numa_finding_names_the_cpus_of_the_gpus_node() -> None:
 def test_each_owner_is_reported_in_its_own_way(kind: WorkloadKind, expected: str) -> None:
     """So that the next start is right too."""
     found = RULE.judge(judged(kind=kind))
-    assert any(expected in each.text for each in found.instructions)
+    assert any(expected in instruction.text for instruction in found.instructions)
 
 
 @pytest.mark.parametrize(("hours", "is_actionable"), [(3.0, True), (2.99, False)])

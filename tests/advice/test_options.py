@@ -37,11 +37,11 @@ def prices(**dollars: float) -> Prices:
         {
             key.replace("_", "-"): Price(
                 key.replace("_", "-"),
-                on_demand=OnDemand(each, each * 0.9, each * 1.1),
+                on_demand=OnDemand(dollar, dollar * 0.9, dollar * 1.1),
                 dates=("2026-08",),
                 sources=("our contract",),
             )
-            for key, each in dollars.items()
+            for key, dollar in dollars.items()
         },
         usual.on_premises,
         usual.reserved_terms,

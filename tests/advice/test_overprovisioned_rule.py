@@ -68,7 +68,7 @@ def test_a_slice_that_is_too_large_gets_a_smaller_one() -> None:
     assert "nvidia.com/mig-1g.10gb: 1" in found.instructions[0].text
     inner = replace(parts[0], mig=MigInstance("GPU-0", "1c.3g.40gb", 1, 0, 1 / 7, 0.5003))
     options = RULE.judge(case([windows[0]], SERVICE, [inner])).options
-    assert {"3g.40gb", "4g.40gb"}.isdisjoint(each.target for each in options)
+    assert {"3g.40gb", "4g.40gb"}.isdisjoint(option.target for option in options)
     least = replace(parts[0], mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
     assert RULE.judge(case([windows[0]], SERVICE, [least])).options == ()
 

@@ -102,7 +102,7 @@ def test_all_who_share_an_idle_gpu_are_named_together() -> None:
         )
         for name in ("ana", "bo")
     ]
-    node = Node(holdings={"GPU-0": tuple(Holding(each, 0.5) for each in pods)})
+    node = Node(holdings={"GPU-0": tuple(Holding(pod, 0.5) for pod in pods)})
     found = release_instructions(replace(case([IDLE], pods[0]), node=node))
     assert [each.text for each in found] == [
         "kubectl -n lab delete pod/ana",

@@ -25,7 +25,7 @@ def test_copies_that_limit_are_inefficient() -> None:
         found.summary == "GPU 0 of llama: held up by copies over PCIe for 100% of 6 h of activity."
     )
     assert found.savings.gpus_high == pytest.approx(0.8, abs=0.011)
-    assert any("pin_memory=True" in each.text for each in found.instructions)
+    assert any("pin_memory=True" in instruction.text for instruction in found.instructions)
 
 
 @pytest.mark.parametrize(("hours", "is_named"), [(0.6, True), (0.5, False)])

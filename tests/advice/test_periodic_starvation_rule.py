@@ -79,9 +79,9 @@ def test_readings_too_far_apart_tell_nothing_of_cycles(tmp_path: Path, seconds: 
     rows = "".join(f"{START + at},GPU-0,{values[at % 3]}\n" for at in range(0, 7200, seconds))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
     (found,) = (
-        each
-        for each in replayed(tmp_path / "log.csv").findings
-        if each.rule == "periodic_starvation"
+        finding
+        for finding in replayed(tmp_path / "log.csv").findings
+        if finding.rule == "periodic_starvation"
     )
 
     assert found.abstained is not None

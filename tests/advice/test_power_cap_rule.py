@@ -53,7 +53,7 @@ def test_memory_bound_work_at_full_power_gets_a_lower_limit() -> None:
         "on GPU 0 "
         "saves 44 to 132 W."
     )
-    assert [each.text for each in found.instructions] == [
+    assert [instruction.text for instruction in found.instructions] == [
         "nvidia-smi -i GPU-0 -pl 560",
         "nvidia-smi -i GPU-0 -pl 700",
     ]
@@ -126,7 +126,7 @@ def test_the_truth_lies_within_the_interval(draws: list[float]) -> None:
     assert standing is not None
     saving = power_saving(judged.windows[0], standing, PowerSavingSettings(time_ratio_high=1.0))
     assert saving is not None
-    clipped = sum(max(0.0, each - saving.cap_watts) for each in draws) / len(draws)
+    clipped = sum(max(0.0, draw - saving.cap_watts) for draw in draws) / len(draws)
     assert saving.watts_low - 1e-6 <= clipped <= saving.watts_high + 1e-6
 
 

@@ -168,7 +168,9 @@ def test_one_reason_is_one_advice_with_the_profile_in_its_evidence() -> None:
     assert [each.finding.rule for each in opening] == ["launch_bound"]
     evidence = opening[0].finding.evidence["profile"]
     assert evidence["kernels"] == ["tiny"]  # type: ignore[index] # A mapping, as JSON is.
-    assert "40000 x tiny" in "".join(each.text for each in opening[0].finding.instructions)
+    assert "40000 x tiny" in "".join(
+        instruction.text for instruction in opening[0].finding.instructions
+    )
     assert profiled.finding.id == opening[0].finding.id
     held = next(each for each in found if each.finding.rule == "profile_launch_bound")
     assert held.finding.evidence["held_back"] == "found by launch_bound (LaunchBound)"
@@ -179,7 +181,8 @@ def test_advice_that_is_open_by_a_profile_takes_telemetry_in() -> None:
     (profiled,) = (each for each in said([took(short(NOW - HOUR))]).values() if each.may_open)
     open_now = frozenset({(KEY, "profile_launch_bound")})
     found = {
-        each.finding.rule: each for each in with_profiles([launch_bound()], [profiled], open_now)
+        with_profile.finding.rule: with_profile
+        for with_profile in with_profiles([launch_bound()], [profiled], open_now)
     }
 
     assert not found["launch_bound"].may_open

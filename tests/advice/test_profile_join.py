@@ -27,7 +27,11 @@ def joined(found: Profile, telemetry: ProfileTelemetry | None) -> ProfileJoin:
 
 def by_figure(found: ProfileJoin) -> dict[str, ProfileComparison]:
     """Comparisons by the name of their figure."""
-    return {each.figure: each for device in found.devices for each in device.comparisons}
+    return {
+        comparison.figure: comparison
+        for device in found.devices
+        for comparison in device.comparisons
+    }
 
 
 def test_a_contradiction_is_reported_with_both_figures() -> None:

@@ -21,7 +21,9 @@ def _device(*kernels: object, **changes: object) -> DeviceProfile:
 
 def _text(found: Profile) -> str:
     finding: Finding = communication_bound.RULE.judge([found])
-    return "\n".join(f"{each.title}: {each.text}" for each in finding.instructions)
+    return "\n".join(
+        f"{instruction.title}: {instruction.text}" for instruction in finding.instructions
+    )
 
 
 def test_each_collective_has_its_own_remedy() -> None:

@@ -281,7 +281,7 @@ def test_precision_is_one_that_the_board_has(name: str, precision: str, never: s
     board = device(kernels=(replace(gemm, uses_tensor_cores=False),))
     named = replace(board, device=replace(board.device, name=name))
     finding = tensor_cores_unused.RULE.judge([profile(named)])
-    texts = " ".join(each.text for each in finding.instructions)
+    texts = " ".join(instruction.text for instruction in finding.instructions)
 
     assert finding.reasons == (Reason.TENSOR_CORES_UNUSED,)
     assert precision in texts

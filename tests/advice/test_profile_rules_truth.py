@@ -39,7 +39,7 @@ def _folder() -> Path:
 @cache
 def _findings(path: Path) -> Mapping[str, Finding]:
     (workload,) = judged_workloads(read_all([path], ReadLimits()))
-    return {each.rule.removeprefix("profile_"): each for each in workload.findings}
+    return {finding.rule.removeprefix("profile_"): finding for finding in workload.findings}
 
 
 def test_a_loader_in_the_training_process_is_found() -> None:
@@ -129,7 +129,7 @@ def test_a_product_in_too_few_blocks_is_found() -> None:
 
 
 def _complaints(name: str) -> list[Finding]:
-    return [each for each in _findings(_folder() / name).values() if each.is_actionable]
+    return [finding for finding in _findings(_folder() / name).values() if finding.is_actionable]
 
 
 @pytest.mark.parametrize("name", QUIET)
@@ -153,7 +153,7 @@ def test_dispatch_is_told_by_its_gaps_whatever_the_kernels_are() -> None:
     launches = found["launch_bound"]
     assert launches.is_actionable
     assert not found["host_bound"].is_actionable
-    assert not any("cudaFree" in each.text for each in launches.instructions)
+    assert not any("cudaFree" in instruction.text for instruction in launches.instructions)
 
 
 def test_recording_graphs_is_no_work() -> None:

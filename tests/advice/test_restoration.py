@@ -60,8 +60,8 @@ def changed(mark: Region, **facts: Any) -> Region:
 
 def made(*traces: Scraped | Region) -> Restoration:
     """The ledger restored from both, on a node with one GPU."""
-    metrics = [each for each in traces if isinstance(each, Scraped)]
-    regions = [each for each in traces if isinstance(each, Region)]
+    metrics = [trace for trace in traces if isinstance(trace, Scraped)]
+    regions = [trace for trace in traces if isinstance(trace, Region)]
     return restored(metrics, regions, OURS, NOW, SETTINGS)
 
 
@@ -180,7 +180,7 @@ def test_ledger_is_rebuilt_from_any_events(
     quiet = [record.advice for record in found.closed]
     ids = [advice.id for advice in quiet]
     assert len({*ids, *found.open_advice}) == len(ids) + len(found.open_advice)
-    sources = {each.id for each in metrics} | {each.advice.id for each in regions}
+    sources = {metric.id for metric in metrics} | {each.advice.id for each in regions}
     assert {*ids, *found.open_advice} <= sources
     for advice in quiet:
         assert not advice.is_open

@@ -20,7 +20,7 @@ HALF_HOUR: Final = 1800.0
 
 def gaps(*minutes: float, has_ended: bool = True) -> list[IdleGap]:
     """Idle times."""
-    return [IdleGap(60.0 * each, has_ended=has_ended) for each in minutes]
+    return [IdleGap(60.0 * minute, has_ended=has_ended) for minute in minutes]
 
 
 def test_without_a_past_the_longer_idle_the_less_likely_is_work() -> None:

@@ -52,7 +52,7 @@ def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(
     services = services_of(advice_node, (BROKEN, idle.RULE))
     with capture_logs() as logs:
         services.advice_service.recommend()
-    (entry,) = (each for each in logs if each["event"] == "rule_failed")
+    (entry,) = (log for log in logs if log["event"] == "rule_failed")
     assert (entry["rule"], entry["workload"], entry["log_level"]) == (
         "broken",
         "slurm/ana",
@@ -61,7 +61,11 @@ def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(
     assert isinstance(entry["exc_info"], ZeroDivisionError)
     assert services.failures == {"broken": 1}
     assert [each.finding.rule for each in services.advice_service.advice] == ["idle"]
-    (silent,) = (each for each in services.recommender.judgements if each.finding.rule == "broken")
+    (silent,) = (
+        judgement
+        for judgement in services.recommender.judgements
+        if judgement.finding.rule == "broken"
+    )
     assert silent.finding.abstained is not None
 
 

@@ -168,7 +168,7 @@ def test_partner_is_the_one_that_leaves_most_memory() -> None:
     other = on_gpu(2, service("tiny"))
     for others in ((full, other), (other, full)):
         found = beside(on_gpu(0, CHAT), *others)
-        shares = [each.target for each in found.options if each.action is Action.SHARE_MPS]
+        shares = [option.target for option in found.options if option.action is Action.SHARE_MPS]
         assert shares == ["kubernetes:web/tiny", RANK.key]
 
 
@@ -226,7 +226,7 @@ def _smallest(compute: float, memory: float) -> float:
     case = case_of([steady(0.2, **SMALL)], 2, CHAT, windows=[small_window(compute, memory)])
     board = Market().board("H100-SXM5-80GB")
     assert board is not None
-    shares = {each.name: each.compute_share for each in board.mig_profiles}
+    shares = {profile.name: profile.compute_share for profile in board.mig_profiles}
     found = RULE.judge(case).options
     return min((shares[each.target] for each in found), default=1.0)
 

@@ -58,7 +58,7 @@ def test_without_blocks_it_says_both() -> None:
     """Reads cannot be distinguished from checkpoints."""
     found = RULE.judge(case([window({STORAGE: 6})], JOB))
     assert "for what it reads or for checkpoints that it writes" in found.summary
-    texts = "".join(each.text for each in found.instructions)
+    texts = "".join(instruction.text for instruction in found.instructions)
     assert "async_save" in texts
     assert "prefetch_factor" in texts
 
@@ -69,7 +69,7 @@ def test_a_service_writes_no_checkpoints() -> None:
     bursts = window({STORAGE: 4, BUSY: 2}, blocks=blocks(([0.98] * 4 + [0.14] * 8) * 6))
     found = RULE.judge(case([bursts], server))
     assert found.action is Action.FIX_INPUT_PIPELINE
-    assert not any("async_save" in each.text for each in found.instructions)
+    assert not any("async_save" in instruction.text for instruction in found.instructions)
 
 
 def test_periodic_checkpoints_are_how_training_works() -> None:

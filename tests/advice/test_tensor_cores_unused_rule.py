@@ -37,7 +37,7 @@ def test_old_tensor_cores_take_half_precision_only(architecture: str) -> None:
     """TF32 and BF16 came with Ampere."""
     devices = [gpu(architecture=architecture)]
     found = RULE.judge(case([single_precision(6.0)], JOB, devices))
-    texts = "\n".join(each.text for each in found.instructions)
+    texts = "\n".join(instruction.text for instruction in found.instructions)
     assert "GradScaler" in texts
     assert "bfloat16" not in texts
 

@@ -45,7 +45,7 @@ def test_a_hot_gpu_is_distinguished_from_a_hot_room() -> None:
 
 def test_a_slurm_job_is_drained_by_slurm() -> None:
     """Commands are those of the workload's scheduler."""
-    texts = [each.text for each in RULE.judge(around(slowed(5), HOT)).instructions]
+    texts = [instruction.text for instruction in RULE.judge(around(slowed(5), HOT)).instructions]
     assert texts[0] == "nvidia-smi -i GPU-0 -q -d TEMPERATURE,PERFORMANCE,POWER"
     assert any("scontrol update" in text for text in texts)
     assert not any("kubectl" in text for text in texts)

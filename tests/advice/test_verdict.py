@@ -90,8 +90,8 @@ def test_abstention_says_why() -> None:
 def test_every_finding_is_complete_and_plain(state: State) -> None:
     """Each field of the design is present, with JSON-compatible text and numbers."""
     judged = case([window({state: 10}), window({state: 10})], workload())
-    for found, rule in zip(findings([judged]), RULES, strict=True):
-        document = json.loads(json.dumps(to_builtins(found)))
+    for finding, rule in zip(findings([judged]), RULES, strict=True):
+        document = json.loads(json.dumps(to_builtins(finding)))
         assert document["rule"] == rule.name
         assert document["devices"] == ["GPU-0", "GPU-1"]
         assert document["workload"] == "slurm/llama"

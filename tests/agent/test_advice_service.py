@@ -123,7 +123,7 @@ def test_a_flush_keeps_what_is_closed_and_what_runs(advice_node: AdviceNode) -> 
     stored = list(advice_node.storage.history.load())
 
     assert of_devices(stored) == 60 * MINUTE
-    assert [known.holder for known in advice_node.storage.history.devices()] == [NOTEBOOK]
+    assert [device.holder for device in advice_node.storage.history.devices()] == [NOTEBOOK]
     assert {name: count for name, count in advice_node.history_service.counts.items() if count} == {
         "history_writes": 1
     }

@@ -172,4 +172,4 @@ def test_policies_guide_what_is_said(advice_node: AdviceNode) -> None:
 
     assert guided.advice_service.advice == ()
     assert complaints
-    assert all(each.evidence["excluded"] == "ignored: launch" for each in complaints)
+    assert all(complaint.evidence["excluded"] == "ignored: launch" for complaint in complaints)

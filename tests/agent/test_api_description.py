@@ -206,7 +206,7 @@ def test_strips_are_of_the_devices_asked_for() -> None:
     alone = json.loads(answered(report, "/api/v1/strip", gpu=[f"{wanted[:-2]}*"]).body)
     assert wanted in {device["uuid"] for device in alone["devices"]}
     everything = json.loads(answered(report, "/api/v1/strip").body)["devices"]
-    divided = {each.device.uuid for each in report.devices if each.device.has_mig_instances}
+    divided = {device.device.uuid for device in report.devices if device.device.has_mig_instances}
     assert len(everything) == len(report.devices) - 1
     assert not divided & {device["uuid"] for device in everything}
     cells = next(device["cells"] for device in everything if device["uuid"] == wanted)

@@ -39,14 +39,14 @@ def found(findings: list[dict[str, Any]], labels: Mapping[str, str]) -> dict[str
     """Each finding's content by id; a report names devices by their labels."""
     quiet = ("optimized", "unknown")
     return {
-        each["id"]: [
-            *(each[name] for name in FIELDS),
-            sorted(labels.get(device, device) for device in each["devices"]),
+        finding["id"]: [
+            *(finding[name] for name in FIELDS),
+            sorted(labels.get(device, device) for device in finding["devices"]),
         ]
-        for each in findings
-        if each.get("abstained") is None
-        and each["finding"] not in quiet
-        and each.get("evidence", {}).keys().isdisjoint(("held_back", "excluded"))
+        for finding in findings
+        if finding.get("abstained") is None
+        and finding["finding"] not in quiet
+        and finding.get("evidence", {}).keys().isdisjoint(("held_back", "excluded"))
     }
 
 
@@ -76,7 +76,7 @@ def assert_agreement(
     still_open = {each["id"] for each in replayed["advice"] if each["closed"] is None}
     assert {each["id"] for each in advised["advice"] if each["closed"] is None} == still_open
     assert {each["id"] for each in report["advice"]} == still_open
-    unadvised = {key: each for key, each in complaints.items() if key not in still_open}
+    unadvised = {key: complaint for key, complaint in complaints.items() if key not in still_open}
     assert found(report["findings"], labels) == unadvised
     assert all(identity in text for identity in (*complaints, *still_open))
     for name, value in replayed["span"].items():
@@ -125,7 +125,7 @@ def test_commands_agree_on_a_production_trace(
     """Most of its pods end before the trace does."""
     folder = Path(os.environ.get("RIGHTSIZER_TRUTH", ""), "alibaba_genai_2026")
     files = [folder / "gpu_duty_cycle_pct.csv.gz", folder / "gpu_memory_used_bytes.csv.gz"]
-    if not all(each.exists() for each in files):
+    if not all(file.exists() for file in files):
         pytest.skip("RIGHTSIZER_TRUTH does not name a folder with alibaba_genai_2026")
     columns = Path(__file__).parents[2] / "config" / "columns" / "alibaba-genai-2026.yaml"
     assert_agreement(files, ("--columns", str(columns)), str(tmp_path / "history.db"), capsys)

@@ -101,7 +101,7 @@ def test_release_is_done_when_the_source_says_so(control: ControlFixture) -> Non
     control.ask(POST_RELEASE, held="gpus")
     control.let_go.add(ReleasableResource.COUNTERS)
 
-    assert {each["held"]: each["is_done"] for each in control.releases()} == {
+    assert {release["held"]: release["is_done"] for release in control.releases()} == {
         "gpus": False,
         "counters": True,
     }
@@ -111,7 +111,7 @@ def test_a_release_without_a_time_stays_until_it_is_taken_back(control: ControlF
     """However long that is."""
     control.ask(POST_RELEASE, **{"held": "gpus", "for": None})
     control.pass_time(10**6 * MINUTE)
-    assert [each["until"] for each in control.releases()] == [None]
+    assert [release["until"] for release in control.releases()] == [None]
 
     assert control.ask(POST_RESUME, held="gpus") == {"resumed": ["gpus"]}
     assert control.releases() == []
@@ -193,7 +193,7 @@ def test_invalid_request_is_named_and_changes_nothing(
 
     assert response.status == HTTPStatus.BAD_REQUEST
     assert words in response.body.decode()
-    assert [each["held"] for each in control.releases()] == ["counters"]
+    assert [release["held"] for release in control.releases()] == ["counters"]
     assert logs == []
 
 

@@ -123,7 +123,7 @@ def test_the_story_is_the_same_at_any_hour(hour: float) -> None:
     end = DEFAULT_START + DAY + round(hour * HOUR)
     demo = told_at(DemoSettings(), end)
     scenario = load_scenario(demo.scenario, built_in(), demo.midnight_seconds)
-    notebook = next(each for each in scenario.tasks if each.workload.name == "notebook-ana")
+    notebook = next(task for task in scenario.tasks if task.workload.name == "notebook-ana")
     since_start = TaskSchedule(notebook, 1).elapsed_seconds(end)
 
     assert since_start == pytest.approx(6 * 3600.0)

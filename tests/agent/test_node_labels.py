@@ -31,8 +31,8 @@ class Node:
 
     def _slots(self, report: Report) -> tuple[LeaseSlot, ...]:
         slots = [
-            replace(slot, device=each.device)
-            for slot, each in zip(hgx().slots, report.devices, strict=True)
+            replace(slot, device=device.device)
+            for slot, device in zip(hgx().slots, report.devices, strict=True)
         ]
         return (replace(slots[0], trouble=self.trouble), *slots[1:])
 

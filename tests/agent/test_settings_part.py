@@ -162,7 +162,7 @@ def test_setting_that_needs_a_restart_is_named_and_unchanged() -> None:
         agent.reloader.reload()
         settings = agent.settings
 
-    (entry,) = [each for each in logs if each["event"] == "restart_needed"]
+    (entry,) = [log for log in logs if log["event"] == "restart_needed"]
     assert entry["keys"] == "history.path,log.format"
     assert settings.history.retention == 9 * 86400.0
     assert settings.history.path == Settings().history.path

@@ -60,7 +60,7 @@ def test_rules_over_profiles_run_with_other_constants(tmp_path: Path) -> None:
       valid_for: 7d
     """)
     settings = load_sections(Settings, None, constants=constants).profiles
-    changed = {each.name: each.settings for each in settings.judges}
+    changed = {judge.name: judge.settings for judge in settings.judges}
 
     assert list(ProfileRuleTree.__struct_fields__) == [rule.name for rule in PROFILE_RULES]
     assert [rule.settings for rule in PROFILE_RULES] == [
@@ -104,7 +104,9 @@ def test_the_site_has_a_page_of_all_settings() -> None:
     """It is made with the site, and links to the file of all settings lead to it."""
     page = settings_page()
 
-    assert all(f"## `{each}" in page for each in Settings.__struct_fields__ if each != "policies")
+    assert all(
+        f"## `{field}" in page for field in Settings.__struct_fields__ if field != "policies"
+    )
     assert on_page_markdown("see [all](../config/rightsizer.yaml#L1)") == "see [all](settings.md)"
 
 

@@ -251,8 +251,8 @@ def test_a_history_of_the_first_schema_is_read(tmp_path: Path, read_only: bool) 
 
     assert [(window.uuid, window.start, window.end) for window in windows] == rows
     assert sum(window.accounted for window in windows) == 10_780 * SECOND
-    assert [known.device.name for known in storage.history.devices()] == ["Tesla T4"] * 2
-    assert [each.advice.finding.rule for each in storage.ledger(LedgerSettings()).records] == [
+    assert [device.device.name for device in storage.history.devices()] == ["Tesla T4"] * 2
+    assert [record.advice.finding.rule for record in storage.ledger(LedgerSettings()).records] == [
         "idle"
     ]
     if not read_only:

@@ -86,7 +86,7 @@ def test_nothing_ends_because_nobody_could_look(observation: LeaseObservation | 
     observations = {} if observation is None else {"a": observation, "b": observation}
     state = step_of(World(hgx()), ticket("a", 8), ticket("b", 8)).state
     step = BROKER.observe(state, DAY, observations)
-    assert [each.id for each in step.state.leases] == ["a"]
+    assert [lease.id for lease in step.state.leases] == ["a"]
     assert [each.id for each in step.state.tickets] == ["b"]
 
 
@@ -277,7 +277,7 @@ def test_a_restart_on_the_same_boot_changes_nothing() -> None:
     step = BROKER.after_restart(state, HOUR, "boot")
     assert step.events == ()
     assert step.state.tickets == state.tickets
-    assert [each.lease for each in step.state.leases] == [each.lease for each in state.leases]
+    assert [lease.lease for lease in step.state.leases] == [lease.lease for lease in state.leases]
     idle = {"a": LeaseObservation(is_alive=True, is_active=False)}
     assert kinds(BROKER.observe(step.state, HOUR + MINUTE, idle)) == []
 
@@ -327,7 +327,7 @@ def test_leases_are_rebuilt_from_what_their_processes_carry() -> None:
     ]
     empty = BrokerState("boot", HOUR, usage=ShareUsage(HOUR))
     state = empty.joined_by(found)
-    assert {each.id: each.lease.uuids for each in state.leases} == {
+    assert {lease.id: lease.lease.uuids for lease in state.leases} == {
         "early": ("GPU-0", "GPU-1"),
         "one": ("GPU-2",),
         "two": ("GPU-2",),

@@ -51,7 +51,11 @@ def _looked(world: World, state: BrokerState, now: int, *, are_named: bool) -> B
     look = world.observe()
     if not are_named:
         look = replace(look, slots=tuple(replace(slot, holders=()) for slot in look.slots))
-    seen = {name: each for name, each in world.observations(state).items() if name in world.running}
+    seen = {
+        name: observation
+        for name, observation in world.observations(state).items()
+        if name in world.running
+    }
     step = BROKER.turn(state, now, seen, look)
     promised = sum(record.set_aside_on("GPU-0") for record in step.state.leases)
     if step.grants and (len(step.state.leases) > 1 or (world.outsiders and are_named)):

@@ -50,7 +50,7 @@ def lived(minutes: int = 0) -> BrokerState:
 def durable(state: BrokerState | None) -> BrokerState:
     """A state without the values that are measured again."""
     assert state is not None
-    return state.with_leases(replace(each, measured_bytes=()) for each in state.leases)
+    return state.with_leases(replace(lease, measured_bytes=()) for lease in state.leases)
 
 
 def test_saved_state_is_loaded(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_state_of_an_older_program_is_read(tmp_path: Path) -> None:
         found = durable(store.load())
         assert store.unread == ()
     assert found.leases == tuple(
-        replace(each, processes=LeaseProcesses()) for each in durable(state).leases
+        replace(lease, processes=LeaseProcesses()) for lease in durable(state).leases
     )
     assert found.tickets == state.tickets
     assert found.bookings == (replace(state.bookings[0], weights=()),)
@@ -151,7 +151,7 @@ def test_a_row_that_is_not_understood_is_reported_and_then_gone(tmp_path: Path) 
         state = store.load()
         assert state is not None
         assert store.unread == ("b",)
-        assert [each.id for each in state.leases] == ["a"]
+        assert [lease.id for lease in state.leases] == ["a"]
         store.save(state, 0)
         store.load()
         assert store.unread == ()

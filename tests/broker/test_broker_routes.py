@@ -310,7 +310,7 @@ def test_any_body_gets_an_answer(
         answer = managed.ask("POST", target, body, ME)
         managed.manager.close()
     assert answer.status in {HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT}
-    assert not [each for each in logs if each["event"] == "request_failed"]
+    assert not [log for log in logs if log["event"] == "request_failed"]
 
 
 def served(managed: ManagedNode, path: Path) -> WebServer:
@@ -393,9 +393,9 @@ def connected(folder: Path) -> str:
 
 def test_an_agent_that_lends_nothing_says_so_everywhere(managed: ManagedNode) -> None:
     """At each path of an enabled broker."""
-    open_paths = {(each.method, each.path) for each in _api(managed).routes}
-    assert {(each.method, each.path) for each in closed_routes()} == open_paths
-    assert all(each.is_local for each in closed_routes())
+    open_paths = {(route.method, route.path) for route in _api(managed).routes}
+    assert {(route.method, route.path) for route in closed_routes()} == open_paths
+    assert all(route.is_local for route in closed_routes())
 
 
 def _api(managed: ManagedNode) -> BrokerApi:

@@ -134,10 +134,10 @@ def test_processes_of_a_lease_that_is_over_are_outsiders(node: Node) -> None:
     assert "work without a lease" in step.events[-1].message
     node.lending.manager.ask(replace(WISH, id="b"))
     node.looks()
-    assert [each.id for each in node.lending.manager.overview.state.tickets] == ["b"]
+    assert [ticket.id for ticket in node.lending.manager.overview.state.tickets] == ["b"]
     node.on_the_gpu = ()
     node.looks()
-    assert [each.id for each in node.lending.manager.overview.state.leases] == ["b"]
+    assert [lease.id for lease in node.lending.manager.overview.state.leases] == ["b"]
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_client_that_is_killed_right_after_the_grant_frees_its_gpu(living: Nod
         process.kill()
     living.lending.manager.ask(replace(WISH, id="b", client=_owner(os.getpid())))
     living.looks()
-    assert [each.id for each in living.lending.manager.overview.state.leases] == ["b"]
+    assert [lease.id for lease in living.lending.manager.overview.state.leases] == ["b"]
 
 
 def _owner(pid: int) -> LeaseOwner:
@@ -175,7 +175,7 @@ def test_one_of_two_leases_that_is_over_gives_its_processes_back(node: Node) -> 
     node.lending.manager.ask(WISH)
     node.lending.manager.ask(replace(WISH, id="b", client=replace(CLIENT, pid=1)))
     node.looks(2)
-    assert [each.id for each in node.lending.manager.overview.state.leases] == ["a", "b"]
+    assert [lease.id for lease in node.lending.manager.overview.state.leases] == ["a", "b"]
     node.lending.manager.end("a", CLIENT)
     assert node.lending.leased().pids == {1}
 

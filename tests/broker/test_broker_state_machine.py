@@ -188,8 +188,8 @@ class LifeOfABroker(RuleBasedStateMachine):
         saved = replace(
             self.state,
             tickets=tuple(_stored("ticket", each) for each in self.state.tickets),
-            leases=tuple(_stored("lease", each) for each in self.state.leases),
-            bookings=tuple(_stored("reservation", each) for each in self.state.bookings),
+            leases=tuple(_stored("lease", lease) for lease in self.state.leases),
+            bookings=tuple(_stored("reservation", booking) for booking in self.state.bookings),
         )
         self._follow(BROKER.after_restart(saved, self.now, self.state.boot))
 
@@ -201,7 +201,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         self.world.running.clear()
         boot = str(int(self.state.boot) + 1)
         step = BROKER.after_restart(self.state, self.now, boot, shift)
-        assert {each.reason for each in step.events} <= {EndReason.REBOOTED, None}
+        assert {event.reason for event in step.events} <= {EndReason.REBOOTED, None}
         self._follow(step)
         assert not self.waiting
         assert not self.holding
@@ -210,7 +210,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     def every_lease_has_its_promised_gpus(self) -> None:
         """No lease or ticket is lost, returns after its end, or exists twice."""
         assert {each.id for each in self.state.tickets} == self.waiting
-        assert {each.id for each in self.state.leases} == self.holding
+        assert {lease.id for lease in self.state.leases} == self.holding
         assert not self.waiting & self.holding
         assert not (self.waiting | self.holding) & self.over
 
@@ -218,7 +218,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     def nothing_is_lent_twice(self) -> None:
         """Unless all may share it."""
         for uuid, leases in self.state.leased().items():
-            assert len(leases) == 1 or all(each.is_shared for each in leases), uuid
+            assert len(leases) == 1 or all(lease.is_shared for lease in leases), uuid
 
     @invariant()
     def reservations_do_not_get_in_one_anothers_way(self) -> None:

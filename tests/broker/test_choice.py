@@ -66,7 +66,7 @@ def _table(node: PlacementNode, request: GpuRequest) -> CandidateTable:
     in_use = frozenset(
         s.device.board_uuid for s in node.slots if s.holders or s.state is State.PRODUCTIVE
     )
-    free = [each for each in verdicts if each.is_free]
+    free = [verdict for verdict in verdicts if verdict.is_free]
     return table_of(free, node.topology, request, _SETTINGS.scoring, in_use)
 
 

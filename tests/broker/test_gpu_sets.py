@@ -32,7 +32,7 @@ def test_no_set_is_better(machine: tuple[Topology, int, int]) -> None:
     topology, count, wanted = machine
     found = best_set(named(count), wanted, topology)
     assert found is not None
-    scores = [score_of(each, topology) for each in combinations(named(count), wanted)]
+    scores = [score_of(combination, topology) for combination in combinations(named(count), wanted)]
     assert found.score == max(scores) == score_of(found.uuids, topology)
 
 

@@ -50,7 +50,7 @@ def test_a_ticket_is_granted_at_the_next_look(managed: ManagedNode) -> None:
     assert managed.manager.overview.why_waiting("b") == "the broker has not looked at it yet"
     managed.manager.turn()
     scheduling = managed.manager.overview
-    assert [each.id for each in scheduling.state.leases] == ["a"]
+    assert [lease.id for lease in scheduling.state.leases] == ["a"]
     assert scheduling.place_of("b") == 1
     assert "0 of 2 can be given" in str(scheduling.why_waiting("b"))
     assert managed.manager.metrics() == {
@@ -90,7 +90,7 @@ def test_saved_state_is_resumed_after_a_kill(managed: ManagedNode, tmp_path: Pat
     managed.store.close()
     after = ManagedNode(World(hgx(2)), tmp_path / "broker.db")
     state = after.manager.overview.state
-    assert ([each.id for each in state.leases], [each.id for each in state.tickets]) == (
+    assert ([lease.id for lease in state.leases], [each.id for each in state.tickets]) == (
         ["a"],
         ["b"],
     )
@@ -139,10 +139,10 @@ def test_a_stepping_wall_clock_changes_nothing(managed: ManagedNode) -> None:
         managed.clock.wall += step
         managed.clock.now += SECOND
         managed.manager.turn()
-    assert [each.kind for each in events] == [EventKind.QUEUED, EventKind.GRANTED]
+    assert [event.kind for event in events] == [EventKind.QUEUED, EventKind.GRANTED]
     managed.clock.now += 2 * HOUR
     managed.manager.turn()
-    assert {each.kind for each in events} >= {EventKind.TIME_UP, EventKind.IDLE}
+    assert {event.kind for event in events} >= {EventKind.TIME_UP, EventKind.IDLE}
     assert managed.manager.overview.state.lease("a") is not None
 
 
@@ -154,7 +154,7 @@ def test_idle_holders_are_reported_once_and_keep_what_they_have(managed: Managed
     for _ in range(4):
         managed.manager.turn()
         managed.clock.now += 2 * HOUR
-    (idle,) = [each for each in events if each.kind is EventKind.IDLE]
+    (idle,) = [event for event in events if event.kind is EventKind.IDLE]
     messages = managed.manager.messages_for("a")
     document = encode_lease_answer(managed.manager.overview, "a", managed.clock.now, 0, messages)
     assert document is not None

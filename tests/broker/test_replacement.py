@@ -49,7 +49,7 @@ class LentNode:
     def messages(self, later: int = SECOND) -> list[str]:
         """The holder's messages on lost GPUs after a step."""
         step = self.looks(later)
-        return [each.message for each in step.events if each.kind is EventKind.GPU_LOST]
+        return [event.message for event in step.events if event.kind is EventKind.GPU_LOST]
 
 
 def test_a_lost_gpu_is_reported_once_and_another_one_is_kept() -> None:
@@ -83,7 +83,7 @@ def test_the_holder_starts_again_on_what_was_kept() -> None:
     assert set(grant.lease.uuids) == {"GPU-1", "GPU-2"}
     assert grant.lease.ends == node.now + 2 * HOUR
     assert node.state.bookings == ()
-    assert EventKind.RESERVATION_OVER in {each.kind for each in drawn.events}
+    assert EventKind.RESERVATION_OVER in {event.kind for event in drawn.events}
 
 
 def test_an_offer_that_is_not_used_ends() -> None:

@@ -122,8 +122,8 @@ def test_it_does_not_matter_how_often_a_reservation_is_charged(minutes: list[int
     state = reserved(World(hgx()).observe())
     now = 0
     at_once = BROKER.expire(state, sum(minutes) * MINUTE + SECOND).state.usage.gpu_seconds
-    for each in minutes:
-        now += each * MINUTE
+    for minute in minutes:
+        now += minute * MINUTE
         state = BROKER.expire(state, now).state
     often = BROKER.expire(state, now + SECOND).state.usage.gpu_seconds
     assert {"bo": 0.0, **often} == pytest.approx({"bo": 0.0, **at_once}, rel=1e-9, abs=1.0)

@@ -89,7 +89,7 @@ def test_a_score_can_be_checked_by_hand() -> None:
     """GPUs 1 and 4 of an HGX with GPU 0 in use."""
     node = hgx().taken(0)
     verdicts = [judge_slot(slot, GpuRequest(2), FreeSettings()) for slot in node.slots]
-    free = [each for each in verdicts if each.is_free]
+    free = [verdict for verdict in verdicts if verdict.is_free]
     table = table_of(free, node.topology, GpuRequest(2), ScoringSettings())
     assert score_set((0, 3), table) == PlacementScore(
         instances=0,

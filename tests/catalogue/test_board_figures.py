@@ -87,8 +87,8 @@ def test_shares_of_a_kind_of_slice_fill_the_board() -> None:
         )
         assert smallest.compute_share * smallest.maximum_count == pytest.approx(1.0), board.key
         assert smallest.memory_share * smallest.maximum_count >= 0.75, board.key
-        assert [each.compute_share for each in board.mig_profiles] == sorted(
-            each.compute_share for each in board.mig_profiles
+        assert [profile.compute_share for profile in board.mig_profiles] == sorted(
+            profile.compute_share for profile in board.mig_profiles
         ), board.key
 
 
@@ -115,7 +115,9 @@ def test_a_slice_shows_a_little_less_than_its_share() -> None:
 )
 def test_reckoned_slices_show_what_real_ones_do(key: str, profile: str, mib: float) -> None:
     """As observed on slices of real boards."""
-    (found,) = (each for each in BOARDS[key].mig_profiles if each.name == profile)
+    (found,) = (
+        mig_profile for mig_profile in BOARDS[key].mig_profiles if mig_profile.name == profile
+    )
 
     assert found.memory_bytes == pytest.approx(mib * 2**20, rel=0.01)
 

@@ -195,7 +195,7 @@ def test_every_price_is_there_with_its_date() -> None:
         )
         assert list(price.clouds) == [name for name in row["clouds"].split("; ") if name]
         bought = [float(row[cell]) for cell in ("purchase_usd", "purchase_usd_2") if row[cell]]
-        assert [each.dollars for each in price.purchases] == bought
+        assert [purchase.dollars for purchase in price.purchases] == bought
         assert len(price.dates) == len([date for date in row["price_dates"].split("; ") if date])
 
 

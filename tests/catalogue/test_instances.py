@@ -8,25 +8,25 @@ def test_every_instance_has_gpus_of_the_catalogue() -> None:
     """One to eight of a board known to the planner."""
     boards = built_in().boards
 
-    for each in built_in_instances():
-        assert each.board in boards, each
-        assert each.gpus in {1, 2, 4, 8}, each
+    for instance in built_in_instances():
+        assert instance.board in boards, instance
+        assert instance.gpus in {1, 2, 4, 8}, instance
 
 
 def test_a_price_has_its_date_and_its_source() -> None:
     """Without a source there is no price."""
-    for each in built_in_instances():
-        if each.dollars_per_hour is None:
-            assert not each.source, each
+    for instance in built_in_instances():
+        if instance.dollars_per_hour is None:
+            assert not instance.source, instance
         else:
-            assert each.dollars_per_hour > 0
-            assert each.date, each
-            assert each.source, each
+            assert instance.dollars_per_hour > 0
+            assert instance.date, instance
+            assert instance.source, instance
 
 
 def test_the_large_clouds_are_there() -> None:
     """Each with several types, named once."""
-    names = [(each.provider, each.name) for each in built_in_instances()]
+    names = [(instance.provider, instance.name) for instance in built_in_instances()]
 
     assert {provider for provider, _ in names} == {
         "aws",

@@ -48,8 +48,8 @@ def test_one_key_stands_in_plans_price_files_and_the_configuration(
         ask(PLAN, "--config.file", str(settings)),
     )
 
-    for found in ways:
-        each = {key: one["cost_per_hour"] / one["count"] for key, one in found.items()}
+    for way in ways:
+        each = {key: one["cost_per_hour"] / one["count"] for key, one in way.items()}
         assert each["H100-SXM5-80GB"] == pytest.approx(2.10)
         assert each["H100-SXM5-96GB"] == pytest.approx(2.10)
         assert each["H100-PCIE-80GB"] == pytest.approx(1.50)

@@ -177,7 +177,7 @@ def test_a_group_is_approved_by_one_confirmation(
     (controller,) = group.controllers
     for _ in range(4):
         group.run(controller)
-    done = [each for each in group.records if each.outcome is ActionOutcome.DONE]
+    done = [record for record in group.records if record.outcome is ActionOutcome.DONE]
     assert [each.advice for each in done] == ["advice-0", "advice-1", "advice-2"]
     assert {each.actor for each in done} == {"ana (uid 0)"}
 

@@ -147,7 +147,7 @@ def test_help_texts_are_no_wider_than_code() -> None:
         for name, text in texts.items()
         for line in text.partition("[lessons]")[0].splitlines()
     )
-    assert [each for each in lines if len(each[1]) > 100] == []
+    assert [line for line in lines if len(line[1]) > 100] == []
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)

@@ -192,7 +192,7 @@ def test_live_gpu_without_a_uuid_has_promql(tmp_path: Path, uuid: str) -> None:
         history, devices=(uuid,), evidence=whole().evidence | {"idle_ratio": {uuid: 0.97}}
     )
     queries = explain_offline(history, Settings(), id_).queries
-    assert f'uuid="{uuid}"' in next(each for each in queries if each.device).promql
+    assert f'uuid="{uuid}"' in next(query for query in queries if query.device).promql
 
 
 def test_replayed_log_is_explained_without_promql(

@@ -66,7 +66,7 @@ def test_no_line_is_longer_than_a_terminal() -> None:
     """Long names are cut in tables, and sentences are wrapped."""
     answer = fleet_answer()
     long = "a-name-that-nobody-would-want-to-type-" * 2
-    pools = tuple(replace(each, name=long) for each in answer.view.pools)
+    pools = tuple(replace(pool, name=long) for pool in answer.view.pools)
     usage = tuple(replace(each, team=long) for each in answer.usage)
     notes = (long + " " + long,)
     text = fleet_text(view=replace(answer.view, pools=pools), usage=usage, notes=notes)
@@ -142,7 +142,7 @@ def test_a_verdict_is_explained(config: Path) -> None:
     """A verdict without an action too, by an id of --json --all."""
     at = ("--at", str(NOW / 1e9))
     findings = asked_in_process(config, *at, "--json", "--all").document["findings"]
-    one = next(each["id"] for each in findings if each["rule"] == "idle_pool")
+    one = next(finding["id"] for finding in findings if finding["rule"] == "idle_pool")
     explained = asked_in_process(config, *at, "--explain", one)
     assert "fleet.rules.idle_pool.on_ratio" in explained.out
     document = asked_in_process(config, *at, "--explain", one, "--json").document

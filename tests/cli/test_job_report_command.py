@@ -74,7 +74,7 @@ def test_it_is_about_the_job_alone(history: Path) -> None:
     report = job_report(history, Settings(), "7")
 
     assert report.job == "slurm:7"
-    assert [each.uuid for each in report.devices] == [gpu(0).uuid]
+    assert [device.uuid for device in report.devices] == [gpu(0).uuid]
     assert report.held_seconds == report.known_seconds == 1200.0
     assert report.unused_seconds[Cause.IDLE] == 600.0
     assert report.used_seconds + sum(report.unused_seconds.values()) == pytest.approx(1200.0)

@@ -128,7 +128,7 @@ def test_page_top_and_advise_agree_on_the_worst_gpu(place: Place, capsys: Captur
     text = capsys.readouterr().out
     advice = [each.finding for each in REPORT.advice if each.is_open]
     advice.sort(key=lambda each: text.index(each.summary[:40]))
-    expected = [each.device.uuid for each in REPORT.devices if each.down]
+    expected = [device.device.uuid for device in REPORT.devices if device.down]
     for finding in advice:
         expected += sorted(finding.devices, key=lambda uuid: uuid not in finding.culprits)
 

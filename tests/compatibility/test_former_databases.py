@@ -50,26 +50,26 @@ def test_a_former_history_opens_with_its_ledger(tmp_path: Path, *, read_only: bo
 
     assert [[each.uuid, each.start, each.end, each.accounted] for each in windows] == was["windows"]
     assert states == was["states"]
-    assert [each.device.uuid for each in storage.history.devices()] == was["devices"]
+    assert [device.device.uuid for device in storage.history.devices()] == was["devices"]
     assert [
         [
-            each.advice.id,
-            str(each.advice.state),
-            each.advice.finding.rule,
-            each.advice.finding.summary,
-            each.advice.opened,
+            record.advice.id,
+            str(record.advice.state),
+            record.advice.finding.rule,
+            record.advice.finding.summary,
+            record.advice.opened,
         ]
-        for each in ledger.records
+        for record in ledger.records
     ] == was["advice"]
     assert len(ledger.track_record.tallies) == was["tallies"]
     assert [
-        [each.id, str(each.outcome), each.detail]
-        for each in CaptureRepository(storage.database).records()
+        [record.id, str(record.outcome), record.detail]
+        for record in CaptureRepository(storage.database).records()
     ] == was["captures"]
     assert sorted(CaptureRepository(storage.database).files()) == was["files"]
     assert [
-        [each.id, each.action, str(each.outcome), each.summary]
-        for each in ActionRepository(storage.database).records()
+        [record.id, record.action, str(record.outcome), record.summary]
+        for record in ActionRepository(storage.database).records()
     ] == was["actions"]
     assert storage.profiles() == was["profiles"]
     storage.close()
@@ -96,9 +96,9 @@ def test_former_leases_open(tmp_path: Path) -> None:
 
         assert state is not None
         assert repository.unread == ()
-        assert [[each.id, list(each.lease.uuids)] for each in state.leases] == was["leases"]
-        assert [each.id for each in state.tickets] == was["tickets"]
-        assert [each.reservation.id for each in state.bookings] == was["reservations"]
+        assert [[lease.id, list(lease.lease.uuids)] for lease in state.leases] == was["leases"]
+        assert [ticket.id for ticket in state.tickets] == was["tickets"]
+        assert [booking.reservation.id for booking in state.bookings] == was["reservations"]
 
 
 def test_former_days_of_a_fleet_open(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_autoscaler_asks_for_metrics_that_the_adapter_has() -> None:
     metrics = recipe("horizontal-pod-autoscaler.yaml")["spec"]["metrics"]
     rules = recipe("prometheus-adapter.yaml")["rules"]["external"]
 
-    assert [each["external"]["metric"]["name"] for each in metrics] == [
+    assert [metric["external"]["metric"]["name"] for metric in metrics] == [
         rule["name"]["as"] for rule in rules
     ]
 

@@ -89,7 +89,7 @@ def test_every_panel_shows_something(servers: Servers, node: str) -> None:
             for panel in [] if needs and level is not Level.FULL else row.get("panels") or [row]:
                 queries = [target["expr"] for target in panel.get("targets", [])]
                 is_excepted = uid in NOT_OF_GPUS or panel["title"] in MAY_BE_EMPTY
-                if queries and not any(numbers(servers.plain, each, node) for each in queries):
+                if queries and not any(numbers(servers.plain, query, node) for query in queries):
                     empty += [] if is_excepted else [f"{uid}: {panel['title']}"]
     assert empty == []
 

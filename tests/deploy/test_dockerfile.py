@@ -42,7 +42,7 @@ def test_nothing_is_installed_but_by_its_hash() -> None:
     """All packages from an index are in a list; the program comes from the context."""
     installs = re.findall(r"\$\{INSTALL\}([^&]*)", TEXT)
     assert len(installs) == TEXT.count("pip install") + 2
-    assert all("--require-hashes" in each or "--no-index" in each for each in installs)
+    assert all("--require-hashes" in install or "--no-index" in install for install in installs)
     assert "ARG LIBRARIES=agent" in TEXT
 
 

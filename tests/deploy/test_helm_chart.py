@@ -95,7 +95,7 @@ def _plain(value: Any) -> Any:
 
 def _is_set(values: list[Any]) -> bool:
     """Variables, volumes and mounts, in any order."""
-    return all(isinstance(each, Mapping) and "name" in each for each in values)
+    return all(isinstance(value, Mapping) and "name" in value for value in values)
 
 
 def test_it_makes_what_the_overlay_of_the_operator_makes() -> None:
@@ -104,8 +104,8 @@ def test_it_makes_what_the_overlay_of_the_operator_makes() -> None:
     theirs = by_name(built("prometheus-operator"))
     del theirs["Namespace", "rightsizer"]
     assert mine.keys() == theirs.keys()
-    for key, each in theirs.items():
-        assert mine[key] == each, key
+    for key, their in theirs.items():
+        assert mine[key] == their, key
 
 
 def test_it_makes_the_fleet_as_kustomize_does() -> None:
@@ -114,8 +114,8 @@ def test_it_makes_the_fleet_as_kustomize_does() -> None:
     theirs = by_name(built_from(KUBERNETES / "fleet" / "prometheus-operator"))
     fleet = {key: each for key, each in mine.items() if key[1].startswith("rightsizer-fleet")}
     assert fleet.keys() == theirs.keys()
-    for key, each in theirs.items():
-        assert fleet[key] == each, key
+    for key, their in theirs.items():
+        assert fleet[key] == their, key
 
 
 @pytest.mark.parametrize(

@@ -30,16 +30,16 @@ OWN_SCHEMAS: Final = {
     "SecurityContextConstraints": "security_context_constraints",
 }
 BASE: Final = [
-    each
+    document
     for file in sorted((KUBERNETES / "base").glob("*.yaml"))
     if file.name not in ("kustomization.yaml", "rightsizer.yaml")
-    for each in documents(file)
+    for document in documents(file)
 ]
 CUSTOM: Final = [
-    each
+    document
     for file in sorted((KUBERNETES / "overlays").glob("*/*.yaml"))
-    for each in documents(file)
-    if each["kind"] in OWN_SCHEMAS
+    for document in documents(file)
+    if document["kind"] in OWN_SCHEMAS
 ]
 _HEAD: Final = """\
 # Made from config/prometheus/{rules,alerts}.yaml, which explain them, by `make golden`. Replace the

@@ -24,7 +24,7 @@ def rules_of(name: str) -> list[dict[str, Any]]:
 def expressions(node: Any) -> list[str]:
     """All queries in a dashboard."""
     if isinstance(node, list):
-        return [found for each in node for found in expressions(each)]
+        return [expression for each in node for expression in expressions(each)]
     if not isinstance(node, dict):
         return []
     own = [node["expr"]] if isinstance(node.get("expr"), str) else []

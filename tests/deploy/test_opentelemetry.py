@@ -69,7 +69,9 @@ def test_scrapes_are_read_by_prometheus(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=[each["include"] for each in TRANSFORMS])
+@pytest.mark.parametrize(
+    "transform", TRANSFORMS, ids=[transform["include"] for transform in TRANSFORMS]
+)
 def test_renamed_metrics_are_exported_by_default(transform: dict[str, Any]) -> None:
     """In the unit of the convention, with every renamed label."""
     metric = METRICS[transform["include"]]
@@ -88,8 +90,8 @@ def test_renamed_metrics_are_exported_by_default(transform: dict[str, Any]) -> N
 def test_the_page_has_every_name() -> None:
     """In its table, row by row."""
     page = (ROOT / "docs" / "opentelemetry.md").read_text("utf-8")
-    for each in TRANSFORMS:
-        assert f"| `{each['include']}` | `{each['new_name']}` |" in page
+    for transform in TRANSFORMS:
+        assert f"| `{transform['include']}` | `{transform['new_name']}` |" in page
 
 
 def test_the_board_for_dcgm_exporter_finds_its_metrics() -> None:

@@ -90,7 +90,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def _packed(tree: Path, package: Path, version: str) -> Path:
     control = tree / "DEBIAN/control"
     lines = control.read_text().splitlines()
-    lines = [f"Version: {version}" if each.startswith("Version:") else each for each in lines]
+    lines = [f"Version: {version}" if line.startswith("Version:") else line for line in lines]
     control.write_text("\n".join(lines) + "\n")
     build = ["dpkg-deb", "--root-owner-group", "-Znone", "-b", tree, package]
     subprocess.run(build, check=True, stdout=subprocess.DEVNULL)

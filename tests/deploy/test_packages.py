@@ -377,7 +377,7 @@ def test_packages_of_another_architecture(kind: str, tmp_path: Path) -> None:
     # The machine in an ELF header.
     assert {path.read_bytes()[18] for path in foreign} == {machine}
     assert machine not in {path.read_bytes()[18] for path in native}
-    modules = [{path.name.partition(".")[0] for path in each} for each in libraries]
+    modules = [{path.name.partition(".")[0] for path in library} for library in libraries]
     assert len(modules[0] & modules[1]) > 20
 
 

@@ -14,15 +14,15 @@ from slurm_node import slurm_faults
 def text_of(node: PlacementNode) -> str:
     """The whole file, of two sockets with eight cores each; instances have files of their own."""
     devices = [slot.device for slot in node.slots]
-    boards = {each.uuid: each.index for each in devices if each.mig is None}
+    boards = {device.uuid: device.index for device in devices if device.mig is None}
     files = {
-        each.uuid: (f"/dev/nvidia{boards[each.uuid]}",)
-        if each.mig is None
+        device.uuid: (f"/dev/nvidia{boards[device.uuid]}",)
+        if device.mig is None
         else (
-            f"/dev/nvidia{boards[each.mig.parent_uuid]}",
+            f"/dev/nvidia{boards[device.mig.parent_uuid]}",
             f"/dev/nvidia-caps/nvidia-cap{30 + at}",
         )
-        for at, each in enumerate(devices)
+        for at, device in enumerate(devices)
     }
     places = {slot.uuid: slot.placement or Placement(slot.uuid) for slot in node.slots}
     topology = replace(node.topology, placements=places)

@@ -241,7 +241,7 @@ def test_the_steps_of_both_scripts_fit_into_twenty_seconds() -> None:
         text = (SLURM / script).read_text()
         limits = re.findall(r"RIGHTSIZER_\w+_SECONDS:-(\d+)", text)
         assert limits
-        assert sum(int(each) + 1 for each in limits) <= 20
+        assert sum(int(limit) + 1 for limit in limits) <= 20
 
 
 def test_the_report_stands_at_the_end_of_the_jobs_output(

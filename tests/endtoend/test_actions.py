@@ -135,7 +135,7 @@ def test_from_advice_over_a_claim_to_its_verification(
     assert linked["result_why"]
     assert count == 1.0
     assert acted["id"] in {each["id"] for each in live["entries"]}
-    outcomes = [each["outcome"] for each in lines]
+    outcomes = [line["outcome"] for line in lines]
     assert outcomes[:5] == ["dry_run", "refused", "started", "done", "done"]
     assert "note (command, approve): HostBound" in listed
     assert "done 0" in listed

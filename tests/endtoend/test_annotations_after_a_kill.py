@@ -39,7 +39,7 @@ def deliver(history: Path, grafana: Grafana) -> int:
         return process.wait(30)
 
 
-@pytest.mark.parametrize("deaths", [*((each,) for each in DEATHS), tuple(DEATHS[1:])])
+@pytest.mark.parametrize("deaths", [*((death,) for death in DEATHS), tuple(DEATHS[1:])])
 def test_a_kill_at_any_point_leaves_one_region_that_is_closed(
     tmp_path: Path, deaths: tuple[str, ...]
 ) -> None:

@@ -195,11 +195,11 @@ def test_adapter_answers_an_autoscaler(stand: Stand) -> None:
     """Work, maximum cache and queue of one deployment."""
     metrics = recipe("horizontal-pod-autoscaler.yaml")["spec"]["metrics"]
     answers = {
-        each["external"]["metric"]["name"]: stand.external(
-            each["external"]["metric"]["name"],
-            each["external"]["metric"]["selector"]["matchLabels"],
+        metric["external"]["metric"]["name"]: stand.external(
+            metric["external"]["metric"]["name"],
+            metric["external"]["metric"]["selector"]["matchLabels"],
         )
-        for each in metrics
+        for metric in metrics
     }
 
     assert answers["rightsizer_kv_cache_used_ratio"] == [0.85]

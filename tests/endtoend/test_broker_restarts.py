@@ -44,7 +44,7 @@ def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
         assert run.wait() == 128 + signal.SIGTERM
         assert waiting.wait() == 0
         eventually(lambda: agent.metric("rightsizer_broker_grants_total") == 1)
-        assert {each["reason"] for each in agent.events("broker_ended")} == {"given_back"}
+        assert {event["reason"] for event in agent.events("broker_ended")} == {"given_back"}
     assert "mine at last\n" in waiting.said
 
 
@@ -67,7 +67,7 @@ def test_the_holder_of_a_gpu_that_falls_off_the_bus_is_notified_and_gets_another
         eventually(lambda: f"{other}; end your command and start it again" in run.said)
         shown = run_rightsizer("queue", *place.socket).stdout
         assert f"  Lease {lease['id']} has lost " in shown
-        assert {each["level"] for each in agent.events("broker_gpu_lost")} == {"warning"}
+        assert {event["level"] for event in agent.events("broker_gpu_lost")} == {"warning"}
         eventually(lambda: agent.metric("rightsizer_broker_lost_gpus") == 1)
         run.signal(signal.SIGTERM)
         assert run.wait() == 128 + signal.SIGTERM
@@ -137,7 +137,7 @@ def test_an_orphan_without_a_mark_keeps_its_lease_over_a_restart(
         place.waits(waiting)
         os.kill(orphan, signal.SIGKILL)
         assert waiting.wait() == 0
-        assert [each["reason"] for each in agent.events("broker_ended")][:1] == ["died"]
+        assert [event["reason"] for event in agent.events("broker_ended")][:1] == ["died"]
 
 
 def saved_pids(folder: Path) -> set[int]:

@@ -45,7 +45,7 @@ def test_a_command_sees_its_gpus_and_answers_by_its_own_status(lent: Place) -> N
     seen = dict(line.split("=", 1) for line in run.said.splitlines() if "=" in line)
     uuids = seen["CUDA_VISIBLE_DEVICES"].split(",")
     assert len(uuids) == 2
-    assert all(each.startswith("GPU-") for each in uuids)
+    assert all(uuid.startswith("GPU-") for uuid in uuids)
     assert seen["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert f"lease {seen['RIGHTSIZER_LEASE']}: GPU 0, GPU 1" in run.said
     assert not any(name.startswith("CUDA_MPS") for name in seen)
@@ -91,7 +91,7 @@ def test_one_who_waits_is_told_why_and_gets_his_turn(lent: Place) -> None:
     assert "nothing was free at once" in impatient.said
     leaving = lent.run("--wait-at-most", "1s", "--", "true")
     shown = run_rightsizer("queue", *lent.socket).stdout
-    assert first.pid in {each["pid"] for each in lent.leases()}
+    assert first.pid in {lease["pid"] for lease in lent.leases()}
     assert [line.split()[0] for line in shown.split("Queue\n")[1].splitlines()[1:3]] == ["1", "2"]
     assert not lent.client.get("/api/v1/place?gpus=1")["is_met"]
     document = lent.broker()
@@ -128,7 +128,7 @@ def test_a_killed_run_keeps_its_lease_as_long_as_anything_of_it_runs(
     eventually(lambda: not is_there(command))
     before = lent.client.get("/api/v1/report")["generation"]
     eventually(lambda: lent.client.get("/api/v1/report")["generation"] >= before + 5)
-    assert [each["pid"] for each in lent.leases()] == [run.pid]
+    assert [lease["pid"] for lease in lent.leases()] == [run.pid]
     assert is_there(daemon)
     os.kill(daemon, signal.SIGKILL)
     assert next_one.wait() == 0

@@ -100,7 +100,7 @@ def test_a_finding_has_its_workload_profiled_and_the_profile_is_taken(tmp_path: 
     """Advice opens, the recorder runs, and its file arrives, is read, judged and joined."""
     with starved_agent(tmp_path) as agent:
         (made,) = eventually(
-            lambda: [each for each in captures(agent) if each["outcome"] == "landed"], 60
+            lambda: [capture for capture in captures(agent) if capture["outcome"] == "landed"], 60
         )
         (advice,) = [
             each

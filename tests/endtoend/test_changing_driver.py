@@ -169,7 +169,7 @@ def test_driver_that_refuses_one_call_in_fifty_loses_no_gpu(
         found.change("gpus 0 1 2", PROCESS)
         eventually(lambda: before <= set(found.device("GPU-0")["signals"]))
         eventually(lambda: found.up() == {"GPU-0": 1, "GPU-1": 1, "GPU-2": 1})
-        failed = [each["collector"] for each in found.agent.events("collector_failed")]
+        failed = [event["collector"] for event in found.agent.events("collector_failed")]
     assert len(failed) == len(set(failed))
 
 

@@ -223,7 +223,7 @@ def test_the_headline_is_the_sum_of_the_rows(node: AgentProcess) -> None:
     amounts = [re.search(r'list prices">\$([\d.,]+)<', board) for board in boards]
     money = re.search(r": \$([\d,.]+)$", headline[1])
     if money is not None:
-        total = sum(float(each[1].replace(",", "")) for each in amounts if each)
+        total = sum(float(amount[1].replace(",", "")) for amount in amounts if amount)
         assert float(money[1].replace(",", "")) == pytest.approx(total, abs=len(boards), rel=0.01)
 
 
@@ -246,9 +246,9 @@ def test_all_count_the_same_recommendations(node: AgentProcess) -> None:
     if summary["savings"]["has_price"] and opened:
         assert f'class="value">{daily}/day<' in page
     families = {
-        each.name: each.samples
-        for each in text_string_to_metric_families(node.get("/metrics")[1])
-        if each.name.startswith("rightsizer_advice")
+        family.name: family.samples
+        for family in text_string_to_metric_families(node.get("/metrics")[1])
+        if family.name.startswith("rightsizer_advice")
     }
     assert families["rightsizer_advice_open"][0].value == len(opened)
     expected, low, high = (

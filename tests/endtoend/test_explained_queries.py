@@ -111,7 +111,9 @@ def prometheus(life: Life) -> Iterator[Prometheus]:
 
 def every_query(life: Life) -> list[tuple[Finding, Query]]:
     """Of findings, healthy verdicts and abstentions."""
-    return [(each, query) for each in life.findings for query in queries_of(each, life.end)]
+    return [
+        (finding, query) for finding in life.findings for query in queries_of(finding, life.end)
+    ]
 
 
 def test_every_query_gives_the_number_that_it_explains(life: Life, prometheus: Prometheus) -> None:

@@ -30,8 +30,8 @@ def installed(folder: Path, points: Mapping[str, Mapping[str, str]], **modules: 
     info = "site_rules-1.0.dist-info"
     wheel = folder / "site_rules-1.0-py3-none-any.whl"
     declared = "\n".join(
-        f"[{group}]\n" + "\n".join(f"{name} = {value}" for name, value in each.items())
-        for group, each in points.items()
+        f"[{group}]\n" + "\n".join(f"{name} = {value}" for name, value in point.items())
+        for group, point in points.items()
     )
     files = {f"{name}.py": text for name, text in modules.items()}
     files |= {
@@ -150,7 +150,7 @@ def test_an_agent_says_what_it_found(
     monkeypatch.setenv("PYTHONPATH", str(extended))
     node = ("--simulated.scenario", "single-h100")
     with agent_process(tmp_path, *node, is_measured=True) as agent:
-        names = {each["extension"] for each in agent.events("extension_found")}
+        names = {event["extension"] for event in agent.events("extension_found")}
         assert names == {"rule barely_used of site-rules", "owner nomad of site-rules"}
     assert "ok       extensions: rule barely_used of site-rules" in examined(extended, tmp_path)
 
@@ -200,7 +200,7 @@ def test_an_agent_starts_without_the_broken_ones(
     monkeypatch.setenv("PYTHONPATH", str(broken))
     node = ("--simulated.scenario", "single-h100")
     with agent_process(tmp_path, *node, is_measured=True) as agent:
-        left_out = {each["extension"] for each in agent.events("extension_left_out")}
+        left_out = {event["extension"] for event in agent.events("extension_left_out")}
     assert {"owner gone of site-rules", "rule absent of site-rules"} <= left_out
     assert "rule barely_used of site-rules" not in left_out
 

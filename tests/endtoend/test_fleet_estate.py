@@ -57,14 +57,14 @@ def ask(life: Life) -> Ask:
 @pytest.fixture(scope="module")
 def agents(life: Life) -> Mapping[str, str]:
     """Advice of some nodes' agents on jobs that they see completely: actions by ids."""
-    machines = tuple(each for each in SMALL.machines if each.name in NODES)
+    machines = tuple(machine for machine in SMALL.machines if machine.name in NODES)
     found = agent_findings(replace(SMALL, machines=machines), DAYS, life.end)
     whole = whole_jobs(SMALL)
     return {
-        each.id: str(each.action)
+        finding.id: str(finding.action)
         for findings in found.values()
-        for each in findings
-        if each.workload in whole
+        for finding in findings
+        if finding.workload in whole
     }
 
 
@@ -102,7 +102,7 @@ def test_findings_become_advice(ask: Ask) -> None:
     """The present is judged by ten minutes, the rest by days; one run is enough to open."""
     answer = ask(Metrics.OWN)
     opened = {each["id"] for each in answer.document["advice"]}
-    rules = {each["rule"] for each in answer.findings if each["id"] in opened}
+    rules = {finding["rule"] for finding in answer.findings if finding["id"] in opened}
     assert {"idle", "hidden_stall", "host_bound", "launch_bound", "sharing"} <= rules
 
 
@@ -116,9 +116,9 @@ def test_the_fleet_says_what_the_agents_of_nodes_say(ask: Ask, agents: Mapping[s
         if machine.name in NODES and job.name in machine.gpus and job.key in whole
     }
     found = {
-        each["id"]: each["action"]
-        for each in ask(Metrics.OWN).findings
-        if each["workload"] in places
+        finding["id"]: finding["action"]
+        for finding in ask(Metrics.OWN).findings
+        if finding["workload"] in places
     }
     assert len(agents) > 5
     assert found == agents

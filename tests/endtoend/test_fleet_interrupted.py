@@ -158,10 +158,10 @@ def test_a_look_that_was_killed_begins_where_it_was(
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    children: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
-    return found
+        children += map(int, (task / "children").read_text().split())
+    return children
 
 
 def test_a_second_look_at_the_same_place_is_refused(tmp_path: Path, url: str) -> None:

@@ -200,7 +200,7 @@ def test_a_ledger_that_never_was_opens_advice_now(tmp_path: Path) -> None:
     with odd_estate(["plain"], now) as url, grafana_server() as grafana, webhook_server() as inbox:
         config = configured_to_tell(tmp_path, url, free_port(), grafana, inbox)
         document = asked_in_process(config, "--json", "--save").document
-        assert all(each >= now for each in opened_times(document).values())
+        assert all(opened_time >= now for opened_time in opened_times(document).values())
         assert len(grafana.annotations) == len(document["advice"]) == len(WASTED)
         assert "opened" in str(inbox.bodies)
 

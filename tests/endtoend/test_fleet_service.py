@@ -143,7 +143,7 @@ def test_it_ends_at_once_in_the_middle_of_a_look(store: LoopbackStore, config: P
         assert service.get("/-/ready")[0] == 503
         assert service.end() == 0
         assert service.events("fleet_stopped")[0]["is_looking"] is True
-        eventually(lambda: not [each for each in readers if Path(f"/proc/{each}").exists()])
+        eventually(lambda: not [reader for reader in readers if Path(f"/proc/{reader}").exists()])
 
 
 def test_a_disk_that_hangs_does_not_keep_a_service(config: Path) -> None:

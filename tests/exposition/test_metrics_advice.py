@@ -60,9 +60,9 @@ def test_savings_are_expected_and_have_bounds() -> None:
     report = replace(node_report(), advice=(Advice(finding(savings=stall), "active", NOW, NOW),))
     names = ("", "low_", "high_")
 
-    gpus = [samples(report, f"rightsizer_advice_savings_{each}gpus")[0][1] for each in names]
+    gpus = [samples(report, f"rightsizer_advice_savings_{name}gpus")[0][1] for name in names]
     dollars = [
-        samples(report, f"rightsizer_advice_savings_{each}dollars_per_hour")[0][1] for each in names
+        samples(report, f"rightsizer_advice_savings_{name}dollars_per_hour")[0][1] for name in names
     ]
     assert (gpus, dollars) == ([1.0, 0.0, 2.0], [4.0, 0.0, 20.0])
 
@@ -87,7 +87,7 @@ def test_advice_names_its_gpus_and_its_namespace() -> None:
     both = finding(devices=(uuid_of(0), uuid_of(INSTANCE)), workload="kubernetes:research/llama")
     report = replace(report, advice=(Advice(both, "active", NOW, NOW),))
     found = [labels for labels, _ in samples(report, "rightsizer_advice_info")]
-    numbers = {each.device.uuid: each.device.number for each in report.devices}
+    numbers = {device.device.uuid: device.device.number for device in report.devices}
 
     assert {labels["gpu"] for labels in found} == {f"0, {numbers[uuid_of(INSTANCE)]}"}
     assert ":" in numbers[uuid_of(INSTANCE)]

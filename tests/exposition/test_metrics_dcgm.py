@@ -97,7 +97,7 @@ def divided(**signals: float) -> Report:
         replace(whole.devices[PARENT], signals=known | {Signal.GPU_BUSY: 0.5}, down=None),
         replace(whole.devices[INSTANCE], signals={Signal.MEMORY_USED_BYTES: 3.5 * 2**30}),
     ]
-    return replace(whole, devices=tuple(replace(each, last_sample=NOW) for each in devices))
+    return replace(whole, devices=tuple(replace(device, last_sample=NOW) for device in devices))
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def test_the_process_is_told_of_as_the_library_does() -> None:
     ]
     assert ours == library
     values = [
-        (sample.value, float(found.lines[0].split(" ")[1]))
-        for each, found in zip(
+        (sample.value, float(family.lines[0].split(" ")[1]))
+        for each, family in zip(
             ProcessCollector(registry=None).collect(), process_families(), strict=True
         )
         for sample in each.samples

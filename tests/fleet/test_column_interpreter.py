@@ -165,7 +165,7 @@ def test_conditions_use_and_waste_agree(
     around = ColumnInterpreter(columns, limits)
     states = states_of(ColumnInterpreter(columns, ClassificationSettings()), shape)
     present = {each: np.broadcast_to(around.holds(claim), shape) for each, claim in CONDITIONS}
-    throttled = np.any([present[each] for each in THROTTLES], axis=0)
+    throttled = np.any([present[throttle] for throttle in THROTTLES], axis=0)
     lost = ColumnInterpreter({**columns, "is_throttled": throttled}, None)
     parts = waste_of(lost, states, np.broadcast_to(use.term(USED_RATIO), shape))
     for place, signals in enumerate(rows):

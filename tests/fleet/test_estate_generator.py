@@ -212,7 +212,7 @@ def test_work_waits_for_a_place(life: Life) -> None:
 def test_all_that_waits_has_a_truth() -> None:
     """Each waiting workload has exactly one expected result, in both fleets."""
     for layout in (SMALL, LARGE):
-        keys = [each.key for each in planted_waits(layout, Metrics.OWN)]
+        keys = [wait.key for wait in planted_waits(layout, Metrics.OWN)]
         assert sorted(keys) == sorted([each.key for each in PENDING[layout.name]] + [*QUEUED])
 
 

@@ -61,10 +61,10 @@ def test_figures_of_one_question_are_distinguished() -> None:
 def test_devices_and_their_holders_are_known() -> None:
     """A query without names returns all devices; four GPUs make a job."""
     devices = instant("max by (uuid, gpu, model) (rightsizer_device_info)")
-    assert [each["metric"]["uuid"] for each in devices] == list(ESTATE.uuids)
+    assert [device["metric"]["uuid"] for device in devices] == list(ESTATE.uuids)
     assert len(instant("max by (workload) (rightsizer_workload_info)")) == 5
     shares = ranged(f'max by (uuid, workload) (rightsizer_workload_share_ratio{{uuid=~"{TWO}"}})')
-    assert [each["metric"]["workload"].rpartition("-")[2] for each in shares] == ["0", "1"]
+    assert [share["metric"]["workload"].rpartition("-")[2] for share in shares] == ["0", "1"]
 
 
 def test_samples_are_as_far_apart_in_every_hour() -> None:

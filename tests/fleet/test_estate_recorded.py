@@ -27,7 +27,7 @@ NODES: Final = frozenset({"train-3", "batch-1", "serve-1", "dev-1", "spare-1"})
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Answer]:
     """Answers, by recorded series and by samples."""
-    machines = tuple(each for each in SMALL.machines if each.name in NODES)
+    machines = tuple(machine for machine in SMALL.machines if machine.name in NODES)
     life: Life = live(replace(SMALL, machines=machines), DAYS, START, tick_seconds=300, variants=1)
     metrics = {run.name for run in dcgm_runs(life, Counters(), 0, 1)}
     settings = {"lookback": f"{DAYS - 1}d", "workers": 1}

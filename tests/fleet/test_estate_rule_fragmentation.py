@@ -58,7 +58,7 @@ def test_training_is_not_interrupted_for_it() -> None:
     assert found.action is Action.NONE
     assert found.options == ()
     assert "nothing that may be moved would make room" in found.summary
-    assert [each.language for each in found.instructions] == ["yaml"]
+    assert [instruction.language for instruction in found.instructions] == ["yaml"]
 
 
 def test_slurm_packs_its_own_way() -> None:

@@ -157,7 +157,7 @@ def test_every_pool_and_workload_is_judged_once_by_each_rule() -> None:
     """Healthy ones get verdicts too, so that recommendations can close."""
     found = findings(healthy())
     pools = {f"pool/{each.name}" for each in healthy().pools}
-    works = {each.case.key for each in healthy().workloads}
+    works = {workload.case.key for workload in healthy().workloads}
     for rule in FLEET_RULES:
         assert {key for name, key in found if name == rule.name} in (pools, works)
 
@@ -187,7 +187,7 @@ def test_all_of_them_at_once_are_distinguished() -> None:
 def test_each_finding_says_what_it_is() -> None:
     """Kind, reason and action are those that sinks and dashboards know."""
     found = {
-        name: next(each for at, each in complaints(plant()).items() if at[0] == name)
+        name: next(complaint for at, complaint in complaints(plant()).items() if at[0] == name)
         for plant, expected in PLANTED
         for name, _ in expected
     }
@@ -229,10 +229,12 @@ def test_what_waits_is_taken_from_what_is_spare() -> None:
         estate = plant()
         waiting = [WaitingWork("ml/next", each.name, 3.0) for each in estate.pools]
         before = complaints(estate)
-        for key, each in complaints(replace(estate, waiting=tuple(waiting))).items():
-            if each.kind in {FindingKind.OVERPROVISIONED, FindingKind.IDLE}:
+        for key, complaint in complaints(replace(estate, waiting=tuple(waiting))).items():
+            if complaint.kind in {FindingKind.OVERPROVISIONED, FindingKind.IDLE}:
                 assert key in before
-                assert (each.savings.gpus_high or 0.0) <= (before[key].savings.gpus_high or 0.0)
+                assert (complaint.savings.gpus_high or 0.0) <= (
+                    before[key].savings.gpus_high or 0.0
+                )
 
 
 def test_savings_are_intervals_that_name_their_prices() -> None:

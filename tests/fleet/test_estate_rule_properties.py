@@ -104,12 +104,12 @@ def test_unknown_hours_create_no_advice(shape: tuple[int, int, int, int], unknow
     )
     works = tuple(
         replace(
-            each,
-            busy=longer(each.busy, unknown),
-            compute=longer(each.compute, unknown),
-            memory_bytes=longer(each.memory_bytes, unknown),
+            workload,
+            busy=longer(workload.busy, unknown),
+            compute=longer(workload.compute, unknown),
+            memory_bytes=longer(workload.memory_bytes, unknown),
         )
-        for each in of.workloads
+        for workload in of.workloads
     )
     then = replace(of, pools=pools, workloads=works, end=of.end + unknown * 3600 * 10**9)
     assert set(complaints(then)) <= set(complaints(of))
@@ -169,12 +169,12 @@ def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> N
     def bare(of: Any) -> list[str]:
         found = []
         known = descriptions_of(type(of))
-        for each in of.__struct_fields__:
-            value = getattr(of, each)
+        for field in of.__struct_fields__:
+            value = getattr(of, field)
             if isinstance(value, Struct):
                 found.extend(bare(value))
-            elif not (described := known.get(each)) or not (described.help and described.source):
-                found.append(each)
+            elif not (described := known.get(field)) or not (described.help and described.source):
+                found.append(field)
         return found
 
     assert bare(rule.settings) == []
@@ -187,8 +187,8 @@ def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> N
 
 def test_every_finding_names_a_known_risk_and_reason() -> None:
     """Labels of every output exist for it."""
-    for found in complaints(estate((30, 4, 8, 12), 6, 0.2)).values():
-        assert found.reasons[0] in Reason
-        assert found.risk in Risk
-        assert 0.0 < found.confidence <= 1.0
-        assert MARKET.settings.minimum_confidence_ratio <= found.confidence
+    for complaint in complaints(estate((30, 4, 8, 12), 6, 0.2)).values():
+        assert complaint.reasons[0] in Reason
+        assert complaint.risk in Risk
+        assert 0.0 < complaint.confidence <= 1.0
+        assert MARKET.settings.minimum_confidence_ratio <= complaint.confidence

@@ -77,7 +77,9 @@ def test_parts_of_one_model_are_no_replicas() -> None:
     assert not judged(loud).is_actionable
     unmeasured = replace(
         talking,
-        demands={key: each for key, each in talking.demands.items() if key is not Resource.NVLINK},
+        demands={
+            key: demand for key, demand in talking.demands.items() if key is not Resource.NVLINK
+        },
     )
     silent = [service(at, board=H100, windows=[unmeasured] * 2) for at in range(4)]
     assert not judged(silent).is_actionable

@@ -65,7 +65,7 @@ def at_end(store: Prometheus, life: Life, promql: str) -> dict[str, float]:
 def test_all_devices_are_there(store: Prometheus, life: Life) -> None:
     """Devices have their boards and nodes."""
     found = at_end(store, life, "count by (instance) (rightsizer_device_info)")
-    assert found == {f"{each.name}:19400": len(each.gpus) for each in SMALL.machines}
+    assert found == {f"{machine.name}:19400": len(machine.gpus) for machine in SMALL.machines}
 
 
 def test_a_day_of_states_is_a_day(store: Prometheus, life: Life) -> None:

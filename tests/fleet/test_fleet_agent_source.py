@@ -299,18 +299,18 @@ def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: Sou
 def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
     """The tier follows from the exported metrics, for all known time."""
     for node in nodes:
-        for each in node.latest.devices:
-            if each.device.uuid in result.days[COARSE_STEP].frames:
-                columns = result.track(each.device.uuid).columns
+        for device in node.latest.devices:
+            if device.device.uuid in result.days[COARSE_STEP].frames:
+                columns = result.track(device.device.uuid).columns
                 tiers = {
                     name.partition(":")[2]
                     for name, values in columns.items()
                     if kind_of(name) is ColumnKind.TIER and any(values > 0)
                 }
                 known = window_over(
-                    node.accounts.device(each.device.uuid).windows, START, LAST
+                    node.accounts.device(device.device.uuid).windows, START, LAST
                 ).known
-                assert tiers == ({each.tier.value} if known else set())
+                assert tiers == ({device.tier.value} if known else set())
     assert {Tier.PROFILING, Tier.POWER} <= {
         each.tier for node in nodes for each in node.latest.devices
     }
@@ -337,14 +337,14 @@ def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(
             assert histogram.total == pytest.approx(theirs.demands[resource].total, rel=0.02)
     for uuid, parts in both.holdings.items():
         known = [(each.workload, each.first + 24, each.last + 24) for each in day.holdings[uuid]]
-        assert [(each.workload, each.first, each.last) for each in parts] == known
+        assert [(part.workload, part.first, part.last) for part in parts] == known
 
 
 def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
     """At the end each device has the agent's holders, with their shares and classes."""
     for node in nodes:
-        for each in node.latest.devices:
-            uuid = each.device.uuid
+        for device in node.latest.devices:
+            uuid = device.device.uuid
             if uuid not in result.days[COARSE_STEP].frames:
                 continue
             last = (LAST - NUMBER * DAY) // COARSE_STEP - 1
@@ -354,7 +354,7 @@ def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], result: Sourc
                 if held.last >= last
             }
             expected = {
-                holding.workload.key: holding.workload.workload_class for holding in each.holdings
+                holding.workload.key: holding.workload.workload_class for holding in device.holdings
             }
             assert expected.items() <= found.items()
 
@@ -364,7 +364,7 @@ def test_parts_of_a_stretch_are_at_most_all(result: SourceResult) -> None:
     for day in result.days.values():
         for parts in day.holdings.values():
             for place in range(288):
-                shares = [each.share_ratio for each in parts if each.first <= place <= each.last]
+                shares = [part.share_ratio for part in parts if part.first <= place <= part.last]
                 assert sum(shares) <= 1.0 + 1e-9
 
 
@@ -411,10 +411,10 @@ def test_probe_says_what_there_is(
     assert report.devices == sum(len(node.devices) for node in nodes)
     assert report.resolution_seconds == pytest.approx(SCRAPE, rel=0.05)
     tiers = Counter(
-        each.tier
+        device.tier
         for node in nodes
-        for each in node.latest.devices
-        if not each.device.has_mig_instances
+        for device in node.latest.devices
+        if not device.device.has_mig_instances
     )
     assert report.tier is tiers.most_common(1)[0][0]
     assert report.oldest == pytest.approx(START, abs=1200 * 10**9)

@@ -143,7 +143,9 @@ def test_power_weighs_busy_time_as_an_upper_bound(
     found = demands_of(buckets, {}, np.zeros((1, 24)), 0.6)[0][Resource.COMPUTE]
     # A bucket's seconds are spread evenly, so that only its end is known.
     edge = next(
-        each for each in BUCKET_EDGES if found.cumulative()[_bin(each)] >= share * found.total - 1
+        bucket_edge
+        for bucket_edge in BUCKET_EDGES
+        if found.cumulative()[_bin(bucket_edge)] >= share * found.total - 1
     )
     assert truth.quantile(share) is not None
     assert (truth.quantile(share) or 0.0) <= edge + 0.011

@@ -33,8 +33,8 @@ def a_pool(
 def with_memory(of: FleetPool, gibibytes: float) -> FleetPool:
     """The same pool of other GPUs."""
     devices = tuple(
-        replace(each, device=replace(each.device, memory_total_bytes=gibibytes * GIBIBYTE))
-        for each in of.devices
+        replace(device, device=replace(device.device, memory_total_bytes=gibibytes * GIBIBYTE))
+        for device in of.devices
     )
     return replace(of, devices=devices)
 
@@ -42,7 +42,7 @@ def with_memory(of: FleetPool, gibibytes: float) -> FleetPool:
 def idle(workload: FleetWorkload, advice: str, **facts: Any) -> Judgement:
     """Recommendation to release all that a workload holds."""
     fields: dict[str, Any] = {
-        "devices": tuple(each.uuid for each in workload.case.devices),
+        "devices": tuple(device.uuid for device in workload.case.devices),
         **facts,
     }
     return judgement(key=workload.case.key, id=advice, workload=workload.case.key, **fields)
@@ -50,12 +50,12 @@ def idle(workload: FleetWorkload, advice: str, **facts: Any) -> Judgement:
 
 def outcomes(served: WaitingOutcome) -> list[tuple[str, float, bool, dict[str, float]]]:
     """Pool, GPUs, whether available now, and nodes of each offer."""
-    return [(each.pool, each.gpus, each.is_now, dict(each.nodes)) for each in served.offers]
+    return [(offer.pool, offer.gpus, offer.is_now, dict(offer.nodes)) for offer in served.offers]
 
 
 def steps(offer: PoolOffer) -> list[tuple[str, str, tuple[str, ...]]]:
     """Required steps: action, recommendation, workload."""
-    return [(str(each.action), each.advice, each.workloads) for each in offer.steps]
+    return [(str(step.action), step.advice, step.workloads) for step in offer.steps]
 
 
 def test_free_gpus_are_given_first_and_only_in_whole_parts() -> None:
@@ -256,8 +256,8 @@ def test_uncertain_release_is_not_counted(change: str) -> None:
 def advised(seen: FleetView) -> list[Judgement]:
     """Findings of the fleet's own rules, as recommendations."""
     return [
-        Judgement(each, key, OpeningPolicy(), may_open=True, still_holds=True)
-        for (_, key), each in complaints(seen).items()
+        Judgement(complaint, key, OpeningPolicy(), may_open=True, still_holds=True)
+        for (_, key), complaint in complaints(seen).items()
     ]
 
 
@@ -348,9 +348,9 @@ def estates(draw: st.DrawFn) -> tuple[FleetView, list[Judgement]]:
 
 def _sum(offers: Iterable[PoolOffer], *, is_now: bool) -> Counter[str]:
     found: Counter[str] = Counter()
-    for each in offers:
-        if each.is_now is is_now:
-            for node, gpus in each.nodes:
+    for offer in offers:
+        if offer.is_now is is_now:
+            for node, gpus in offer.nodes:
                 found[node] += gpus  # type: ignore[assignment] # Parts of a GPU too.
     return found
 
@@ -366,7 +366,7 @@ def test_no_more_is_promised_than_is_free_or_freed(
     free = Counter({node: gpus for of in seen.pools for node, gpus in of.free_by_node.items()})
     freed: Counter[str] = Counter()
     arrived: Counter[str] = Counter()
-    steps = {(step.workloads, step.frees, step.target) for each in offers for step in each.steps}
+    steps = {(step.workloads, step.frees, step.target) for offer in offers for step in offer.steps}
     for _, frees, target in steps:
         freed.update(dict(frees))
         if target:
@@ -376,7 +376,9 @@ def test_no_more_is_promised_than_is_free_or_freed(
     for node in free | freed | now | after:
         assert now[node] <= free[node] + ROUNDED
         assert now[node] + after[node] + arrived[node] <= free[node] + freed[node] + ROUNDED
-    held = Counter(node for each in seen.workloads for node in each.nodes.keys() & freed.keys())
+    held = Counter(
+        node for workload in seen.workloads for node in workload.nodes.keys() & freed.keys()
+    )
     assert all(held[node] for node in freed)
     for each in found:
         assert each.now_gpus + each.after_gpus + each.left_gpus == pytest.approx(each.waiting.gpus)
@@ -388,9 +390,9 @@ def test_each_workload_is_asked_once(estate: tuple[FleetView, list[Judgement]]) 
     """No workload is both moved and released, or moved twice; only held GPUs are freed."""
     seen, advice = estate
     offers = [offer for each in place_waiting(seen, advice) for offer in each.offers]
-    done = {(step.workloads, step.frees, step.target) for each in offers for step in each.steps}
+    done = {(step.workloads, step.frees, step.target) for offer in offers for step in offer.steps}
     asked = [key for workloads, *_ in done for key in workloads]
-    sizes = {each.case.key: each.nodes for each in seen.workloads}
+    sizes = {workload.case.key: workload.nodes for workload in seen.workloads}
 
     assert len(asked) == len(set(asked))
     for (key,), frees, _ in done:

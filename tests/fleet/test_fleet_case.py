@@ -62,7 +62,7 @@ def cases_of(
     rows = rows_of(holders)
     found = occupancy_of(devices, rows, now, GAP)
     occupancy = replace(found, present=dict(sorted(found.present.items())))
-    workloads = {who.key: who for each in holders.values() for who, *_ in each}
+    workloads = {who.key: who for holder in holders.values() for who, *_ in holder}
     request = BatchRequest(occupancy, devices, workloads, FIRST_DAY, now)
     return FleetCases(request, days, rows)
 
@@ -222,7 +222,7 @@ def test_the_order_of_devices_does_not_matter(order: list[int]) -> None:
     found = findings(cases_of(days, holders).cases(4 * DAY))
     usual = dict(sorted(days.items()))
     assert {each.id for each in found} == {
-        each.id for each in findings(cases_of(usual, holders).cases(4 * DAY))
+        finding.id for finding in findings(cases_of(usual, holders).cases(4 * DAY))
     }
 
 
@@ -252,9 +252,9 @@ def test_time_that_becomes_unknown_advises_nothing_new(
 def complaints(cases: FleetCases) -> set[tuple[str, str]]:
     """Key and rule of every finding."""
     return {
-        (each.workload or each.devices[0], each.rule)
-        for each in findings(cases.cases(2 * DAY))
-        if each.is_actionable
+        (finding.workload or finding.devices[0], finding.rule)
+        for finding in findings(cases.cases(2 * DAY))
+        if finding.is_actionable
     }
 
 
@@ -262,7 +262,7 @@ def test_a_device_of_which_nothing_is_known_advises_nothing() -> None:
     """Every rule abstains or finds no problem."""
     days = [day_frame(FIRST_DAY + day, known=[0.0] * 24) for day in range(4)]
     unknown = {ColumnKind.STATE.column(State.UNKNOWN): array("f", [3600.0] * 24)}
-    there = [DayFrame.of(each.grid, each.columns | unknown) for each in days]
+    there = [DayFrame.of(day.grid, day.columns | unknown) for day in days]
     cases = cases_of({"GPU-0": there}, {"GPU-0": [(JOB, 0, 96, 1.0)]})
     assert len(cases.cases(DAY)) == 1
     assert complaints(cases) == set()

@@ -75,7 +75,7 @@ def life() -> Life:
 def fleet_cases(life: Life, step: Nanoseconds) -> FleetCases:
     """The same cases by tracks: the first day at a given step, the rest by five minutes."""
     grids = [Grid(FIRST, step), Grid(FIRST + 1, FINE_STEP), Grid(FIRST + 2, FINE_STEP)]
-    devices = {each.uuid: FleetDevice(each, "node", "pool") for each in life.accounts.devices}
+    devices = {device.uuid: FleetDevice(device, "node", "pool") for device in life.accounts.devices}
     frames = {uuid: [life.frame(uuid, grid) for grid in grids] for uuid in devices}
     rows = [
         row
@@ -100,19 +100,19 @@ def held_rows(
             if grid.start < time <= min(NOW, grid.end)
         }
     )
-    found = []
+    rows = []
     for (key, share), same in groupby(places, lambda each: each[:2]):
         run = [place for *_, place in same]
         starts = [place for place in run if place - 1 not in run]
         ends = [place for place in run if place + 1 not in run]
         for first, last in zip(starts, ends, strict=True):
-            found.append(HoldingRow(uuid, "rightsizer", grid, key, first, last, share))
-    return found
+            rows.append(HoldingRow(uuid, "rightsizer", grid, key, first, last, share))
+    return rows
 
 
 def verdicts(judgements: Iterable[Judgement]) -> dict[tuple[str, str], Judgement]:
     """Verdicts by key and rule."""
-    return {(each.key, each.finding.rule): each for each in judgements}
+    return {(judgement.key, judgement.finding.rule): judgement for judgement in judgements}
 
 
 def said(finding: Finding) -> tuple[object, ...]:
@@ -127,7 +127,7 @@ def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> N
 
     def unread(case: Case) -> Node:
         """A node with its history only, as is common in fleets."""
-        return Node(readings={each.uuid: Reading(each.uuid, 0, {}) for each in case.devices})
+        return Node(readings={device.uuid: Reading(device.uuid, 0, {}) for device in case.devices})
 
     node = verdicts(
         judge_all(

@@ -49,7 +49,7 @@ def prod(location: str, project: str = "acme") -> Labels:
 def test_clusters_of_one_name_in_two_locations_are_two() -> None:
     """Google's names are unique in a location alone; what is the same in all is not shown."""
     clusters, _ = LabeledStore([(prod("us-central1"), 0), (prod("europe-west4"), 0)]).clusters()
-    assert [(each.name, each.matchers) for each in clusters] == [
+    assert [(cluster.name, cluster.matchers) for cluster in clusters] == [
         (
             f"{location}/prod",
             f'project_id="acme",location="{location}",cluster="prod"',
@@ -68,8 +68,8 @@ def test_location_alone_divides_no_cluster() -> None:
     """In other stores it may be a rack."""
     racks = [({"location": f"rack-{n}", "cluster": "prod"}, 0) for n in (1, 2)]
     clusters, _ = LabeledStore([*racks, ({"location": "rack-1", "cluster": "dev"}, 0)]).clusters()
-    assert [each.name for each in clusters] == ["dev", "prod"]
-    assert not any("location" in each.matchers for each in clusters)
+    assert [cluster.name for cluster in clusters] == ["dev", "prod"]
+    assert not any("location" in cluster.matchers for cluster in clusters)
 
 
 @pytest.mark.parametrize("labels", [{}, {"location": "rack-1"}])
@@ -77,7 +77,7 @@ def test_project_alone_divides_no_cluster(labels: dict[str, str]) -> None:
     """It may be a label of the pod on the GPU, and change with it."""
     seen = [({"project_id": each, **labels} if each else labels, 0) for each in ("a", "b", "")]
     clusters, _ = LabeledStore(seen).clusters()
-    assert [(each.name, each.matchers) for each in clusters] == [("", "")]
+    assert [(cluster.name, cluster.matchers) for cluster in clusters] == [("", "")]
 
 
 def east(region: str) -> Labels:
@@ -88,8 +88,8 @@ def east(region: str) -> Labels:
 def test_clusters_of_one_name_in_two_regions_are_two() -> None:
     """Each has schedulers of its own; jobs and pods of one name are different ones."""
     regions = [east("eu"), east("us")]
-    clusters, _ = LabeledStore([(each, 0) for each in regions], regions).clusters()
-    assert [(each.name, each.matchers) for each in clusters] == [
+    clusters, _ = LabeledStore([(region, 0) for region in regions], regions).clusters()
+    assert [(cluster.name, cluster.matchers) for cluster in clusters] == [
         ("eu/prod", 'region="eu",cluster="prod"'),
         ("us/prod", 'region="us",cluster="prod"'),
     ]
@@ -127,7 +127,7 @@ def test_series_by_another_label_are_left_out_aloud() -> None:
     """Of several clusters, they cannot be selected together."""
     devices = [({"k8s_cluster_name": name}, 0) for name in ("prod", "dev")]
     clusters, (warning,) = LabeledStore(devices, [{"cluster": "prod"}]).clusters()
-    assert [each.name for each in clusters] == ["dev", "prod"]
+    assert [cluster.name for cluster in clusters] == ["dev", "prod"]
     assert warning.startswith("Series of schedulers name a cluster (prod) by another label")
 
 
@@ -136,7 +136,7 @@ def test_device_belongs_to_the_cluster_where_it_is_now(names: tuple[str, str]) -
     """After a change of the label, whatever the order of the names."""
     former, present = ({"cluster": name} for name in names)
     clusters, _ = LabeledStore([(former, 12), (present, 0)]).clusters()
-    assert [each.name for each in clusters] == [names[1], names[0]]
+    assert [cluster.name for cluster in clusters] == [names[1], names[0]]
 
 
 def inventory(cluster: Cluster, *uuids: str) -> tuple[Cluster, FleetInventory]:
@@ -155,7 +155,7 @@ def test_clusters_without_devices_and_devices_of_several_are_reported() -> None:
     assert former.startswith("Cluster former has had GPUs within fleet.lookback, but has none now")
     assert twice.startswith("1 GPUs or instances of cluster a are in b, too")
     whole = joined(each for _, each in found)
-    assert {uuid: each.cluster for uuid, each in whole.devices.items()} == {
+    assert {uuid: device.cluster for uuid, device in whole.devices.items()} == {
         "GPU-0": "a",
         "GPU-1": "b",
     }

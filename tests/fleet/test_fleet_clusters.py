@@ -108,10 +108,10 @@ def test_each_cluster_has_its_own_sums(document: dict[str, Any]) -> None:
         ("east", "east/spare"),
         ("west", "west/serve"),
     }
-    for name, each in clusters.items():
+    for name, cluster in clusters.items():
         own = [pool for pool in document["pools"] if pool["cluster"] == name]
         for key in ("gpus", "nodes", "free_now"):
-            assert each[key] == sum(pool[key] for pool in own)
+            assert cluster[key] == sum(pool[key] for pool in own)
 
 
 def test_no_verdict_is_about_two_clusters(document: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ def test_shards_that_are_merged_answer_as_a_single_look(
         ).document
         for shard in range(3)
     ]
-    names = [[row["name"] for row in each["clusters"]] for each in parts]
+    names = [[row["name"] for row in part["clusters"]] for part in parts]
     assert names == [[], ["east"], ["west"]]
     assert {each.name for each in tmp_path.glob("*.db")} == {f"fleet-{n}-of-3.db" for n in (1, 2)}
     whole = merged(parts, ["0", "1", "2"])
@@ -276,7 +276,7 @@ class Federated:
 def test_tenants_have_clusters_of_their_own() -> None:
     """Names contain both; what cannot be attributed is left out and reported."""
     clusters, warnings = clusters_in(Federated(), "", END * 10**9, 86400 * 10**9)
-    assert [(each.name, each.matchers) for each in clusters] == [
+    assert [(cluster.name, cluster.matchers) for cluster in clusters] == [
         ("a/prod", '__tenant_id__="a",cluster="prod"'),
         ("b/prod", '__tenant_id__="b",cluster="prod"'),
     ]

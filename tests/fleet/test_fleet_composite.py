@@ -39,7 +39,7 @@ class Agents:
     ) -> FleetInventory:
         """Both of them."""
         devices = (Device(gpu(0), 0), Device("MIG-1", 1, mig=SLICE))
-        found = (FleetDevice(each, "node-a", "all", seen=(0, NOW)) for each in devices)
+        found = (FleetDevice(device, "node-a", "all", seen=(0, NOW)) for device in devices)
         return FleetInventory({each.device.uuid: each for each in found})
 
     def day(
@@ -69,7 +69,7 @@ def test_each_device_has_one_source() -> None:
     with stored(past()) as store:
         reports = composite.probe(store, NOW, DAY)
         devices = composite.inventory(store, reports, NOW, DAY).devices
-    assert {uuid: each.source for uuid, each in devices.items()} == {
+    assert {uuid: device.source for uuid, device in devices.items()} == {
         gpu(0): "rightsizer",
         "MIG-1": "rightsizer",
         gpu(2): "dcgm-exporter",
@@ -144,6 +144,6 @@ def test_what_is_down_now_tells_what_it_told_last() -> None:
     assert (device.pool, device.scheduler) == ("large", WorkloadKind.KUBERNETES)
     assert found.teams["kubernetes:ml/chat"] == "talkers"
     assert found.waiting == ()
-    (kubernetes,) = (each for each in reports if each.source == "kube-state-metrics")
+    (kubernetes,) = (report for report in reports if report.source == "kube-state-metrics")
     assert kubernetes.can == ()
     assert kubernetes.warnings[0].startswith("No series for 4 h: what it tells is as of then")

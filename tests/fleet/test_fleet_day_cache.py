@@ -147,7 +147,9 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
         for day in range(FIRST_DAY, FIRST_DAY + 3):
             (cached,) = day_cache.frames(["GPU-0"], day, day)["GPU-0"]
             assert cached.frame.grid == grid
-            (row,) = [each for each in day_cache.holdings(day, day) if each.uuid == "GPU-0"]
+            (row,) = [
+                holding for holding in day_cache.holdings(day, day) if holding.uuid == "GPU-0"
+            ]
             assert row.start == grid.start + 30 * COARSE_STEP
         done = day_cache.done("rightsizer", [FIRST_DAY, FIRST_DAY + 2])
         assert {day for day, uuid in done if uuid == "GPU-0"} == set(range(FIRST_DAY, grid.day + 3))

@@ -78,9 +78,9 @@ def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> 
     presence = ExporterPresence(
         {holder: np.array(each, float) for holder, each in zip(HOLDERS, (one, two), strict=False)}
     )
-    for at, known in enumerate(presence.known_seconds(YESTERDAY, 30.0)):
-        assert 0.0 <= known <= 300.0
-        assert (known > 0.0) == (one[at] + two[at] > 0)
+    for at, second in enumerate(presence.known_seconds(YESTERDAY, 30.0)):
+        assert 0.0 <= second <= 300.0
+        assert (second > 0.0) == (one[at] + two[at] > 0)
 
 
 @pytest.mark.parametrize(

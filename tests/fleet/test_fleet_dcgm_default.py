@@ -104,8 +104,8 @@ def test_unmeasured_metric_makes_the_rule_abstain(
     """The reason names a metric that would provide the measurement."""
     assert answer[0]["verdicts"][rule]["well"] == 0
     assert findings(answer[0], rule)
-    for each in findings(answer[0], rule):
-        assert metric in each["abstained"], each["abstained"]
+    for finding in findings(answer[0], rule):
+        assert metric in finding["abstained"], finding["abstained"]
 
 
 def test_the_text_names_the_metrics_that_would_tell(
@@ -122,9 +122,9 @@ def test_broken_hardware_is_named_with_its_node(
 ) -> None:
     """Every exporter has these counters; the GPU may be free or held."""
     bad = {
-        each["culprits"][0]: each["summary"]
-        for each in findings(answer[0], "hardware_unhealthy")
-        if each["finding"] == "degraded"
+        finding["culprits"][0]: finding["summary"]
+        for finding in findings(answer[0], "hardware_unhealthy")
+        if finding["finding"] == "degraded"
     }
     assert bad.keys() == {gpu(FALLEN), gpu(WORN)}
     assert "Xid 79 once, last 3 h ago" in bad[gpu(FALLEN)]
@@ -137,13 +137,13 @@ def test_media_engines_size_a_transcoder(answer: tuple[dict[str, Any], FleetJudg
     """It is no candidate for another board, a MIG slice or sharing, though its SMs are idle."""
     devices = [each for each in answer[0]["findings"] if gpu(TRANSCODER) in each["devices"]]
     complaints = {
-        each["rule"] for each in devices if each["finding"] not in {"optimized", "unknown"}
+        device["rule"] for device in devices if device["finding"] not in {"optimized", "unknown"}
     }
     assert complaints.isdisjoint({"overprovisioned", "sharing", "gpu_count", "wrong_gpu_type"})
     needs = {
-        each.case.devices[0].uuid: fit.need
-        for each in answer[1].answer.view.workloads
-        if (fit := each.case.provisioning[0].resources.get(Resource.MEDIA)) is not None
+        workload.case.devices[0].uuid: fit.need
+        for workload in answer[1].answer.view.workloads
+        if (fit := workload.case.provisioning[0].resources.get(Resource.MEDIA)) is not None
     }
     # The busiest JPEG engine counts.
     expected = {gpu(TRANSCODER): 0.68 * 1.2, gpu(PICTURES): 0.55 * 1.2}
@@ -152,7 +152,7 @@ def test_media_engines_size_a_transcoder(answer: tuple[dict[str, Any], FleetJudg
 
 def test_pods_with_a_gpu_each_are_distinguished(answer: tuple[dict[str, Any], FleetJudge]) -> None:
     """Labels of the series distinguish them: a Deployment's pods are replicas, on H100 too."""
-    found = {each.case.key: each for each in answer[1].answer.view.workloads}
+    found = {workload.case.key: workload for workload in answer[1].answer.view.workloads}
     chat = found["kubernetes:team/chat"]
     assert {device.uuid for device in chat.case.devices} == {gpu(ONE), gpu(OTHER)}
     assert chat.has_separate_pods

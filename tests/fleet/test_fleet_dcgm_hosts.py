@@ -88,9 +88,9 @@ def test_address_of_dcgm_is_no_node(host: str) -> None:
         report = source.probe(store, NOW, DAY)
         devices = source.inventory(store, report, NOW, DAY).devices.values()
 
-    assert [each.node for each in devices] == [*nodes]
+    assert [device.node for device in devices] == [*nodes]
     is_shared = "number" not in host
-    assert any(each.startswith("Nodes of one name") for each in report.warnings) is is_shared
+    assert any(warning.startswith("Nodes of one name") for warning in report.warnings) is is_shared
 
 
 @pytest.mark.prometheus
@@ -112,5 +112,5 @@ def test_node_that_is_still_scraped_is_awaited() -> None:
         report = source.probe(store, NOW, DAY)
         devices = source.inventory(store, report, NOW, DAY).devices.values()
 
-    awaited = {each.node: each.is_awaited for each in devices}
+    awaited = {device.node: device.is_awaited for device in devices}
     assert awaited == {"here": False, "down": True, "returned": False, "former": False}

@@ -59,10 +59,10 @@ def looked(
 def test_every_device_is_found(looked: tuple[SourceReport, FleetInventory, FleetDay]) -> None:
     """Devices have their board and node, for each generation of labels."""
     report, estate, day = looked
-    uuids = {each.device.uuid for each in full_report(GPUS).devices}
+    uuids = {device.device.uuid for device in full_report(GPUS).devices}
     assert set(estate.devices) == set(day.frames) == uuids
-    assert {each.node for each in estate.devices.values()} == {"node-7"}
-    assert None not in {each.device.board for each in estate.devices.values()}
+    assert {device.node for device in estate.devices.values()} == {"node-7"}
+    assert None not in {device.device.board for device in estate.devices.values()}
     assert report.tier is Tier.PROFILING
 
 
@@ -74,9 +74,9 @@ def test_holders_have_the_agent_s_own_keys(
         holding.workload for device in full_report(GPUS).devices for holding in device.holdings
     )
     expected = {
-        workload_of_pod(each.namespace, each.pod, each.container).key
-        for each in holders
-        if each.pod
+        workload_of_pod(holder.namespace, holder.pod, holder.container).key
+        for holder in holders
+        if holder.pod
     }
     found = {run.workload.key for runs in looked[2].holdings.values() for run in runs}
     assert found == expected

@@ -128,7 +128,9 @@ class RecordedStore(Struct, frozen=True):
             report = replace(report, metrics=frozenset(e for e in report.metrics if ":" not in e))
         devices = self.source.inventory(self.store, report, NOW, DAY).devices
         chosen = [
-            each for uuid, each in devices.items() if not numbers or uuid in {*map(gpu, numbers)}
+            device
+            for uuid, device in devices.items()
+            if not numbers or uuid in {*map(gpu, numbers)}
         ]
         self.store.asked.clear()
         return self.source.day(self.store, report, chosen, grid)
@@ -201,7 +203,7 @@ def test_the_probe_says_what_it_found(recorded_store: RecordedStore) -> None:
     assert {query.name(metric) for query, metric in wanted} <= recorded_store.report.metrics
     (said,) = (each for each in recorded_store.report.can if "recorded" in each)
     assert f"{len(wanted)} series" in said
-    assert not [each for each in recorded_store.report.warnings if "ecorded" in each]
+    assert not [warning for warning in recorded_store.report.warnings if "ecorded" in warning]
 
 
 @pytest.mark.prometheus

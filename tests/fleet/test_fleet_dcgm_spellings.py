@@ -137,8 +137,8 @@ def store() -> Iterator[PrometheusStore]:
         phases = life(names)
         if spelling == "all_small":
             phases = [
-                replace(each, values={name.lower(): value for name, value in each.values.items()})
-                for each in phases
+                replace(phase, values={name.lower(): value for name, value in phase.values.items()})
+                for phase in phases
             ]
         past.device(phases, **{"instance": f"10.0.0.{number}:9400", **labels, label: gpu(number)})
     with stored(past) as found:

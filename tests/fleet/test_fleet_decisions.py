@@ -66,7 +66,9 @@ def test_thresholds_of_both_kinds_of_rules_are_reported_by_their_keys(
     """Thresholds have the configured values."""
     saved_id = keep_advice(ledger_path(settings), rule="idle_pool", key="pool/spare", workload=None)
     thresholds = explain_from_ledger(settings, saved_id).thresholds
-    assert {each.setting.rpartition(".idle_pool.")[0] for each in thresholds} == {"fleet.rules"}
+    assert {threshold.setting.rpartition(".idle_pool.")[0] for threshold in thresholds} == {
+        "fleet.rules"
+    }
 
 
 def test_advice_that_is_not_there_is_refused(settings: FleetConfig) -> None:

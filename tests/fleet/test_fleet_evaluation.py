@@ -86,10 +86,14 @@ def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:
 def test_planted_faults_are_found_and_nothing_else(path: Path) -> None:
     """The service's GPUs and free ones are idle; the job is healthy."""
     found = judged(path)
-    idle = {each.key for each in found.judgements if each.finding.kind is FindingKind.IDLE}
+    idle = {
+        judgement.key
+        for judgement in found.judgements
+        if judgement.finding.kind is FindingKind.IDLE
+    }
     assert idle == {LLAMA.key, *(f"GPU-{number}" for number in (4, 5, 6, 7, 16, 17, 18, 19))}
-    assert not [each for each in found.judgements if each.key == TRAIN.key]
-    assert all(each.may_open for each in found.judgements if each.key == LLAMA.key)
+    assert not [judgement for judgement in found.judgements if judgement.key == TRAIN.key]
+    assert all(judgement.may_open for judgement in found.judgements if judgement.key == LLAMA.key)
     assert found.faults == []
 
 
@@ -137,7 +141,9 @@ def test_several_processes_come_to_the_same(path: Path) -> None:
     """They are in the same order, too."""
     one = judged(path)
     two = judged(path, workers=2)
-    assert [each.finding for each in one.judgements] == [each.finding for each in two.judgements]
+    assert [judgement.finding for judgement in one.judgements] == [
+        judgement.finding for judgement in two.judgements
+    ]
     assert view_of(one.parts, DAY, NOW) == view_of(two.parts, DAY, NOW)
     assert one.parts.uses == two.parts.uses
 

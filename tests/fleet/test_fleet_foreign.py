@@ -109,7 +109,7 @@ def test_gpu_has_the_index_that_its_labels_state(
     document = run_fleet(past).document
 
     summaries = [each["summary"] for each in document["advice"]]
-    assert any(title in each for each in summaries), summaries
+    assert any(title in summary for summary in summaries), summaries
 
 
 @pytest.mark.parametrize(

@@ -106,5 +106,5 @@ def test_every_metric_that_is_declared_is_reported() -> None:
     exported = {key.partition("{")[0] for key in fleet_gauges(fleet_answer(), LIMIT)} | {
         *USED.values()
     }
-    declared = {name for name, each in METRICS.items() if each.origin is Origin.FLEET}
+    declared = {name for name, metric in METRICS.items() if metric.origin is Origin.FLEET}
     assert declared <= exported

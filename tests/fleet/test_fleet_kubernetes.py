@@ -136,7 +136,7 @@ def test_unknown_pod_is_identified_by_its_name(store: PrometheusStore) -> None:
 
 def test_nodes_are_in_pools(enriched: FleetInventory) -> None:
     """A node's label names it, with or without a domain; other nodes are grouped by board."""
-    pools = {each.node: each.pool for each in enriched.devices.values()}
+    pools = {device.node: device.pool for device in enriched.devices.values()}
     assert pools == {"node-0.example.org": "large", "node-1.example.org": "H100-SXM5-80GB"}
 
 
@@ -160,7 +160,7 @@ def test_nodes_named_by_their_addresses_are_not_taken_for_each_other(region: str
         inventory = source.inventory(store, source.probe(store, NOW, DAY), NOW, DAY)
         found = KubernetesState().enrich(store, inventory, NOW, DAY)
 
-    pools = {each.node: each.pool for each in found.devices.values()}
+    pools = {device.node: device.pool for device in found.devices.values()}
     assert pools[f"{region}10.0.0.0"] == "H100-SXM5-80GB"
     assert pools[f"{region}10.0.0.1"] == "large"
     assert [each.gpus for each in found.waiting] == [0.5]
@@ -168,7 +168,7 @@ def test_nodes_named_by_their_addresses_are_not_taken_for_each_other(region: str
 
 def test_its_nodes_are_its_own(enriched: FleetInventory) -> None:
     """The scheduler of a Kubernetes node is its workload's, or unknown where it has none."""
-    schedulers = {each.node: each.scheduler for each in enriched.devices.values()}
+    schedulers = {device.node: device.scheduler for device in enriched.devices.values()}
     assert schedulers == {
         "node-0.example.org": WorkloadKind.KUBERNETES,
         "node-1.example.org": None,

@@ -37,7 +37,7 @@ def past() -> str:
         lines[OPENED].append(f'{OPENED}{{id="later",{FLEET}}} {NOON + 9999 * HOUR} {time}\n')
         if time < NOON - HOUR:
             lines[OPENED].append(f'{OPENED}{{id="closed",{FLEET}}} {NOON - 7 * HOUR} {time}\n')
-    return "".join([*("".join(each) for each in lines.values()), "# EOF\n"])
+    return "".join([*("".join(line) for line in lines.values()), "# EOF\n"])
 
 
 @pytest.fixture(scope="module")

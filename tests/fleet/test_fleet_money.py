@@ -27,7 +27,7 @@ POOLS: Final = (
     pool("train", steady(0.0), nodes=1, each=4, board=H100),
     pool("serve", steady(0.0), nodes=1, each=3, board=L4),
 )
-DEVICES: Final = {each.device.uuid: each for some in POOLS for each in some.devices}
+DEVICES: Final = {device.device.uuid: device for some in POOLS for device in some.devices}
 VIEW: Final = view(POOLS)
 HOLDERS: Final = ("", "kubernetes:web/chat", "kubernetes:ml/label", "slurm:7")
 _HOURS: Final = 336.0
@@ -177,7 +177,7 @@ def large_pool() -> FleetPool:
 def test_a_pool_that_is_named_in_part_is_given_back_once() -> None:
     """Its verdict names 64 GPUs; a node beyond them is a part of the same pool."""
     some = large_pool()
-    uuids = sorted(each.device.uuid for each in some.devices)
+    uuids = sorted(device.device.uuid for device in some.devices)
     held = tuple(
         HeldGpu(uuid, "", "", 1.0, 336.0, 0.0, 0.0, 0.0, 0.0, 0.0, 336.0) for uuid in uuids
     )
@@ -191,7 +191,7 @@ def test_a_pool_that_is_named_in_part_is_given_back_once() -> None:
     ]  # fmt: skip
     document = encoded(view((some,)), held, pieces)
     assert summary_of(document).reclaimable == EstimateInterval(6912.0, 6912.0, 6912.0)
-    devices = {each.device.uuid: each for each in some.devices}
+    devices = {device.device.uuid: device for device in some.devices}
     losses = Losses(held, devices, MARKET)
     assert losses.limited(pieces[0]).finding.savings.gpus_high == 72.0
     gone = replace(pieces[1], finding=replace(pieces[1].finding, devices=("GPU-gone",)))

@@ -72,6 +72,8 @@ def test_a_batch_has_all_neighbors() -> None:
     ever = {key: (row(int(key[2:]), key),) for key in present}
     order = BatchRequest(Occupancy(present, ever), DEVICES, {}, FIRST_DAY, (FIRST_DAY + 1) * DAY)
     batches = list(batches_of(order, devices=3))
-    nodes = [{DEVICES[present[key][0]].node for key in each.occupancy.present} for each in batches]
+    nodes = [
+        {DEVICES[present[key][0]].node for key in batch.occupancy.present} for batch in batches
+    ]
     assert nodes == [{"node-0"}, {"node-1"}]
-    assert sorted(key for each in batches for key in each.occupancy.present) == sorted(present)
+    assert sorted(key for batch in batches for key in batch.occupancy.present) == sorted(present)

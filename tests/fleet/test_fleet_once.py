@@ -78,7 +78,7 @@ def test_shards_that_have_stopped_are_not_waited_for(
     with FleetJudge(settings, FastClock(NOW), parts=[path]) as judge:
         answer = run_once(judge, settings, FastClock(NOW))
     assert answer.time == (NOW if is_old else until)
-    told = [each for each in answer.notes if each.startswith("Shards last read 3 d ago")]
+    told = [note for note in answer.notes if note.startswith("Shards last read 3 d ago")]
     assert len(told) == is_old
 
 
@@ -142,8 +142,8 @@ def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: FleetConfig) 
     """Its ID is the one in the output of --json --all."""
     with judge_of(settings, keeps_all=True) as judge:
         answer = run_once(judge, settings, FastClock(NOW))
-        of_estate = next(each for each in answer.findings if each.rule == "idle_pool")
-        of_node = next(each for each in answer.findings if each.rule == "idle")
+        of_estate = next(finding for finding in answer.findings if finding.rule == "idle_pool")
+        of_node = next(finding for finding in answer.findings if finding.rule == "idle")
         explained = explain_once(judge, settings, of_estate.id)
         beside = explain_once(judge, settings, of_node.id)
     assert explained.lifecycle is None

@@ -63,8 +63,8 @@ def test_no_gpu_is_beyond_its_limits_and_nobody_is_placed_twice(loads: list[Hour
         if len(members) > 1:
             assert len(members) <= LIMITS.most_together
             for hour in range(HOURS):
-                assert sum(each.compute[hour] for each in members) <= 0.9 + 1e-9
-                assert sum(each.memory[hour] for each in members) <= 0.9 + 1e-9
+                assert sum(member.compute[hour] for member in members) <= 0.9 + 1e-9
+                assert sum(member.memory[hour] for member in members) <= 0.9 + 1e-9
 
 
 @given(load_lists)
@@ -109,7 +109,7 @@ def test_slices_never_take_more_than_a_gpu_has(
         f"w{at}": SliceNeed(compute, memory, 0.0) for at, (compute, memory) in enumerate(needs)
     }
     found = slice_up(wanted, board)  # type: ignore[arg-type] # A board.
-    profiles = {each.name: each for each in board.mig_profiles}  # type: ignore[attr-defined]
+    profiles = {profile.name: profile for profile in board.mig_profiles}  # type: ignore[attr-defined]
     placed = [key for gpu in found for key, _ in gpu]
     assert len(placed) == len(set(placed))
     for gpu in found:

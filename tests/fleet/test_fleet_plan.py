@@ -80,7 +80,7 @@ def test_a_cluster_is_read_in_the_same_steps_beside_others_and_by_shards(most: i
     for name, devices in (("east", DEVICES), ("west", DEVICES[:9])):
         report = replace(source().report, cluster=Cluster(name))
         clusters.append(
-            PlannedSource(report, tuple(replace(each, cluster=name) for each in devices))
+            PlannedSource(report, tuple(replace(device, cluster=name) for device in devices))
         )
 
     def steps(sources: Sequence[PlannedSource], shard: str = "") -> set[tuple[str, str, Grid]]:
@@ -106,7 +106,7 @@ def test_days_by_the_hour_are_read_at_once_as_far_as_a_source_can() -> None:
     ]
     assert spans == [(14, 1), (7, 7), (0, 7)]
     early = plan(now=(FIRST_DAY + 14) * DAY, one=weekly, samples_maximum=300_000, fine_seconds=0.0)
-    assert [(each.grid.day - FIRST_DAY, each.grid.days) for each in early.shards] == [
+    assert [(shard.grid.day - FIRST_DAY, shard.grid.days) for shard in early.shards] == [
         (13, 1),
         (6, 7),
         (0, 6),
@@ -124,7 +124,7 @@ def test_days_that_are_not_alike_are_read_apart() -> None:
     kept = {(FIRST_DAY + 3, DEVICES[0].device.uuid): end + HOUR}
     report = replace(one.report, days_at_once=30, names_by_day=names)
     found = plan(one=replace(one, report=report), done=kept, samples_maximum=300_000)
-    spans = [(each.grid.day - FIRST_DAY, each.grid.days) for each in found.shards]
+    spans = [(shard.grid.day - FIRST_DAY, shard.grid.days) for shard in found.shards]
     assert spans == [(14, 1), (10, 4), (4, 6), (3, 1), (0, 3)]
 
 
@@ -154,12 +154,12 @@ def test_a_day_is_asked_for_until_its_last_samples_are_in() -> None:
     """A day in progress is read again, and a completed one never."""
     number = FIRST_DAY + 13
     end = (FIRST_DAY + 14) * DAY
-    early = {(number, each.device.uuid): end + MINUTE for each in DEVICES}
-    late = {(number, each.device.uuid): end + HOUR for each in DEVICES[:15]}
+    early = {(number, device.device.uuid): end + MINUTE for device in DEVICES}
+    late = {(number, device.device.uuid): end + HOUR for device in DEVICES[:15]}
     assert number in {shard.grid.day for shard in plan(done=early).shards}
     found = plan(done=early | late)
     (left,) = [shard for shard in found.shards if shard.grid.day == number]
-    assert {each.device.uuid for each in left.devices} == {f"GPU-{n}" for n in range(15, 20)}
+    assert {device.device.uuid for device in left.devices} == {f"GPU-{n}" for n in range(15, 20)}
     assert (found.kept, found.wanted) == (15, 15 * 20)
 
 

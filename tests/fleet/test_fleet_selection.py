@@ -90,12 +90,12 @@ def test_a_cluster_is_answered_for_alone() -> None:
     """Pools, recommendations and sums are the cluster's; an unknown name is rejected."""
     of = fleet_answer().view
     pools = (replace(of.pools[0], cluster="east"), replace(of.pools[1], cluster="west"))
-    east = tuple(replace(each, cluster="east") for each in pools[0].devices)
+    east = tuple(replace(device, cluster="east") for device in pools[0].devices)
     sources = fleet_answer().sources
     named = [
-        replace(each, cluster=replace(each.cluster, name=name))
+        replace(source, cluster=replace(source.cluster, name=name))
         for name in ("east", "west")
-        for each in sources
+        for source in sources
     ]
     answer = document(
         view=replace(of, pools=(replace(pools[0], devices=east), pools[1])), sources=tuple(named)

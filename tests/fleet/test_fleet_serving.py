@@ -94,7 +94,7 @@ def hours(day: FleetDay, number: int, column: str) -> float:
     return sum(filter(math.isfinite, day.frames[gpu(number)].columns.get(column, ()))) / 3600
 
 
-@pytest.mark.parametrize("number", range(len(ENGINES)), ids=[each[0] for each in ENGINES])
+@pytest.mark.parametrize("number", range(len(ENGINES)), ids=[engine[0] for engine in ENGINES])
 def test_pressure_is_where_requests_wait(day: FleetDay, number: int) -> None:
     """The device is full at that time."""
     pressed = hours(day, number, ColumnKind.PRESSED.column(Resource.COMPUTE))

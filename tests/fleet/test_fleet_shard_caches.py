@@ -88,9 +88,9 @@ def small_fleets(draw: st.DrawFn) -> SmallFleet:
     devices = [
         replace(estate_device(number), node=f"node-{draw(st.integers(0, 4))}") for number in numbers
     ]
-    held = {each.device.uuid: draw(st.sampled_from([None, *JOBS])) for each in devices}
+    held = {device.device.uuid: draw(st.sampled_from([None, *JOBS])) for device in devices}
     return SmallFleet(
-        {each.device.uuid: each for each in devices},
+        {device.device.uuid: device for device in devices},
         {uuid: job for uuid, job in held.items() if job is not None},
         draw(st.integers(1, 4)),
         draw(st.lists(st.integers(1, 60), min_size=1, max_size=3, unique=True).map(sorted)),

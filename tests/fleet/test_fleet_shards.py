@@ -54,7 +54,7 @@ def answers(config: Path) -> list[Path]:
 
 def test_each_device_is_read_by_one_shard(config: Path, answers: list[Path]) -> None:
     """Each day of each device; and every shard has some."""
-    days = [json.loads(each.read_text())["device_days"] for each in answers]
+    days = [json.loads(answer.read_text())["device_days"] for answer in answers]
     whole = asked(config, "--json", "--dry-run").document["device_days"]
     assert sum(days) == whole
     assert all(days)

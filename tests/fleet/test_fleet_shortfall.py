@@ -14,8 +14,8 @@ def a_pool(name: str, free: int, gibibytes: float = 80) -> FleetPool:
     """Two nodes of eight GPUs, some of which are free on the first."""
     found = pool(name, steady(1.0), nodes=2, free={f"{name}-0": free})
     devices = tuple(
-        replace(each, device=replace(each.device, memory_total_bytes=gibibytes * GIBIBYTE))
-        for each in found.devices
+        replace(device, device=replace(device.device, memory_total_bytes=gibibytes * GIBIBYTE))
+        for device in found.devices
     )
     return replace(found, devices=devices)
 
@@ -23,7 +23,7 @@ def a_pool(name: str, free: int, gibibytes: float = 80) -> FleetPool:
 def test_a_pool_without_work_is_its_scheduler_s_too() -> None:
     """Nodes of Kubernetes do not serve a Slurm queue, even when idle."""
     empty = a_pool("empty", 4)
-    devices = tuple(replace(each, scheduler=WorkloadKind.KUBERNETES) for each in empty.devices)
+    devices = tuple(replace(device, scheduler=WorkloadKind.KUBERNETES) for device in empty.devices)
     waiting = [
         WaitingWork("jobs", "jobs", 4.0, 9.0, 1.0),
         WaitingWork("w", "", 1.0, 1.0, 1.0, "web"),

@@ -56,7 +56,7 @@ def days_of(frames: Sequence[DayFrame]) -> SubjectDays:
 
 def plain(window: Window) -> tuple[object, ...]:
     """All public values, with blocks as bytes."""
-    demands = {key: dict(each.items()) for key, each in window.demands.items()}
+    demands = {key: dict(demand.items()) for key, demand in window.demands.items()}
     sums = window.waste_seconds, window.used_seconds, window.energy_joules
     return window.states, window.tiers, sums, demands, window.blocks.data
 
@@ -86,8 +86,8 @@ def test_days_at_once_come_apart_again() -> None:
         joined.grid, joined.layout, joined.values, {Resource.COMPUTE: Histogram({9: 8.0})}
     )
     found = list(frames_by_day([frame]))
-    assert [each.grid for each in found] == [each.grid for each in DAYS]
-    assert [each.values.tobytes() for each in found] == [each.values.tobytes() for each in DAYS]
+    assert [each.grid for each in found] == [day.grid for day in DAYS]
+    assert [each.values.tobytes() for each in found] == [day.values.tobytes() for day in DAYS]
     parts = [each.demands[Resource.COMPUTE].total for each in found]
     assert sum(parts) == pytest.approx(8.0)
     assert parts[1] == pytest.approx(parts[0] * 12.5 / 24)

@@ -62,7 +62,7 @@ def test_jobs_have_names_and_teams(enriched: FleetInventory) -> None:
 
 def test_a_partition_is_a_pool(enriched: FleetInventory) -> None:
     """It has the partition's nodes, which no other scheduler uses."""
-    found = {(each.pool, each.scheduler) for each in enriched.devices.values()}
+    found = {(device.pool, device.scheduler) for device in enriched.devices.values()}
     assert found == {("gpu", WorkloadKind.SLURM)}
 
 

@@ -28,7 +28,7 @@ def exported(draw: st.DrawFn) -> dict[Resource, Histogram]:
     bins = st.dictionaries(st.integers(0, 100), st.floats(0.0, 86400.0), min_size=1, max_size=5)
     found = draw(st.dictionaries(st.sampled_from(Resource), bins, max_size=2))
     return {
-        resource: Histogram({at: each * NANOSECONDS_PER_SECOND for at, each in weights.items()})
+        resource: Histogram({at: weight * NANOSECONDS_PER_SECOND for at, weight in weights.items()})
         for resource, weights in found.items()
     }
 
@@ -54,9 +54,9 @@ def fleets(draw: st.DrawFn) -> list[list[DayFrame]]:
 def quantities(window: Window) -> tuple[object, ...]:
     """All public values, with the quantiles that sizes are derived from."""
     sizes = {
-        resource: [found.quantile(share) for share in (0.0, 0.5, 0.95, 1.0)]
-        + [found.total, found.maximum(), dict(found.items())]
-        for resource, found in window.demands.items()
+        resource: [demand.quantile(share) for share in (0.0, 0.5, 0.95, 1.0)]
+        + [demand.total, demand.maximum(), dict(demand.items())]
+        for resource, demand in window.demands.items()
     }
     times = window.states, window.conditions, window.tiers, window.saturated, window.pressed
     sums = window.waste_seconds, window.waste_joules, window.used_seconds, window.energy_joules

@@ -109,7 +109,9 @@ def test_many_series_are_read_as_they_are_written(lacks: int | None) -> None:
     samples = [
         [[START + at * STEP, str(number)] for at in range(counts[number])] for number in range(700)
     ]
-    result = [{"metric": {"a": str(number)}, "values": each} for number, each in enumerate(samples)]
+    result = [
+        {"metric": {"a": str(number)}, "values": sample} for number, sample in enumerate(samples)
+    ]
 
     found = parse_response(compact(matrix(*result))).series
 
@@ -197,4 +199,4 @@ def test_garbage_never_ends_otherwise(garbage: bytes, at: int, left_out: int) ->
         answer = parse_response(raw[:at] + garbage + raw[at + left_out :])
     except ValueError:
         return
-    assert all(len(each.times) == len(each.values) for each in answer.series)
+    assert all(len(series.times) == len(series.values) for series in answer.series)

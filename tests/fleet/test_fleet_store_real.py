@@ -128,7 +128,7 @@ def test_both_take_selectors_and_moments_alike() -> None:
                     ([moment], [1.0])
                 ] * count
             samples = of.instant('load{uuid="GPU-1"}[5m]', GRID.start + 300 * SECOND)
-            assert [list(each.times) for each in samples] == [
+            assert [list(sample.times) for sample in samples] == [
                 [GRID.start + 60 * SECOND, GRID.start + 180 * SECOND]
             ]
             assert [each.values[0] for each in of.instant("vector(7)", moment)] == [7.0]

@@ -86,7 +86,7 @@ def test_it_agrees_with_nvidia_smi(agent: AgentProcess) -> None:
         time.sleep(1.5)  # A reading of its own lies in between.
         between = readings(agent)
         differing.update(
-            {each.split(" ")[1] for each in differences(before, between, nvidia_smi())}
+            {difference.split(" ")[1] for difference in differences(before, between, nvidia_smi())}
         )
     assert [metric for metric, times in differing.items() if times > LOOKS // 2] == []
 

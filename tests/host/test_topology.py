@@ -63,7 +63,7 @@ def test_two_sockets_with_a_switch_for_each_pair(tmp_path: Path) -> None:
         "PIX",
         "",
     ]
-    assert [each.numa_node for each in topology.placements.values()] == [0] * 4 + [1] * 4
+    assert [placement.numa_node for placement in topology.placements.values()] == [0] * 4 + [1] * 4
     assert topology.placements["GPU-0"].cpus == UP_TO_55
     assert topology.numa_nodes == {0: UP_TO_55, 1: (*range(56, 112), *range(168, 224))}
 
@@ -158,7 +158,7 @@ def test_a_machine_without_numa_is_one_node(tmp_path: Path) -> None:
     topology = topology_of(no_numa(tmp_path))
 
     assert matrix(topology) == ["NODE", ""]
-    assert {each.numa_node for each in topology.placements.values()} == {None}
+    assert {placement.numa_node for placement in topology.placements.values()} == {None}
     assert topology.placements["GPU-0"].cpus == tuple(range(48))
     assert ways(topology, "GPU-1") == {"nvme0": "PHB"}
 

@@ -141,7 +141,7 @@ def test_any_address_of_a_driver_is_survived(addresses: list[str]) -> None:
         ]
         topology = read_topology(tree.root, devices, TopologyFacts())
 
-    assert {each.pci_bus_id for each in topology.placements.values()} <= {None}
+    assert {placement.pci_bus_id for placement in topology.placements.values()} <= {None}
 
 
 @pytest.mark.parametrize("name", ["bus", "class", "devices"])

@@ -265,7 +265,7 @@ def test_a_simulated_board_of_eight_is_joined_by_its_switches() -> None:
     assert {link.label for link in topology.links} == {"NV18"}
     assert {link.pcie_kind for link in topology.links} == {LinkKind.NODE, LinkKind.SYSTEM}
     assert {link.can_read_peer for link in topology.links} == {True}
-    assert [each.numa_node for each in topology.placements.values()] == [0] * 4 + [1] * 4
+    assert [placement.numa_node for placement in topology.placements.values()] == [0] * 4 + [1] * 4
     assert len(topology.placements) == 8
     assert all(placement.cpus for placement in topology.placements.values())
 
@@ -291,9 +291,11 @@ def _is_complete(topology: Topology) -> dict[str, bool]:
             link.pcie_kind is not LinkKind.UNKNOWN for link in topology.links
         ),
         "nvmlDeviceGetP2PStatus": all(link.can_read_peer for link in topology.links),
-        "nvmlDeviceGetCpuAffinity": all(each.cpus for each in placements),
-        "nvmlDeviceGetMemoryAffinity": all(each.numa_node is not None for each in placements),
-        "nvmlDeviceGetCurrPcieLinkWidth": all(each.width for each in placements),
+        "nvmlDeviceGetCpuAffinity": all(placement.cpus for placement in placements),
+        "nvmlDeviceGetMemoryAffinity": all(
+            placement.numa_node is not None for placement in placements
+        ),
+        "nvmlDeviceGetCurrPcieLinkWidth": all(placement.width for placement in placements),
         # Either shows that the other end is a switch.
         "nvmlDeviceGetNvLinkRemotePciInfo_v2": True,
         "nvmlDeviceGetNvLinkRemoteDeviceType": True,

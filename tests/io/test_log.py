@@ -238,4 +238,4 @@ def test_repeat_interval_changes_at_run_time() -> None:
     log.error("disk_full")
 
     entries = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [each.get("suppressed") for each in entries] == [None, 2]
+    assert [entry.get("suppressed") for entry in entries] == [None, 2]

@@ -26,8 +26,8 @@ def of(readings: list[tuple[float, int]]) -> Histogram:
 def merged(*histograms: Histogram) -> Histogram:
     """Sum of histograms, which stay unchanged."""
     total = Histogram()
-    for each in histograms:
-        total.merge(each)
+    for histogram in histograms:
+        total.merge(histogram)
     return total
 
 

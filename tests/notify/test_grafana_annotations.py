@@ -107,10 +107,12 @@ def test_decisions_are_not_summed_up(grafana: Grafana) -> None:
     setup.sink.offer([event(DECIDED, time=LATER, state=AdviceState.CLAIMED)])
     for _ in range(3):
         setup.sink.deliver()
-    first = next(each for each in grafana.annotations.values() if each["id"] == 1)
+    first = next(annotation for annotation in grafana.annotations.values() if annotation["id"] == 1)
     assert first["text"].startswith("Claimed.")
     assert not any(
-        "Claimed" in each["text"] for each in grafana.annotations.values() if each["id"] > 1
+        "Claimed" in annotation["text"]
+        for annotation in grafana.annotations.values()
+        if annotation["id"] > 1
     )
 
 
@@ -402,7 +404,8 @@ def test_a_grafana_that_lost_its_database_has_the_open_regions_again(grafana: Gr
     setup.sink.offer([*events, *ended])
     setup.sink.deliver()
     before = {
-        each["tags"][1]: (each["time"], each["text"]) for each in grafana.annotations.values()
+        annotation["tags"][1]: (annotation["time"], annotation["text"])
+        for annotation in grafana.annotations.values()
     }
     setup.advice = [events[0].advice, claimed.advice, ended[1].advice]
 
@@ -411,7 +414,10 @@ def test_a_grafana_that_lost_its_database_has_the_open_regions_again(grafana: Gr
     assert not grafana.annotations
     setup.wait(3601)
     assert setup.sink.deliver().pending == 0
-    after = {each["tags"][1]: (each["time"], each["text"]) for each in grafana.annotations.values()}
+    after = {
+        annotation["tags"][1]: (annotation["time"], annotation["text"])
+        for annotation in grafana.annotations.values()
+    }
     assert after == {tag: before[tag] for tag in ("advice:open", "advice:claimed")}
 
     asked = len(grafana.requests)
@@ -427,12 +433,16 @@ def test_a_region_that_a_user_deleted_stays_deleted(grafana: Grafana) -> None:
     setup.sink.offer(events)
     setup.sink.deliver()
     setup.advice = [each.advice for each in reversed(events)]
-    gone = [id_ for id_, each in grafana.annotations.items() if "advice:deleted" in each["tags"]]
+    gone = [
+        id_
+        for id_, annotation in grafana.annotations.items()
+        if "advice:deleted" in annotation["tags"]
+    ]
     for id_ in gone:
         del grafana.annotations[id_]
     setup.wait(3601)
     setup.sink.deliver()
-    assert [each["tags"][1] for each in grafana.annotations.values()] == ["advice:kept"]
+    assert [annotation["tags"][1] for annotation in grafana.annotations.values()] == ["advice:kept"]
 
 
 def test_annotations_say_where_they_are_from(grafana: Grafana) -> None:

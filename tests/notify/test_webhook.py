@@ -249,7 +249,10 @@ def test_secrets_are_read_again_and_never_shown(tmp_path: Path) -> None:
 
     assert "chat: " in messages
     assert not [secret for secret in ("t0ken", "k3y", "s3cret", "q3ry") if secret in messages]
-    assert [each["Authorization"] for each in inbox.headers] == ["Bearer t0ken", "Bearer t0ken2"]
+    assert [header["Authorization"] for header in inbox.headers] == [
+        "Bearer t0ken",
+        "Bearer t0ken2",
+    ]
     assert inbox.headers[0]["X-Api-Key"] == "k3y"
 
 

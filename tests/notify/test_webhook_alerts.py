@@ -61,12 +61,12 @@ def test_each_gpu_of_advice_has_an_alert_as_prometheus_would_have() -> None:
         fixture.send()
     (alerts,) = inbox.bodies
 
-    summaries = {each["labels"]["uuid"]: each["annotations"]["summary"] for each in alerts}
+    summaries = {alert["labels"]["uuid"]: alert["annotations"]["summary"] for alert in alerts}
     assert summaries == {
         "GPU-0": "GPU 3 of node-1 (team-a/notebook): scale to zero, idle.",
         "GPU-1": "GPU-1 of node-1 (team-a/notebook): scale to zero, idle.",
     }
-    assert {each["labels"]["instance"] for each in alerts} == {"node-1:19400"}
+    assert {alert["labels"]["instance"] for alert in alerts} == {"node-1:19400"}
 
 
 def test_a_pool_is_one_alert() -> None:

@@ -183,7 +183,8 @@ def test_allocations_of_all_schedulers() -> None:
     """A node may have two; a device allocated by both has two holders, each once."""
     owners = OwnerResolver([Given(a="x", b="y"), Given(b="z"), Given(a="x")], OwnerSettings())
     assert {
-        device: [each.key for each in found] for device, found in owners.allocations().items()
+        device: [each.key for each in allocation]
+        for device, allocation in owners.allocations().items()
     } == {"a": ["x"], "b": ["y", "z"]}
 
 

@@ -264,7 +264,7 @@ def test_first_source_that_knows_wins() -> None:
         [Table({1: "pod"}), Table({1: "session", 2: "session"})], OwnerSettings()
     )
     names = [owners.workload_of(pid) for pid in (1, 2, 3)]
-    assert [found.name if found else None for found in names] == ["pod", "session", None]
+    assert [name.name if name else None for name in names] == ["pod", "session", None]
 
 
 def test_shares_follow_memory() -> None:
@@ -273,7 +273,10 @@ def test_shares_follow_memory() -> None:
     holdings = holdings_on(
         Device("GPU-0", 0), workloads_on(processes, Table({1: "a", 2: "a", 3: "b"}))
     )
-    assert {found.workload.name: found.share_ratio for found in holdings} == {"a": 0.4, "b": 0.5}
+    assert {holding.workload.name: holding.share_ratio for holding in holdings} == {
+        "a": 0.4,
+        "b": 0.5,
+    }
 
 
 @pytest.mark.parametrize("unknown", [None, 0])
@@ -283,7 +286,10 @@ def test_shares_are_equal_where_memory_is_unknown(unknown: int | None) -> None:
     holdings = holdings_on(
         Device("GPU-0", 0), workloads_on(processes, Table({1: "a", 2: "a", 3: "b"}))
     )
-    assert [found.share_ratio for found in holdings] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
+    assert [holding.share_ratio for holding in holdings] == [
+        pytest.approx(2 / 3),
+        pytest.approx(1 / 3),
+    ]
 
 
 @given(
@@ -296,9 +302,9 @@ def test_shares_are_equal_where_memory_is_unknown(unknown: int | None) -> None:
 def test_shares_sum_to_at_most_one(processes: list[Process], names: dict[int, str]) -> None:
     """For any processes and owners, no more than a device is held."""
     holdings = holdings_on(Device("GPU-0", 0), workloads_on(processes, Table(names)))
-    assert sum(found.share_ratio for found in holdings) <= 1 + 1e-9
-    assert all(0 <= found.share_ratio <= 1 for found in holdings)
-    keys = [found.workload.key for found in holdings]
+    assert sum(holding.share_ratio for holding in holdings) <= 1 + 1e-9
+    assert all(0 <= holding.share_ratio <= 1 for holding in holdings)
+    keys = [holding.workload.key for holding in holdings]
     assert len(keys) == len(set(keys))
 
 

@@ -137,7 +137,7 @@ def test_shares_are_those_of_memory_and_never_copied() -> None:
     table = {1: pod("a"), 2: pod("b")}
     processes = [Process(1, 300), Process(2, 100), Process(3, 100)]
     holdings = holdings_on(GPU, workloads_on(processes, Table(table)))
-    shares = {each.workload.key: each.share_ratio for each in holdings}
+    shares = {holding.workload.key: holding.share_ratio for holding in holdings}
     assert shares == pytest.approx({"kubernetes:a": 0.6, "kubernetes:b": 0.2})
 
 
@@ -160,8 +160,8 @@ def test_nothing_is_given_twice(
     """For any processes, owners and allocations, shares sum to at most the whole."""
     allocations = {key: tuple(found) for key, found in given_to.items()}
     holdings = holdings_on(GPU, workloads_on(processes, Table(table)), allocations)
-    assert sum(each.share_ratio for each in holdings) <= 1 + 1e-9
-    keys = [each.workload.key for each in holdings]
+    assert sum(holding.share_ratio for holding in holdings) <= 1 + 1e-9
+    keys = [holding.workload.key for holding in holdings]
     assert len(keys) == len(set(keys))
     # No running workload is lost, and none is from another device.
     assert sum(table.get(process.pid) is not None for process in processes) == 0 or keys
@@ -176,4 +176,4 @@ def test_all_of_a_known_device_is_somebodys(held: list[tuple[int, int]]) -> None
     processes = [Process(pid, size) for pid, size in held]
     table = {pid: pod(chr(96 + pid)) for pid, _ in held}
     holdings = holdings_on(GPU, workloads_on(processes, Table(table)))
-    assert sum(each.share_ratio for each in holdings) == pytest.approx(1.0)
+    assert sum(holding.share_ratio for holding in holdings) == pytest.approx(1.0)

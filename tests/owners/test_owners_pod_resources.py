@@ -254,18 +254,21 @@ def test_reads_what_protobuf_writes(pods: list[tuple[str, str, list[str]]]) -> N
     data = answer(*(pod(namespace, name, devices) for namespace, name, devices in pods))
     theirs = [
         ContainerDevices(
-            each.namespace, each.name, "main", tuple(each.containers[0].devices[0].device_ids)
+            resource.namespace,
+            resource.name,
+            "main",
+            tuple(resource.containers[0].devices[0].device_ids),
         )
-        for each in Response.FromString(data).pod_resources
+        for resource in Response.FromString(data).pod_resources
     ]
     legal = "abcdefghijklmnopqrstuvwxyz0123456789"
     expected = [
-        found
-        for found in theirs
-        if found.devices
+        their
+        for their in theirs
+        if their.devices
         and all(
             text and text[0] in legal and not set(text) - set(legal + ".-")
-            for text in (found.namespace, found.pod)
+            for text in (their.namespace, their.pod)
         )
     ]
     assert list(parse_pods(data)) == expected

@@ -79,7 +79,7 @@ def test_every_way_to_have_the_gpus_is_an_offer_for_all_of_them() -> None:
     """Each has the interval, source and date of a single GPU's cost."""
     found = bill(candidate())
 
-    assert [each.terms.billing for each in found.offers] == [
+    assert [offer.terms.billing for offer in found.offers] == [
         Billing.ON_DEMAND,
         Billing.RESERVED_1_YEAR,
         Billing.RESERVED_3_YEARS,
@@ -141,7 +141,7 @@ def test_prices_of_a_plan_replace_the_cloud_prices() -> None:
 
     assert found.offers[0].dollars.per_hour == sure(3.0)
     assert found.offers[0].terms.source == "the plan's own prices"
-    assert Billing.SPOT not in {each.terms.billing for each in found.offers}
+    assert Billing.SPOT not in {offer.terms.billing for offer in found.offers}
     assert found.offers[1].terms.is_assumed
     assert found.ownership is not None
 
@@ -194,7 +194,7 @@ def test_a_bill_grows_with_the_gpus_and_falls_with_what_they_make(
 
 def amounts(found: Bill) -> Sequence[CostAmount]:
     """Dollars of every offer, and energy."""
-    return [*(each.dollars for each in found.offers), found.kilowatt_hours]
+    return [*(offer.dollars for offer in found.offers), found.kilowatt_hours]
 
 
 def test_unpriced_board_has_energy_but_no_cost() -> None:

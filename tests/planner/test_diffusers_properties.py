@@ -16,7 +16,7 @@ from rightsizer.planner.models.diffusers import (
     read_text_encoder,
 )
 
-MODELS = tuple(known.config for known in DENOISERS.values())
+MODELS = tuple(denoiser.config for denoiser in DENOISERS.values())
 AUTOENCODERS = tuple(config for config, *_ in DECODERS.values())
 TEXTS = ((CLIP_L, "CLIPTextModelWithProjection"), (T5_XXL, "T5EncoderModel"))
 NAMES = some.sampled_from(

@@ -44,7 +44,7 @@ VALUES = some.one_of(
 )
 
 
-LLAVA = next(each for each in CONFIGS if each["model_type"] == "llava")
+LLAVA = next(config for config in CONFIGS if config["model_type"] == "llava")
 HUGE_TOWER = {"vision_config": {**LLAVA["vision_config"], "hidden_size": 1269606667703}}
 
 

@@ -32,8 +32,8 @@ def test_slices_are_replicated_and_never_joined() -> None:
     assert other.rejections[0].by is CandidateFilter.MEMORY
     assert other.layout.tensor == other.layout.pipeline == 1
     assert all(
-        each.candidate.layout.tensor * each.candidate.layout.pipeline == 1
-        for each in plan.alternatives
+        alternative.candidate.layout.tensor * alternative.candidate.layout.pipeline == 1
+        for alternative in plan.alternatives
     )
 
 
@@ -67,8 +67,9 @@ def test_no_more_gpus_are_proposed_than_the_setting_says(requests: float) -> Non
     )
 
     most = PlanSettings().gpu_maximum
-    assert all(each.count <= most for each in plan.candidates)
+    assert all(candidate.count <= most for candidate in plan.candidates)
     assert all(
-        each.fits or each.rejections[0].by is CandidateFilter.MEMORY for each in plan.candidates
+        candidate.fits or candidate.rejections[0].by is CandidateFilter.MEMORY
+        for candidate in plan.candidates
     )
     assert plan.best is None

@@ -105,7 +105,7 @@ def test_checkpoint_in_its_own_format_is_offered_where_it_is_unpacked(capsys: Ca
     line = ["plan", "--model", "Llama-3.1-8B-Instruct-FP8", "--gpus", "h100,a100,t4", "--json"]
     assert main(line) == 0
     candidates = json.loads(capsys.readouterr().out)["candidates"]
-    found = {each["gpu"]: each for each in candidates}
+    found = {candidate["gpu"]: candidate for candidate in candidates}
 
     assert found["H100-SXM5-80GB"]["format"] is None
     assert found["A100-SXM4-80GB"]["format"] == "fp8 as bf16"

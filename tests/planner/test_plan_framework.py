@@ -62,9 +62,9 @@ def test_framework_that_changes_nothing_is_reported(model: str) -> None:
         for framework in ("unsloth", "peft")
     }
     for found in noted.values():
-        assert any("framework is given but not used" in each for each in found.items[0].notes)
+        assert any("framework is given but not used" in note for note in found.items[0].notes)
     asked = {"model": "8B", "train": "full", "framework": "unsloth"}
-    assert not any("not used" in each for each in plan_of_flags(asked).items[0].notes)
+    assert not any("not used" in note for note in plan_of_flags(asked).items[0].notes)
 
 
 def test_framework_given_twice_is_refused() -> None:

@@ -96,7 +96,7 @@ def test_one_more_for_failures(capsys: Captured) -> None:
     assert spare["rental"]["count"] == plain["rental"]["count"] + 1
     assert spare["cost_per_hour"] == pytest.approx(plain["cost_per_hour"] + 55.04)
     offers = [each for each in spare["costs"]["offers"] if each["billing"] == "on_demand"]
-    assert [each["cost_per_hour"] for each in offers] == [pytest.approx(spare["cost_per_hour"])]
+    assert [offer["cost_per_hour"] for offer in offers] == [pytest.approx(spare["cost_per_hour"])]
 
     plain, spare = (fitting(plan(capsys, *arguments, *more))[0] for more in ((), ("--spares", "1")))
     replica = plain["layout"]["tensor"] * plain["layout"]["pipeline"]

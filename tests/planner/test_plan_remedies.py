@@ -57,7 +57,9 @@ def test_chunked_loss_is_offered_where_logits_are_too_many(file: Path, capsys: C
     """Unsloth has it already; an open layout says which key to leave out."""
     training = {"micro_batch": 12, "sequence": 2048, "recompute": "full"}
     asked = {"train": "lora", "gpus": ["L40S"], "parallel": {"tensor": 1}, "training": training}
-    changes = [each["change"] for each in remedies(file, capsys, {**asked, "framework": "fsdp"})]
+    changes = [
+        remedy["change"] for remedy in remedies(file, capsys, {**asked, "framework": "fsdp"})
+    ]
     assert "logits and loss in chunks (fused_loss: true)" in changes
     assert "the layout left open (no layout or parallel)" in changes
     has_it = {"model": SHAPE, **asked, "framework": "unsloth"}

@@ -36,20 +36,25 @@ H100: Final = "H100-SXM5-80GB"
 
 def reasons(plan: GpuPlan, gpu: str) -> Sequence[str]:
     """Why a kind of GPU was rejected."""
-    return [str(why) for each in plan.candidates if each.gpu == gpu for why in each.rejections]
+    return [
+        str(why)
+        for candidate in plan.candidates
+        if candidate.gpu == gpu
+        for why in candidate.rejections
+    ]
 
 
 def test_every_kind_of_gpu_is_a_candidate_once() -> None:
     """This is the default; fitting kinds are numbered from 1 in order, before the others."""
     plan = PLANNER.plan(Requirement(LARGE))
 
-    assert {each.gpu for each in plan.candidates} == set(built_in().boards)
+    assert {candidate.gpu for candidate in plan.candidates} == set(built_in().boards)
     assert len(plan.candidates) == len(built_in().boards)
-    ranks = [each.rank for each in plan.candidates if each.fits]
+    ranks = [candidate.rank for candidate in plan.candidates if candidate.fits]
     assert ranks == list(range(1, len(ranks) + 1))
-    assert all(each.fits == (each.rank is not None) for each in plan.candidates)
-    assert [each.fits for each in plan.candidates] == sorted(
-        (each.fits for each in plan.candidates), reverse=True
+    assert all(candidate.fits == (candidate.rank is not None) for candidate in plan.candidates)
+    assert [candidate.fits for candidate in plan.candidates] == sorted(
+        (candidate.fits for candidate in plan.candidates), reverse=True
     )
 
 
@@ -59,12 +64,12 @@ def test_a_layout_and_a_concurrency_that_are_given_are_kept_and_predicted() -> N
         LARGE, load=RequestLoad(concurrency=7), parallel=Parallelism(tensor=2), gpus=("L4", H100)
     )
     plan = PLANNER.plan(requirement)
-    by_gpu = {each.gpu: each for each in plan.candidates}
+    by_gpu = {candidate.gpu: candidate for candidate in plan.candidates}
     board = built_in().boards["L4"]
     room = available_bytes(requirement, board.memory_bytes)
     served = serve(requirement, board, Parallelism(tensor=2), 7, available_bytes=room)
 
-    assert [each.layout for each in plan.candidates] == [Parallelism(tensor=2)] * 2
+    assert [candidate.layout for candidate in plan.candidates] == [Parallelism(tensor=2)] * 2
     assert not by_gpu["L4"].fits
     assert reasons(plan, "L4")[0].startswith("memory: needs ")
     assert by_gpu["L4"].rate.concurrency == 7
@@ -176,10 +181,10 @@ def test_stated_tensor_parallelism_is_in_every_layout() -> None:
     """Stages and replicas are still searched; what cannot be divided so is an error."""
     asked = Requirement(SMALL, load=RequestLoad(units_per_second=20_000.0), tensor=4)
     plan = PLANNER.plan(asked)
-    layouts = [each.layout for each in plan.candidates]
+    layouts = [candidate.layout for candidate in plan.candidates]
 
-    assert {each.tensor for each in layouts} == {4}
-    assert max(each.data for each in layouts) > 1
+    assert {layout.tensor for layout in layouts} == {4}
+    assert max(layout.data for layout in layouts) > 1
     for model, parallel, message in (
         (replace(SMALL, heads=4, kv_heads=4), None, "tp: 4 heads do not divide by 8"),
         (SMALL, Parallelism(tensor=8), "tp: the whole layout is given"),
@@ -189,7 +194,7 @@ def test_stated_tensor_parallelism_is_in_every_layout() -> None:
             PLANNER.plan(Requirement(model, parallel=parallel, tensor=8))
     slices = PLANNER.plan(replace(asked, gpus=(f"{H100}:3g.40gb",)))
     assert "slices of MIG cannot be joined" in slices.why_nothing_fits
-    assert any(each.change.endswith("(no tp)") for each in slices.alternatives)
+    assert any(alternative.change.endswith("(no tp)") for alternative in slices.alternatives)
 
 
 def test_a_price_of_a_single_small_cloud_comes_last() -> None:
@@ -199,9 +204,13 @@ def test_a_price_of_a_single_small_cloud_comes_last() -> None:
     """
     requirement = Requirement(SMALL, load=RequestLoad(units_per_second=1280.0))
     plan = PLANNER.plan(requirement)
-    clouds = {each.gpu: each.sole_cloud for each in plan.candidates}
-    ranks = {each.gpu: each.rank or 0 for each in plan.candidates}
-    priced = [each for each in plan.candidates if each.fits and each.sure_dollars_per_million]
+    clouds = {candidate.gpu: candidate.sole_cloud for candidate in plan.candidates}
+    ranks = {candidate.gpu: candidate.rank or 0 for candidate in plan.candidates}
+    priced = [
+        candidate
+        for candidate in plan.candidates
+        if candidate.fits and candidate.sure_dollars_per_million
+    ]
 
     assert {gpu: cloud for gpu, cloud in clouds.items() if cloud} == {
         "A16": "Vultr",
@@ -213,7 +222,7 @@ def test_a_price_of_a_single_small_cloud_comes_last() -> None:
     most = max(each.rank or 0 for each in priced if not each.sole_cloud)
     assert most < ranks["A30"] <= len(priced)
     named = PLANNER.plan(replace(requirement, gpus=("A30", "L4")))
-    assert not any(each.sole_cloud for each in named.candidates)
+    assert not any(candidate.sole_cloud for candidate in named.candidates)
     own = PLANNER.plan(replace(requirement, prices={"A30": 0.29}))
     assert own.candidates[0].gpu == "A30"
 
@@ -221,11 +230,13 @@ def test_a_price_of_a_single_small_cloud_comes_last() -> None:
 def test_a_narrower_format_a_slice_and_another_layout_are_offered() -> None:
     """Each fits, and states what to verify."""
     plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(concurrency=8), gpus=(H100,)))
-    kinds = {each.kind for each in plan.alternatives}
+    kinds = {alternative.kind for alternative in plan.alternatives}
 
     assert kinds == {"quantization", "layout", "mig"}
-    assert all(each.candidate.fits for each in plan.alternatives)
-    assert all(each.caution for each in plan.alternatives if each.kind != "layout")
+    assert all(alternative.candidate.fits for alternative in plan.alternatives)
+    assert all(
+        alternative.caution for alternative in plan.alternatives if alternative.kind != "layout"
+    )
 
 
 def test_a_narrower_format_is_no_change_where_the_weights_have_it() -> None:
@@ -233,7 +244,11 @@ def test_a_narrower_format_is_no_change_where_the_weights_have_it() -> None:
     precision = Precisions(weights=NumberFormat.INT4)
     plan = PLANNER.plan(Requirement(SMALL, precision=precision, gpus=(H100,)))
 
-    assert [each.change for each in plan.alternatives if each.kind == "quantization"] == []
+    assert [
+        alternative.change
+        for alternative in plan.alternatives
+        if alternative.kind == "quantization"
+    ] == []
 
 
 def test_the_load_at_the_end_of_the_growth_takes_as_many_gpus_as_a_plan_of_it() -> None:
@@ -262,7 +277,7 @@ def test_a_load_that_misses_its_latency_is_spread_over_as_few_replicas_as_meet_i
 
     assert best.fits
     assert best.layout.data > 1
-    assert [each.by for each in short.rejections] == [CandidateFilter.BANDWIDTH]
+    assert [rejection.by for rejection in short.rejections] == [CandidateFilter.BANDWIDTH]
 
 
 def test_layouts_of_more_gpus_are_tried_until_one_is_fast_enough() -> None:
@@ -270,7 +285,10 @@ def test_layouts_of_more_gpus_are_tried_until_one_is_fast_enough() -> None:
     load = RequestLoad(500, 1000, units_per_second=2000, tpot_ms=20.0)
     plan = PLANNER.plan(Requirement(SMALL, load=load, gpus=("T4", "L4")))
 
-    assert {each.gpu: each.fits for each in plan.candidates} == {"T4": True, "L4": True}
+    assert {candidate.gpu: candidate.fits for candidate in plan.candidates} == {
+        "T4": True,
+        "L4": True,
+    }
 
 
 @pytest.mark.parametrize("load", [RequestLoad(), RequestLoad(tpot_ms=50.0)])
@@ -303,7 +321,7 @@ def test_replicas_stop_at_the_sequences_of_a_step() -> None:
     training = Training(global_batch=2, zero_stage=3)
     plan = PLANNER.plan(Requirement(LARGE, ModelTask.TRAINING, training=training))
 
-    assert all(each.layout.data <= 2 for each in plan.candidates)
+    assert all(candidate.layout.data <= 2 for candidate in plan.candidates)
 
 
 def test_tensor_parallel_training_wants_links() -> None:
@@ -351,7 +369,7 @@ def test_a_slice_is_a_part_of_its_board_in_everything() -> None:
     whole, part = boards_of((H100, f"{H100}:3g.40gb"), built_in())
     names = (whole.key, part.key)
     plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(concurrency=4), gpus=names))
-    by_gpu = {each.gpu: each for each in plan.candidates}
+    by_gpu = {candidate.gpu: candidate for candidate in plan.candidates}
     slower, faster = (by_gpu[key].rate.units_per_second for key in (part.key, whole.key))
     cheaper, dearer = (by_gpu[key].gpu_dollars_per_hour for key in (part.key, whole.key))
 

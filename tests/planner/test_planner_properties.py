@@ -106,7 +106,7 @@ def test_a_gpu_better_in_every_respect_is_not_slower_and_not_behind_at_the_same_
             prices={gpu: 1.0, better.key: 1.0},
         )
     )
-    by_gpu = {each.gpu: each for each in plan.candidates}
+    by_gpu = {candidate.gpu: candidate for candidate in plan.candidates}
     rates = [by_gpu[key].rate.units_per_second for key in (gpu, better.key)]
 
     assert rates[0] is not None
@@ -134,9 +134,9 @@ def test_the_order_is_that_of_the_cost_of_work_at_the_sure_rate(
     )
     load = RequestLoad(units_per_second=asked, tpot_ms=tpot_ms)
     found = [
-        each
-        for each in PLANNER.plan(Requirement(model, load=load, gpus=GPUS)).candidates
-        if each.fits
+        candidate
+        for candidate in PLANNER.plan(Requirement(model, load=load, gpus=GPUS)).candidates
+        if candidate.fits
     ]
     costs = [
         each.sure_dollars_per_million

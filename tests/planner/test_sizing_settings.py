@@ -100,4 +100,4 @@ def test_plan_settings_say_how_many_kinds_are_followed_through_growth() -> None:
     plan = Planner(built_in(), built_in_prices(), own).plan(requirement)
 
     assert plan.outlook is not None
-    assert [each.gpu for each in plan.outlook.kinds] == [plan.candidates[0].gpu]
+    assert [kind.gpu for kind in plan.outlook.kinds] == [plan.candidates[0].gpu]

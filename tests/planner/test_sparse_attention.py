@@ -86,7 +86,7 @@ def test_a_new_token_reads_all_keys_and_few_of_the_others() -> None:
     found = attention(read(V3_2))
     costs = [found.of_new_tokens(1, tokens) for tokens in (2048, 100_000)]
     # Products hide a part of the reads.
-    short, long = (math.sqrt(each.bandwidth * each.seconds) for each in costs)
+    short, long = (math.sqrt(cost.bandwidth * cost.seconds) for cost in costs)
 
     assert short * found.bytes_per_second == pytest.approx(2048 * (LATENT + KEYS))
     assert long * found.bytes_per_second == pytest.approx(2048 * LATENT + 100_000 * KEYS)
@@ -109,10 +109,10 @@ def test_each_layer_with_an_indexer_takes_a_step_longer() -> None:
     board = built_in().get("H200-SXM-141GB")
     models = (read(GLM), shared, replace(shared, indexer=None))
     every, some, none = (
-        ForwardPass(each, Precisions(), board, Parallelism(), ServingModelSettings())
+        ForwardPass(model, Precisions(), board, Parallelism(), ServingModelSettings())
         .decode(1, 2048)
         .latency
-        for each in models
+        for model in models
     )
 
     assert some - none == pytest.approx(21 * 85e-6)

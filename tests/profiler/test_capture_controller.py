@@ -53,7 +53,7 @@ def test_a_starved_job_is_profiled_once_and_the_profile_read(node: CaptureNode) 
     node.pass_minutes(1)
     assert node.outcomes == [CaptureOutcome.LANDED]
     assert (node.taken, node.uuids) == (["trace_4201.pt.trace.json.gz"], {"GPU-0"})
-    assert [each.path for each in node.state.files] == [f"{made.id}/trace_4201.pt.trace.json.gz"]
+    assert [file.path for file in node.state.files] == [f"{made.id}/trace_4201.pt.trace.json.gz"]
     node.pass_minutes(60)
     assert len(node.captures) == 1
     assert node.waits == "it was profiled 1 h 1 min ago, and rests for 1 d"
@@ -276,7 +276,7 @@ def test_reason_for_no_capture_is_logged_when_it_changes(node: CaptureNode) -> N
         node.judgements = (host_bound(confidence=0.3),)
         node.pass_minutes(5)
     reasons = [each["why"] for each in log if each["event"] == "capture_waits"]
-    assert [" ".join(each.split()[:3]) for each in reasons] == [
+    assert [" ".join(reason.split()[:3]) for reason in reasons] == [
         "no process is",
         "it was seen",
         "its confidence of",
@@ -324,7 +324,7 @@ def test_a_history_that_breaks_makes_no_capture_be_repeated(tmp_path: Path) -> N
         (made,) = node.captures
         repository.forget([made.id])
         node.pass_minutes(20)
-        assert [each.id for each in node.captures] == [made.id]
+        assert [capture.id for capture in node.captures] == [made.id]
         assert [each.id for each in repository.records()] == [made.id]
 
 

@@ -32,7 +32,7 @@ class RecordingConsumer:
         """Record the names."""
         if self.faults:
             raise self.faults.pop(0)
-        self.taken.append([each.source for each in profiles])
+        self.taken.append([profile.source for profile in profiles])
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_processed_file_is_not_read_after_a_restart(folder: Path, tmp_path: Path
             place = intake(folder, controller, repository)
             place.poll()
             place.poll()
-            known = {each.path: each.fault for each in repository.files().values()}
+            known = {file.path: file.fault for file in repository.files().values()}
         reasons.append([each["reason"] for each in log if each["event"] == "profile_not_read"])
         assert known == {"a.json": "", "b.json": "b.json: is broken"}
     assert reasons == [["b.json: is broken"], []]

@@ -65,7 +65,9 @@ def test_any_calls_are_told_as_by_looking_at_each(
     for span in waits:
         stacks.add(1, CallKind.WAIT, "wait", span)
     for name, (start, end) in stacks.waits():
-        holding = [each for each in operators if each[0] <= start and each[1] >= end]
+        holding = [
+            operator for operator in operators if operator[0] <= start and operator[1] >= end
+        ]
         if not holding:
             assert name == "wait"
             continue
@@ -93,7 +95,7 @@ def test_a_trace_tells_which_line_waits(tmp_path: Path) -> None:
         .write(tmp_path)
     )
     spans = open_profile(path, ReadLimits()).host_spans
-    assert [each.name for each in spans if each.kind is SpanKind.SYNCHRONIZATION] == [
+    assert [span.name for span in spans if span.kind is SpanKind.SYNCHRONIZATION] == [
         "copy to pageable memory in aten::to, train.py(7): log"
     ]
 

@@ -150,7 +150,7 @@ def test_a_trace_without_events_is_distinguished_from_what_is_no_trace(
 
     (tmp_path / "whole.json").write_bytes(FILES[ProfileFormat.PYTORCH])
     read = read_files([tmp_path], LIMITS)
-    assert [each.source for each in read.profiles] == ["whole.json"]
+    assert [profile.source for profile in read.profiles] == ["whole.json"]
     is_unknown = "known" in expected
     assert [each.source for each in read.broken] == ([] if is_unknown else ["trace.json"])
 
@@ -248,7 +248,7 @@ def test_a_folder_of_ranks_comes_in_their_order(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a profile")
     (tmp_path / ".hidden").write_bytes(TORCH)
     profiles = read_all([tmp_path], LIMITS)
-    assert [each.rank for each in profiles] == [0, 2, 10]
+    assert [profile.rank for profile in profiles] == [0, 2, 10]
 
 
 def test_a_folder_of_a_benchmark_is_one_result(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_folder_of_a_benchmark_is_one_result(tmp_path: Path) -> None:
         (both,) = read_all([folder], LIMITS)
         assert both.source == "mlperf_log_summary.txt, mlperf_log_detail.txt"
     profiles = read_all([tmp_path], LIMITS)
-    assert [each.benchmark and each.benchmark.figures for each in profiles] == [
+    assert [profile.benchmark and profile.benchmark.figures for profile in profiles] == [
         {"samples_per_second": 100.35},
         {"samples_per_second": 200.5},
     ]
@@ -296,7 +296,7 @@ def test_a_log_folder_of_tensorflow_is_its_latest_run(tmp_path: Path) -> None:
         (folder / "perfetto_trace.json.gz").write_bytes(viewer_trace(WORKED))
         (folder / "old-host.trace.json.gz").write_bytes(viewer_trace(ALONE))
     profiles = read_all([tmp_path], LIMITS)
-    assert [(each.format, each.source) for each in profiles] == [
+    assert [(profile.format, profile.source) for profile in profiles] == [
         (ProfileFormat.XPLANE, "2026_11_20_08_00_00-a.xplane.pb"),
         (ProfileFormat.TRACE_VIEWER, "old-host.trace.json.gz"),
     ]
@@ -309,7 +309,7 @@ def test_files_and_folders_together(tmp_path: Path) -> None:
     single = tmp_path / "result_0.txt"
     single.write_text(training())
     profiles = read_all([single, tmp_path / "ranks", single], LIMITS)
-    assert [each.source for each in profiles] == ["result_0.txt", "a.json"]
+    assert [profile.source for profile in profiles] == ["result_0.txt", "a.json"]
 
 
 def test_a_folder_without_profiles_is_refused(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_broken_file_of_a_folder_does_not_keep_the_others(tmp_path: Path) -> N
     (tmp_path / "torn.gz").write_bytes(b"\x1f\x8b\x08junk")
     (tmp_path / "whole.json").write_bytes(TORCH)
     read = read_files([tmp_path], LIMITS)
-    assert [each.source for each in read.profiles] == ["whole.json"]
+    assert [profile.source for profile in read.profiles] == ["whole.json"]
     (cut,) = read.broken
     assert cut.source == str(Path("inner", "cut.xplane.pb"))
     assert cut.reason.startswith("byte ")
@@ -352,7 +352,7 @@ def test_of_two_logs_of_a_run_the_whole_one_is_read(tmp_path: Path) -> None:
         gzip.compress(detail({}).encode() + b"\n" * 400_000)[:-12]
     )
     read = read_files([tmp_path], LIMITS)
-    assert [each.source for each in read.profiles] == ["mlperf_log_summary.txt"]
+    assert [profile.source for profile in read.profiles] == ["mlperf_log_summary.txt"]
     assert [each.source for each in read.broken] == ["mlperf_log_detail.txt.gz"]
 
 

@@ -23,9 +23,9 @@ def read(trace: KinetoTrace, folder: Path, limits: ReadLimits | None = None) -> 
 def paths(frames: tuple[FrameUse, ...]) -> dict[str, tuple[float, float, int, int | None]]:
     """Time of each frame in microseconds, by the names from the outermost to it."""
     named: list[str] = []
-    for each in frames:
-        around = "" if each.parent is None else f"{named[each.parent]}/"
-        named.append(f"{around}{each.name}")
+    for frame in frames:
+        around = "" if frame.parent is None else f"{named[frame.parent]}/"
+        named.append(f"{around}{frame.name}")
     return {
         name: (round(each.seconds * 1e6), round(each.self_seconds * 1e6), each.kernels, each.calls)
         for name, each in zip(named, frames, strict=True)
@@ -77,7 +77,7 @@ def test_time_beyond_the_bound_counts_for_the_frame_around(tmp_path: Path, most:
     """Frames are bounded, and no time is lost."""
     device = read(_two_layers(), tmp_path, ReadLimits(frames_maximum=most))
     assert len(device.frames) == most
-    assert sum(each.self_seconds for each in device.frames) == pytest.approx(100e-6 * (most > 0))
+    assert sum(frame.self_seconds for frame in device.frames) == pytest.approx(100e-6 * (most > 0))
 
 
 _CALL = st.tuples(

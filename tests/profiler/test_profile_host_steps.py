@@ -53,7 +53,7 @@ def _short(count: int = _OPERATORS) -> list[tuple[str, float, float]]:
 
 def _complaints(*profiles: Profile) -> dict[Reason, Finding]:
     (workload,) = judged_workloads(profiles)
-    return {each.reasons[0]: each for each in workload.findings if each.is_actionable}
+    return {finding.reasons[0]: finding for finding in workload.findings if finding.is_actionable}
 
 
 def test_short_operators_are_bound_by_launches(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_pauses_are_the_programs_own(tmp_path: Path) -> None:
     assert "runs no operator 49.0% of the time, 4.9 ms of a step" in found.summary
     assert "4.0 ms in train.py(9): tokenized" in found.summary
     assert found.options[0].time_ratio_low == pytest.approx(0.51)
-    held = {each.name: each.count for each in profile.host_spans if each.kind is SpanKind.PAUSE}
+    held = {span.name: span.count for span in profile.host_spans if span.kind is SpanKind.PAUSE}
     assert held == {"train.py(9): tokenized": _STEPS, "train.py(3): step": _STEPS}
 
 
@@ -126,7 +126,7 @@ def test_values_read_back_are_counted(tmp_path: Path) -> None:
     profile = _Loop().all_steps(*calls).read(tmp_path)
     found = _complaints(profile)[Reason.HOST_BOUND]
 
-    assert {each.read_backs for each in profile.host_steps} == {3}
+    assert {step.read_backs for step in profile.host_steps} == {3}
     assert "reads values back 3 times a step" in found.summary
     for name in ("aten::item", "aten::nonzero", "Tensor.cpu"):
         assert f"{_STEPS} x {name} in train.py(3): step" in found.summary
@@ -146,7 +146,7 @@ def test_an_optimizers_own_numbers_are_not_read_back(tmp_path: Path) -> None:
         loop.step(number, ("aten::mm", 0.0, 4_990.0), *reads, ("aten::mm", 8_100.0, 1_900.0))
     profile = loop.read(tmp_path)
 
-    assert {each.read_backs for each in profile.host_steps} == {0}
+    assert {step.read_backs for step in profile.host_steps} == {0}
 
 
 def test_a_value_read_in_a_few_steps_is_none(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_operators_of_a_gpu_that_was_not_recorded_tell_nothing(tmp_path: Path) -
     fused = _Loop().all_steps(*_short(), ("aten::cudnn_convolution", 5.0, 9.0))
     for name, loop in (("listed.json", listed), ("called.json", called), ("fused.json", fused)):
         profile = loop.read(tmp_path, name)
-        assert {each.operators for each in profile.host_steps} == {None}, name
+        assert {step.operators for step in profile.host_steps} == {None}, name
         assert not _complaints(profile), name
-    assert any("ProfilerActivity.CUDA" in each for each in profile.notes) is False
+    assert any("ProfilerActivity.CUDA" in note for note in profile.notes) is False
 
 
 def test_the_rank_with_the_longest_pauses_is_named(tmp_path: Path) -> None:

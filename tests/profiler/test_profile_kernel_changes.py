@@ -45,7 +45,7 @@ def test_families_and_kernels_are_compared_per_step() -> None:
     """The largest changes come first; new ones have no ratio, removed ones a ratio of 0."""
     found = kernel_changes(BEFORE.profiles, AFTER.profiles)
     assert found.per == "step"
-    assert [(each.family, each.before, each.after) for each in found.families] == [
+    assert [(family.family, family.before, family.after) for family in found.families] == [
         (PRODUCT, pytest.approx(0.15), pytest.approx(0.45)),
         (COPY, pytest.approx(0.1), pytest.approx(0.02)),
     ]

@@ -32,7 +32,7 @@ def test_kernels_dropped_between_others_are_no_waits_for_the_host(tmp_path: Path
     assert profile.notes[0].startswith("Not whole: 100 of 200 launched kernels are not in it")
     assert not profile.is_whole
     (workload,) = judged_workloads([profile])
-    assert all(each.abstained is not None for each in workload.findings)
+    assert all(finding.abstained is not None for finding in workload.findings)
 
 
 def test_recording_that_ends_before_its_host_is_named_and_judged(tmp_path: Path) -> None:

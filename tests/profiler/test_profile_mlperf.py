@@ -281,7 +281,7 @@ def test_summary_and_detail_that_differ_in_validity_are_reported(tmp_path: Path)
     """One run is either valid or not."""
     one = read(tmp_path, summary("Samples per second: 200"))
     other = read(tmp_path, detail({"result_validity": "INVALID"}), MLPERF_DETAIL)
-    assert any("differ in whether it is valid" in each for each in merged(one, other).notes)
+    assert any("differ in whether it is valid" in note for note in merged(one, other).notes)
 
 
 @pytest.mark.parametrize(
@@ -313,9 +313,11 @@ def test_each_log_is_distinguished_from_the_others() -> None:
     texts = (summary(), detail({}), training())
     for text, expected in zip(texts, READERS, strict=True):
         head = Head("log.txt", text.encode())
-        assert [each for each in READERS if each.recognizes(head)] == [expected]
+        assert [reader for reader in READERS if reader.recognizes(head)] == [expected]
     assert MLPERF_DETAIL.recognizes(Head("a", detail_text(["version : 1"]).encode()))
-    assert not any(each.recognizes(Head("a", b"lines of ':::MLLOG {json}'")) for each in READERS)
+    assert not any(
+        reader.recognizes(Head("a", b"lines of ':::MLLOG {json}'")) for reader in READERS
+    )
 
 
 def test_numbers_of_any_kind() -> None:

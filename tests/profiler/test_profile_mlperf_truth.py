@@ -103,7 +103,7 @@ def test_an_accuracy_run_has_no_result() -> None:
     """The result says that it is an accuracy run."""
     profile = read("v4.1_8xH200_llama2-70b_accuracy/mlperf_log_summary.txt")
     assert profile.benchmark == BenchmarkResult("", "", None, {})
-    assert any("no result" in each for each in profile.notes)
+    assert any("no result" in note for note in profile.notes)
 
 
 def test_a_detail_log_agrees_with_its_summary() -> None:

@@ -244,8 +244,8 @@ Time (%),Total Time (ns),Instances,{FIGURES},Category,Operation
     for text in (both, both + "\n" + CALLS, CALLS + "\n" + both):
         (device,) = profile_of(text, tmp_path).devices
 
-        assert [(each.name, each.count) for each in device.kernels] == [("gemm", 10)]
-        assert [each.count for each in device.copies] == [5]
+        assert [(kernel.name, kernel.count) for kernel in device.kernels] == [("gemm", 10)]
+        assert [copy.count for copy in device.copies] == [5]
         assert device.launches is not None
         assert device.launches.count == 100
 
@@ -260,7 +260,7 @@ PID,TID,DevId,Count,QCount,AAvg (ns),QAvg (ns),KAvg (ns),Kernel Name
     for text in (KERNELS + others, KERNELS + "\n" + others.split("\n", 1)[1]):
         profile = profile_of(text, tmp_path)
 
-        assert sum(each.count for each in profile.devices[0].kernels) == 400
+        assert sum(kernel.count for kernel in profile.devices[0].kernels) == 400
         assert profile.unread == {"table of another report": 1, "line outside of a table": 1}
 
 

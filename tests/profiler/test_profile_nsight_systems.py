@@ -74,7 +74,7 @@ def test_kernels_that_the_profiler_dropped_are_no_waits_for_the_host(tmp_path: P
     assert profile.notes[1].startswith("The last 20 launched kernels are not in it")
     assert not profile.is_whole
     (workload,) = judged_workloads([profile])
-    assert all(each.abstained is not None for each in workload.findings)
+    assert all(finding.abstained is not None for finding in workload.findings)
 
 
 def test_launches_without_any_kernel_are_not_said_to_be_of_the_cpu_alone(tmp_path: Path) -> None:

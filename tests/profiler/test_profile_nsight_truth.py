@@ -160,7 +160,7 @@ def test_the_power_iteration_waits_for_its_own_copies() -> None:
     first = device.kernels[0]
     assert first.name.startswith("void gemv2T_kernel_val")
     assert (first.count, round(first.seconds * 1e9)) == (432, 1_074_732_935)
-    assert round(100 * first.seconds / sum(each.seconds for each in device.kernels)) == 95
+    assert round(100 * first.seconds / sum(kernel.seconds for kernel in device.kernels)) == 95
     waits = {
         span.name: span.seconds
         for span in profile.host_spans

@@ -63,7 +63,7 @@ def test_invalid_shapes_have_no_product(dims: Any) -> None:
 
 def called(name: str, dims: Any, values: dict[int, str]) -> TensorProduct | None:
     """An operator's product; `values` are those of arguments that are no tensors."""
-    types = [BF16 if each else "Scalar" for each in dims]
+    types = [BF16 if dim else "Scalar" for dim in dims]
     concrete = [values.get(place, "") for place in range(len(dims))]
     arguments = {"Input Dims": dims, "Input type": types, "Concrete Inputs": concrete}
     return tensor_product(name, arguments)

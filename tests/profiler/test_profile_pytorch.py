@@ -64,7 +64,7 @@ def test_a_step_of_training_is_read_as_it_was(tmp_path: Path) -> None:
     assert device.time.host_wait_seconds == pytest.approx(19.997e-6, abs=1e-15)
     assert device.launches == LaunchUse(2, pytest.approx(10.5e-6), short_kernels=1, matched=2)
     assert device.copies == (CopyUse(CopyKind.HOST_TO_DEVICE, HostMemory.PAGEABLE, 1, 4096, 6e-6),)
-    assert [(each.uses_tensor_cores, each.occupancy_ratio) for each in device.kernels] == [
+    assert [(kernel.uses_tensor_cores, kernel.occupancy_ratio) for kernel in device.kernels] == [
         (True, 0.25),
         (False, None),
     ]
@@ -138,13 +138,13 @@ def test_steps_of_the_device_stand_in_where_the_host_has_none(tmp_path: Path) ->
         .kernel("a", 0, 10)
         .complete("gpu_user_annotation", "ProfilerStep#1", 0, 10, device=0)
     )
-    assert [each.name for each in profile_of(trace, tmp_path).devices[0].steps] == [
+    assert [step.name for step in profile_of(trace, tmp_path).devices[0].steps] == [
         "ProfilerStep#1"
     ]
 
     trace.annotation("ProfilerStep#2", 0, 20)
 
-    assert [each.name for each in profile_of(trace, tmp_path).devices[0].steps] == [
+    assert [step.name for step in profile_of(trace, tmp_path).devices[0].steps] == [
         "ProfilerStep#2"
     ]
 
@@ -167,16 +167,16 @@ def test_turns_of_a_serving_engine_are_its_steps(tmp_path: Path, names: tuple[st
         trace.annotation(name, begin, 30).kernel("a", begin + 20, 60)
     profile = profile_of(trace, tmp_path)
     (device,) = profile.devices
-    assert [(each.name, each.time.span_seconds) for each in device.steps] == [
+    assert [(step.name, step.time.span_seconds) for step in device.steps] == [
         ("turn 1", pytest.approx(100e-6)),
         ("turn 2", pytest.approx(120e-6)),
         ("turn 3", pytest.approx(80e-6)),
     ]
-    assert [(each.name, each.count) for each in profile.host_spans] == [("turn of the engine", 4)]
+    assert [(span.name, span.count) for span in profile.host_spans] == [("turn of the engine", 4)]
 
     trace.annotation("ProfilerStep#2", 0, 400)
 
-    assert [each.name for each in profile_of(trace, tmp_path).devices[0].steps] == [
+    assert [step.name for step in profile_of(trace, tmp_path).devices[0].steps] == [
         "ProfilerStep#2"
     ]
 
@@ -193,7 +193,7 @@ def test_host_time_is_summed_by_kind(tmp_path: Path) -> None:
         tmp_path,
     )
 
-    assert {(each.kind, each.name): each.count for each in profile.host_spans} == {
+    assert {(span.kind, span.name): span.count for span in profile.host_spans} == {
         (SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize"): 1,
         (SpanKind.CHECKPOINT, "torch.save"): 1,
         (SpanKind.ANNOTATION, "Optimizer.step#SGD.step"): 1,
@@ -224,7 +224,7 @@ def test_calls_in_which_the_host_waits_are_recognized_by_what_they_do(
         tmp_path,
     )
 
-    assert {each.name: each.count for each in profile.host_spans} == waits
+    assert {span.name: span.count for span in profile.host_spans} == waits
 
 
 def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
@@ -261,8 +261,8 @@ def test_hardware_counters_are_read_in_place_of_a_time_line(tmp_path: Path) -> N
     (device,) = profile.devices
     assert (device.time, device.device.name) == (None, H100["name"])
     assert [
-        (each.name, each.count, each.uses_tensor_cores, each.compute_ratio)
-        for each in device.kernels
+        (kernel.name, kernel.count, kernel.uses_tensor_cores, kernel.compute_ratio)
+        for kernel in device.kernels
     ] == [(name, 2, True, 0.7), ("(unnamed)", 1, False, None)]
     assert profile.notes[0].startswith("Hardware counters of 3 kernel runs in place of a timeline")
 
@@ -301,7 +301,7 @@ def test_impossible_event_is_counted_by_its_fault(tmp_path: Path) -> None:
         tmp_path,
     )
 
-    assert sum(each.count for each in profile.devices[0].kernels) == 1
+    assert sum(kernel.count for kernel in profile.devices[0].kernels) == 1
     assert profile.unread == {
         "kernel of a negative duration": 1,
         "kernel without a time": 1,
@@ -359,7 +359,7 @@ def test_merged_traces_of_several_processes_are_refused(tmp_path: Path) -> None:
     """Their correlation numbers collide, and their steps are not shared."""
     trace = KinetoTrace().launch(1, 0, 5).kernel("a", 6, 10, correlation=1)
     merged = [
-        {**each, "pid": f"[TP0{rank}] {each['pid']}"} for rank in (0, 1) for each in trace.events
+        {**event, "pid": f"[TP0{rank}] {event['pid']}"} for rank in (0, 1) for event in trace.events
     ]
     trace.events = merged
 
@@ -380,7 +380,7 @@ def test_a_torn_trace_shows_what_came_before(tmp_path: Path) -> None:
 
     profile = PYTORCH.read(path, ReadLimits())
 
-    assert [each.name for each in profile.devices[0].kernels] == ["a"]
+    assert [kernel.name for kernel in profile.devices[0].kernels] == ["a"]
     assert profile.notes[0].startswith("Not whole: the file ends at character")
 
 

@@ -44,7 +44,7 @@ def test_categories_of_old_files_mean_the_same(tmp_path: Path) -> None:
     assert device.kernels[0].name == "volta_sgemm_64x64_nt"
     assert device.launches is not None
     assert device.steps[0].loader_seconds == pytest.approx(30e-6)
-    assert [each.memory for each in device.copies] == [HostMemory.PINNED]
+    assert [copy.memory for copy in device.copies] == [HostMemory.PINNED]
     assert device.frames[0].name == "aten::mm"
     assert not profile.unread
 
@@ -81,7 +81,7 @@ def test_calls_of_any_kind_of_device_launch(tmp_path: Path, category: str) -> No
 
     (device,) = profile.devices
     assert device.launches == LaunchUse(1, pytest.approx(5e-6), matched=1)
-    assert [each.bytes for each in device.copies] == [8]
+    assert [copy.bytes for copy in device.copies] == [8]
     assert profile.unread == {category: 1}
 
 
@@ -95,8 +95,8 @@ def test_copies_among_the_kernels_are_copies(tmp_path: Path) -> None:
     )
 
     (device,) = profile.devices
-    assert [each.name for each in device.kernels] == ["gemm"]
-    assert [each.bytes for each in device.copies] == [8]
+    assert [kernel.name for kernel in device.kernels] == ["gemm"]
+    assert [copy.bytes for copy in device.copies] == [8]
 
 
 def test_copies_of_unknown_size_are_said_to_be(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_copies_of_unknown_size_are_said_to_be(tmp_path: Path) -> None:
     profile = profile_of(trace, tmp_path)
 
     assert profile.notes == ("The sizes of 1 copies are not in it.",)
-    assert [each.bytes for each in profile.devices[0].copies] == [None]
+    assert [copy.bytes for copy in profile.devices[0].copies] == [None]
 
     trace.complete("gpu_memcpy", "Memcpy HtoD", 2, 1, device=0, bytes=8)
-    assert [each.bytes for each in profile_of(trace, tmp_path).devices[0].copies] == [None]
+    assert [copy.bytes for copy in profile_of(trace, tmp_path).devices[0].copies] == [None]
 
 
 def test_kernels_whose_times_were_lost_stretch_nothing(tmp_path: Path) -> None:

@@ -101,15 +101,15 @@ def test_figures_are_those_computed_from_the_raw_events(name: str) -> None:
     """Covers kernels, busy time, span, collectives, steps and the GPU."""
     figures = TRUTH[name]
     device, time = timed(name)
-    collectives = [each for each in device.kernels if each.is_collective]
-    kernel_seconds = sum(each.seconds for each in device.kernels)
+    collectives = [kernel for kernel in device.kernels if kernel.is_collective]
+    kernel_seconds = sum(kernel.seconds for kernel in device.kernels)
 
-    assert sum(each.count for each in device.kernels) == figures.kernels
+    assert sum(kernel.count for kernel in device.kernels) == figures.kernels
     if figures.busy:
         assert milliseconds(time.kernel_seconds, figures.busy) == figures.busy
         assert milliseconds(time.span_seconds, figures.span) == figures.span
-    assert sum(each.count for each in collectives) == figures.collectives
-    share = sum(each.seconds for each in collectives) / kernel_seconds
+    assert sum(collective.count for collective in collectives) == figures.collectives
+    share = sum(collective.seconds for collective in collectives) / kernel_seconds
     assert round(100 * share) == figures.collective_percent
     assert len(device.steps) == figures.steps
     assert device.device.name == figures.device
@@ -120,7 +120,7 @@ def test_kernels_and_idle_causes_sum_to_the_span(name: str) -> None:
     """This holds for the whole and for each step."""
     device, whole = timed(name)
 
-    for time in (whole, *(each.time for each in device.steps)):
+    for time in (whole, *(step.time for step in device.steps)):
         assert time.kernel_seconds + time.idle_seconds == pytest.approx(
             time.span_seconds, rel=1e-12
         )
@@ -152,8 +152,8 @@ def test_a_loader_that_holds_up_its_steps_is_seen() -> None:
     device, _ = timed("kineto_resnet50_workers0")
 
     assert [
-        62.5 <= each.loader_seconds * 1e3 <= 73.5 and 164 <= (each.end - each.start) / 1e6 <= 181.5
-        for each in device.steps
+        62.5 <= step.loader_seconds * 1e3 <= 73.5 and 164 <= (step.end - step.start) / 1e6 <= 181.5
+        for step in device.steps
     ] == [True] * 6
 
 
@@ -162,8 +162,8 @@ def test_a_loader_with_workers_holds_up_little() -> None:
     device, _ = timed("kineto_resnet50_workers4")
 
     assert [
-        0.05 <= each.loader_seconds * 1e3 <= 4.35 and 116 <= (each.end - each.start) / 1e6 <= 182
-        for each in device.steps
+        0.05 <= step.loader_seconds * 1e3 <= 4.35 and 116 <= (step.end - step.start) / 1e6 <= 182
+        for step in device.steps
     ] == [True] * 6
 
 
@@ -178,7 +178,9 @@ def test_ranks_are_reported() -> None:
 def test_kernels_of_the_two_collectives_are_counted_apart() -> None:
     """Fifteen all-reduces and six broadcasts are found."""
     device, _ = timed("hta_nccl_data")
-    counts = {each.name.split("(")[0]: each.count for each in device.kernels if each.is_collective}
+    counts = {
+        kernel.name.split("(")[0]: kernel.count for kernel in device.kernels if kernel.is_collective
+    }
 
     assert sum(count for name, count in counts.items() if "AllReduce" in name) == 15
     assert sum(count for name, count in counts.items() if "Broadcast" in name) == 6
@@ -207,7 +209,7 @@ def test_counters_without_a_time_line_are_kernels_without_one() -> None:
     (device,) = read("hta_cupti_counters").devices
 
     assert device.time is None
-    assert sum(each.count for each in device.kernels) == 77
+    assert sum(kernel.count for kernel in device.kernels) == 77
 
 
 def test_a_trace_of_the_host_alone_says_so() -> None:

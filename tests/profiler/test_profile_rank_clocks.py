@@ -67,7 +67,7 @@ def test_ranks_are_drawn_on_one_clock() -> None:
     lanes = {words: digits for words, _, _, digits in json.loads(unescape(drawn))}
     first, second = (lanes[f"rank {number}, collectives"] for number in (0, 1))
     starts = [re.search("[^0]", digits) for digits in (first, second)]
-    assert [found and found.start() for found in starts] == [400, 700]
+    assert [start and start.start() for start in starts] == [400, 700]
     assert len(first.rstrip("0")) == len(second.rstrip("0")) == 1000
 
 

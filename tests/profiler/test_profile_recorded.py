@@ -63,7 +63,7 @@ def raw(path: Path) -> list[dict[str, Any]]:
 def spans(profile: Profile, kind: SpanKind) -> dict[str, tuple[int, float]]:
     """Count and duration of spans, by name."""
     return {
-        each.name: (each.count, each.seconds) for each in profile.host_spans if each.kind is kind
+        span.name: (span.count, span.seconds) for span in profile.host_spans if span.kind is kind
     }
 
 
@@ -94,7 +94,7 @@ def test_a_planted_loader_is_found_without_a_gpu(torch_alone: Path, jax_run: Pat
     (_, jax) = jax_forms(jax_run)[ProfileFormat.XPLANE]
     for profile in (open_profile(torch_alone, LIMITS), jax):
         (workload,) = judged_workloads([profile])
-        (found,) = [each for each in workload.findings if each.is_actionable]
+        (found,) = [finding for finding in workload.findings if finding.is_actionable]
         (option,) = found.options
         assert found.action is Action.FIX_INPUT_PIPELINE
         assert "no GPU is in it, whose queue may hide a part" in found.summary
@@ -108,16 +108,16 @@ def test_a_torch_trace_is_read_to_the_last_event(torch_alone: Path) -> None:
     """Spans sum to those of the raw events; unused events are counted by category."""
     profile = open_profile(torch_alone, LIMITS)
     events = raw(torch_alone)
-    loads = [each for each in events if "DataLoader" in each["name"] and each.get("ph") == "X"]
+    loads = [event for event in events if "DataLoader" in event["name"] and event.get("ph") == "X"]
     ((count, seconds),) = spans(profile, SpanKind.LOADER).values()
 
     assert profile.events == len(events)
     assert count == len(loads)
-    assert seconds == pytest.approx(sum(each["dur"] for each in loads) / 1e6, abs=1e-6)
-    categories = Counter(each.get("cat", f"phase {each.get('ph')}") for each in events)
+    assert seconds == pytest.approx(sum(load["dur"] for load in loads) / 1e6, abs=1e-6)
+    categories = Counter(event.get("cat", f"phase {event.get('ph')}") for event in events)
     unread = {what: count for what, count in profile.unread.items() if what != "[memory]"}
     assert all(count <= categories[what] for what, count in unread.items())
-    kept = [each for each in profile.host_spans if each.kind is not SpanKind.PAUSE]
+    kept = [span for span in profile.host_spans if span.kind is not SpanKind.PAUSE]
     used = sum(each.count for each in kept) + len(profile.host_steps)
     used += categories["cpu_op"] + categories["python_function"] - unread.get("python_function", 0)
     assert used + sum(profile.unread.values()) == len(events)
@@ -144,9 +144,9 @@ def test_two_ranks_are_distinguished_and_judged_together(
     profiles = read_all([torch_ranks], LIMITS)
 
     assert [(each.rank, each.world_size) for each in profiles] == [(0, 2), (1, 2)]
-    for each in profiles:
-        assert_steps(each, TORCH_STEPS, TORCH_LOADER)
-        assert spans(each, SpanKind.COLLECTIVE)["gloo:all_reduce"][0] >= TORCH_STEPS
+    for profile in profiles:
+        assert_steps(profile, TORCH_STEPS, TORCH_LOADER)
+        assert spans(profile, SpanKind.COLLECTIVE)["gloo:all_reduce"][0] >= TORCH_STEPS
     page = tmp_path / "page.html"
     assert main(["profile", str(torch_ranks), "--report", str(page)]) == 0
     assert "Steps of the host" in page.read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ def test_a_late_rank_is_found_by_what_the_other_waits(torch_ranks: Path) -> None
     assert waits >= TORCH_STEPS * TORCH_LATE / 2
     assert waits > others
     (workload,) = judged_workloads([waiting, late])
-    found = {each.reasons[0]: each for each in workload.findings if each.is_actionable}
+    found = {finding.reasons[0]: finding for finding in workload.findings if finding.is_actionable}
     assert found.keys() == {Reason.HOST_BOUND, Reason.COMMUNICATION_BOUND}
     assert "no GPU is in it, whose kernels may hide a part" in (
         found[Reason.COMMUNICATION_BOUND].summary
@@ -187,8 +187,8 @@ def test_sizing_refuses_a_trace_of_the_cpu(
 def jax_forms(run: Path) -> dict[ProfileFormat, tuple[Path, Profile]]:
     """Both files of one run."""
     paths = [*run.rglob("*.xplane.pb"), *run.rglob("*.trace.json.gz")]
-    profiles = [open_profile(each, LIMITS) for each in paths]
-    return {each.format: (path, each) for path, each in zip(paths, profiles, strict=True)}
+    profiles = [open_profile(path, LIMITS) for path in paths]
+    return {profile.format: (path, profile) for path, profile in zip(paths, profiles, strict=True)}
 
 
 def test_a_jax_profile_of_the_cpu_says_so_and_tells_its_steps(jax_run: Path) -> None:
@@ -198,8 +198,8 @@ def test_a_jax_profile_of_the_cpu_says_so_and_tells_its_steps(jax_run: Path) -> 
     assert set(forms) == {ProfileFormat.XPLANE, ProfileFormat.TRACE_VIEWER}
     for _, profile in forms.values():
         assert profile.devices == ()
-        assert any("no kernel of a GPU" in each for each in profile.notes)
-        assert [each.name for each in profile.host_steps] == [
+        assert any("no kernel of a GPU" in note for note in profile.notes)
+        assert [step.name for step in profile.host_steps] == [
             f"train {n}" for n in range(JAX_STEPS)
         ]
         assert_steps(profile, JAX_STEPS, JAX_LOADER)
@@ -213,10 +213,10 @@ def test_both_forms_of_a_jax_run_agree(jax_run: Path) -> None:
     )
 
     assert viewer.host_spans == plane.host_spans
-    assert [each.loader_seconds for each in viewer.host_steps] == pytest.approx(
-        [each.loader_seconds for each in plane.host_steps], abs=2e-9
+    assert [step.loader_seconds for step in viewer.host_steps] == pytest.approx(
+        [step.loader_seconds for step in plane.host_steps], abs=2e-9
     )
-    lengths = [[each.end - each.start for each in of.host_steps] for of in (plane, viewer)]
+    lengths = [[step.end - step.start for step in of.host_steps] for of in (plane, viewer)]
     assert lengths[0] == pytest.approx(lengths[1], abs=2)
 
 
@@ -226,13 +226,13 @@ def test_a_jax_profile_is_read_to_the_last_event(jax_run: Path) -> None:
     path, viewer = forms[ProfileFormat.TRACE_VIEWER]
     _, plane = forms[ProfileFormat.XPLANE]
     events = raw(path)
-    named = [each for each in events if each["ph"] == "M"]
-    loads = [each for each in events if each["name"] == "load_batch"]
+    named = [event for event in events if event["ph"] == "M"]
+    loads = [event for event in events if event["name"] == "load_batch"]
 
     assert viewer.events in {len(events), len(events) + 1}  # The last event is an empty object.
     assert plane.events == len(events) - len(named)
     _, seconds = spans(viewer, SpanKind.LOADER)["load_batch"]
-    assert seconds == pytest.approx(sum(each["dur"] for each in loads) / 1e6, abs=1e-8)
+    assert seconds == pytest.approx(sum(load["dur"] for load in loads) / 1e6, abs=1e-8)
 
 
 def test_the_folder_of_a_jax_run_is_one_profile(jax_run: Path) -> None:

@@ -175,7 +175,7 @@ def test_devices_beyond_the_limit_are_shown_as_one() -> None:
         limits=ReadLimits(devices_maximum=2),
     )
 
-    assert {each.device.key: each.kernels[0].count for each in recorder.devices()} == {
+    assert {device.device.key: device.kernels[0].count for device in recorder.devices()} == {
         "0": 1,
         "1": 1,
         "(other devices)": 7,

@@ -38,7 +38,7 @@ def check(profile: Profile) -> None:
     assert device.launches.matched == KERNELS
     (copy,) = device.copies
     assert copy.kind is CopyKind.HOST_TO_DEVICE
-    assert [(each.kind, each.name) for each in profile.host_spans] == [
+    assert [(span.kind, span.name) for span in profile.host_spans] == [
         (SpanKind.LOADER, "load_batch")
     ]
 
@@ -79,7 +79,7 @@ def test_several_processes_in_a_database_are_refused(tmp_path: Path) -> None:
 def test_kernels_launched_one_by_one_are_told(folder: Path) -> None:
     """Of each tenth of a millisecond they run for a fifth."""
     (workload,) = judged_workloads(read_all([folder / "70_kernel_trace.csv"], ReadLimits()))
-    complaints = {each.rule for each in workload.findings if each.is_actionable}
+    complaints = {finding.rule for finding in workload.findings if finding.is_actionable}
     assert complaints == {"profile_launch_bound"}
 
 

@@ -33,7 +33,7 @@ def test_a_profile_opens_advice_on_who_held_the_gpu_then(node: Node) -> None:
         (taken,) = node.profiles.take([waits(node)])
 
     assert (taken.key, taken.outcome) == (JOB.key, "complaint")
-    assert [each["event"] for each in logs] == ["profile_taken"]
+    assert [log["event"] for log in logs] == ["profile_taken"]
     assert logs[0]["complaints"] == "HostBound"
     assert node.open() == [("profile_host_bound", JOB.key)]
     (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
@@ -100,7 +100,7 @@ def test_telemetry_and_profile_make_one_advice(advice_node: AdviceNode) -> None:
     (advice,) = (each for each in node.advice_service.advice if each.finding.rule == "launch_bound")
     evidence: Any = advice.finding.evidence["profile"]
     assert evidence["kernels"] == ["tiny"]
-    judged = [each.finding.rule for each in node.recommender.judgements]
+    judged = [judgement.finding.rule for judgement in node.recommender.judgements]
     assert "profile_launch_bound" in judged
 
 
@@ -122,7 +122,9 @@ def test_a_policy_silences_profiles_as_it_does_rules(node: Node) -> None:
     node.profiles.take([waits(node)])
 
     assert node.open() == []
-    assert any("excluded" in each.finding.evidence for each in node.recommender.judgements)
+    assert any(
+        "excluded" in judgement.finding.evidence for judgement in node.recommender.judgements
+    )
 
 
 def test_the_reasoning_behind_it_has_its_thresholds(node: Node) -> None:
@@ -132,7 +134,7 @@ def test_the_reasoning_behind_it_has_its_thresholds(node: Node) -> None:
     (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
     document = explain_advice(advice, Settings().rule_trees)
 
-    names = [each.setting for each in document.thresholds]
+    names = [threshold.setting for threshold in document.thresholds]
     assert "profiles.rules.profile_host_bound.on_ratio" in names
     assert "The profile says that GPU 0 waits" in " ".join(
         text_of(explanation_blocks(document)).split()
@@ -160,7 +162,7 @@ def test_a_fault_in_a_profile_keeps_no_rule_from_being_heard(
     with capture_logs() as logs:
         node.advice_service.recommend()
 
-    assert "rule_failed" in [each["event"] for each in logs]
+    assert "rule_failed" in [log["event"] for log in logs]
     assert node.recommender.judgements
 
 
@@ -173,4 +175,4 @@ def test_advice_of_a_profile_is_there_without_an_agent(node: Node) -> None:
     findings, advice, _ = run_offline(node.base.path, Settings())
 
     assert "profile_host_bound" in [each.finding.rule for each in advice]
-    assert "profile_host_bound" in [each.rule for each in findings]
+    assert "profile_host_bound" in [finding.rule for finding in findings]

@@ -36,7 +36,7 @@ def test_verdicts_survive_a_restart(node: Node) -> None:
     node.base.storage = Storage(str(node.base.path))
     node.restart()
 
-    assert [each.key for each in node.profiles.profiles()] == [JOB.key]
+    assert [profile.key for profile in node.profiles.profiles()] == [JOB.key]
     assert node.open() == before
     assert len(node.advice_service.advice) == len({each.id for each in node.advice_service.advice})
 
@@ -79,7 +79,7 @@ def test_only_so_many_are_kept(node: Node) -> None:
         node.profiles.take([waits(node, source=f"{number}.json")])
     node.restart(settings)
 
-    assert [each.sources for each in node.profiles.profiles()] == [
+    assert [profile.sources for profile in node.profiles.profiles()] == [
         ("4.json",),
         ("3.json",),
         ("2.json",),
@@ -92,7 +92,7 @@ def test_a_disk_that_fails_loses_nothing(node: Node) -> None:
     connection.execute("ALTER TABLE profile RENAME TO away")
     with capture_logs() as logs:
         node.profiles.take([waits(node)])
-    assert "profiles_not_saved" in [each["event"] for each in logs]
+    assert "profiles_not_saved" in [log["event"] for log in logs]
     connection.execute("ALTER TABLE away RENAME TO profile")
     connection.close()
     assert node.open()
@@ -119,10 +119,10 @@ def test_many_threads_may_bring_profiles(node: Node) -> None:
         threading.Thread(target=node.profiles.take, args=([waits(node, source=f"{each}")],))
         for each in range(8)
     ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
     assert len(node.profiles.profiles()) == len(threads)
     assert node.profiles.counts.total() == len(threads)

@@ -60,7 +60,7 @@ def test_little_waiting_is_none(tmp_path: Path) -> None:
     profile = read(table(TPU, *(("1", 95.0, 3.0, 2.0) for _ in range(8))), tmp_path, "page.json.gz")
     assert profile.host_steps[0].end == 100_000_000
     (workload,) = judged_workloads((profile,))
-    verdicts = {each.rule: each.kind for each in workload.findings}
+    verdicts = {finding.rule: finding.kind for finding in workload.findings}
     assert verdicts["profile_host_bound"] is FindingKind.OPTIMIZED
 
 

@@ -132,7 +132,7 @@ def test_derived_lines_carry_their_stream_in_their_names(tmp_path: Path) -> None
     (device,) = profile.devices
     assert device.time is not None
     assert device.time.span_seconds == pytest.approx(10e-9)
-    assert [each.name for each in device.steps] == ["4"]
+    assert [step.name for step in device.steps] == ["4"]
     assert profile.unread == {"events of derived lines": 1}
 
 
@@ -141,14 +141,14 @@ def test_a_torn_trace_says_how_far_it_goes(tmp_path: Path) -> None:
     whole = json.dumps({"traceEvents": [*NAMES, KERNEL, KERNEL]}).encode()
     profile = read_bytes(tmp_path, gzip.compress(whole[:-20]))
     assert sum(each.count for each in profile.devices[0].kernels) == 1
-    assert any(each.startswith("It is not whole: ") for each in profile.notes)
+    assert any(note.startswith("It is not whole: ") for note in profile.notes)
 
 
 def test_a_capped_trace_says_that_events_are_missing(tmp_path: Path) -> None:
     """Its writer stops at a million events."""
     fill = b",".join([b"{}"] * 1_000_000)
     profile = read_bytes(tmp_path, b'{"traceEvents":[' + fill + b"]}")
-    assert any("million events" in each for each in profile.notes)
+    assert any("million events" in note for note in profile.notes)
     assert profile.events == 1_000_000
 
 

@@ -26,7 +26,7 @@ def read(name: str) -> Profile:
 
 def device_of(profile: Profile, index: int) -> DeviceProfile:
     """One of its devices."""
-    return next(each for each in profile.devices if each.device.index == index)
+    return next(device for device in profile.devices if device.device.index == index)
 
 
 @pytest.mark.parametrize("suffix", BOTH_FORMS)
@@ -43,7 +43,7 @@ def test_busy_time_and_span(  # noqa: PLR0913, PLR0917 - the table's columns.
 ) -> None:
     """They agree to the last digit; kernels and idle time sum to the span."""
     device = device_of(read(f"{name}{suffix}"), index)
-    assert sum(each.count for each in device.kernels) == kernels
+    assert sum(kernel.count for kernel in device.kernels) == kernels
     assert device.time is not None
     assert device.time.kernel_seconds == pytest.approx(busy * MILLISECOND, abs=0.005 * MILLISECOND)
     assert device.time.span_seconds == pytest.approx(span * MILLISECOND, abs=0.005 * MILLISECOND)
@@ -56,10 +56,14 @@ def test_busy_time_and_span(  # noqa: PLR0913, PLR0917 - the table's columns.
 def test_both_forms_say_the_same(name: str) -> None:
     """One was made from the other; three decimals of a microsecond lose nothing."""
     plane, trace = (read(f"{name}{suffix}") for suffix in BOTH_FORMS)
-    assert [each.time for each in trace.devices] == [each.time for each in plane.devices]
-    assert [each.copies for each in trace.devices] == [each.copies for each in plane.devices]
-    assert [each.launches for each in trace.devices] == [each.launches for each in plane.devices]
-    assert [each.steps for each in trace.devices] == [each.steps for each in plane.devices]
+    assert [device.time for device in trace.devices] == [device.time for device in plane.devices]
+    assert [device.copies for device in trace.devices] == [
+        device.copies for device in plane.devices
+    ]
+    assert [device.launches for device in trace.devices] == [
+        device.launches for device in plane.devices
+    ]
+    assert [device.steps for device in trace.devices] == [device.steps for device in plane.devices]
     assert trace.host_spans == plane.host_spans
 
 
@@ -67,10 +71,10 @@ def test_tensorflow_profile_has_the_facts_of_its_gpus() -> None:
     """Eight V100 of 16 GB, two of them active, for one step."""
     profile = read(f"{TENSORFLOW}.xplane.pb")
     assert profile.format is ProfileFormat.XPLANE
-    assert [each.device.index for each in profile.devices if each.time] == [4, 6]
-    assert {each.device.multiprocessors for each in profile.devices} == {80}
-    assert {each.device.memory_bytes for each in profile.devices} == {16945512448}
-    assert [len(each.steps) for each in profile.devices if each.time] == [1, 1]
+    assert [device.device.index for device in profile.devices if device.time] == [4, 6]
+    assert {device.device.multiprocessors for device in profile.devices} == {80}
+    assert {device.device.memory_bytes for device in profile.devices} == {16945512448}
+    assert [len(device.steps) for device in profile.devices if device.time] == [1, 1]
     assert "5 of its 8 GPUs did nothing." in profile.notes
 
 

@@ -185,13 +185,13 @@ def test_steps_that_only_the_host_knows(tmp_path: Path) -> None:
     host = [Event("train", 0, 100, {"step_num": 4}), Event("train", 100, 100, {"step_num": 5})]
     line = Line("Stream #1", [kernel("a", 10, 20), kernel("b", 150, 30)])
     device = read_streams(tmp_path, line, host=host)
-    assert [each.name for each in device.steps] == ["train 4", "train 5"]
+    assert [step.name for step in device.steps] == ["train 4", "train 5"]
 
 
 def test_spans_of_the_host(tmp_path: Path) -> None:
     """Loader and waits are recognized by function names, without files."""
     spans = read_planes(tmp_path, *WORKED).host_spans
-    assert {(each.kind, each.name, each.count) for each in spans} == {
+    assert {(span.kind, span.name, span.count) for span in spans} == {
         (SpanKind.LOADER, "IteratorGetNextOp::DoCompute", 1),
         (SpanKind.SYNCHRONIZATION, "block_until_ready", 1),
     }
@@ -214,7 +214,7 @@ def test_spans_of_the_host(tmp_path: Path) -> None:
 def test_names_of_spans(tmp_path: Path, name: str, kind: SpanKind, shown: str) -> None:
     """Covers the driver, TensorFlow's operations, and Python functions."""
     profile = read_planes(tmp_path, Plane("/host:CPU", [Line("main", [Event(name, 0, 5)])]))
-    assert [(each.kind, each.name) for each in profile.host_spans] == [(kind, shown)]
+    assert [(span.kind, span.name) for span in profile.host_spans] == [(kind, shown)]
 
 
 def test_time_zero_is_when_the_profiler_started(tmp_path: Path) -> None:
@@ -237,15 +237,18 @@ def test_a_gpu_of_which_two_hosts_wrote_is_two(tmp_path: Path) -> None:
         for start in (0, 500)
     ]
     profile = read_planes(tmp_path, *planes)
-    assert [each.device.key for each in profile.devices] == ["/device:GPU:0", "/device:GPU:0 (2)"]
-    assert [time_of(each).span_seconds for each in profile.devices] == [pytest.approx(1e-8)] * 2
+    assert [device.device.key for device in profile.devices] == [
+        "/device:GPU:0",
+        "/device:GPU:0 (2)",
+    ]
+    assert [time_of(device).span_seconds for device in profile.devices] == [pytest.approx(1e-8)] * 2
 
 
 def test_a_profile_without_kernels_says_so(tmp_path: Path) -> None:
     """A host-only profile is valid, and has no GPU at 0%."""
     profile = read_planes(tmp_path, *WORKED[1:])
-    assert all(each.time is None for each in profile.devices)
-    assert any("no kernel of a GPU" in each for each in profile.notes)
+    assert all(device.time is None for device in profile.devices)
+    assert any("no kernel of a GPU" in note for note in profile.notes)
 
 
 def test_it_is_recognized_by_its_first_plane() -> None:

@@ -34,12 +34,12 @@ def sync_points() -> Iterator[None]:
     while True:
         loss = model(batch).square().mean()
         loss.backward()
-        for each in parameters:
-            norm = each.grad.norm().item()
+        for parameter in parameters:
+            norm = parameter.grad.norm().item()
             scale = 0.01 / max(1.0, norm)
             with torch.no_grad():
-                each.sub_(each.grad, alpha=scale)
-            each.grad = None
+                parameter.sub_(parameter.grad, alpha=scale)
+            parameter.grad = None
         with torch.no_grad():
             bad = torch.nonzero(~torch.isfinite(parameters[0]))
         if len(bad) or loss.item() > 1e9:

@@ -28,7 +28,9 @@ class Replay:
 
     def readings(self, device: str) -> list[Reading]:
         """One device's readings in order."""
-        return [each.readings[device] for each in self.snapshots if device in each.readings]
+        return [
+            snapshot.readings[device] for snapshot in self.snapshots if device in snapshot.readings
+        ]
 
     def values(self, device: str, signal: Signal) -> list[float | None]:
         """One signal of one device in order."""

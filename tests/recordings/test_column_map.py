@@ -39,7 +39,7 @@ def test_two_files_sorted_by_pod_merge(replay: Replays, write: Writes) -> None:
     assert played.values("x", Signal.MEMORY_USED_BYTES) == [None, 1000.0, 2000.0, 3000.0]
     assert played.values("y", Signal.GPU_BUSY) == [None, 0.4, 0.5]
     assert played.source.interval == 57_000_000_000
-    assert [len(each.readings) for each in played.snapshots] == [2, 2, 2, 1]
+    assert [len(snapshot.readings) for snapshot in played.snapshots] == [2, 2, 2, 1]
 
 
 def test_the_unit_decides_the_signal(write: Writes) -> None:

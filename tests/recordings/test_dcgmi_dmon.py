@@ -17,7 +17,7 @@ Writes = Callable[..., Path]
 def test_polls_without_times_are_a_second_apart(replay: Replays, data: Path) -> None:
     """An entity that comes again starts a poll; that a second was assumed is said."""
     played = replay(data / "dmon_mig.txt")
-    assert [each.wall_time // 1_000_000_000 for each in played.snapshots] == [0, 1, 2]
+    assert [snapshot.wall_time // 1_000_000_000 for snapshot in played.snapshots] == [0, 1, 2]
     assert played.values("index:0", Signal.TENSOR_ACTIVE) == [0.816, 0.817, 0.0]
     assert played.values("index:0", Signal.POWER_WATTS) == [301.512, 302.1, 90.25]
     assert played.values("gpu-instance:0", Signal.GPU_BUSY) == [0.986, 0.987, 0.0]

@@ -24,7 +24,7 @@ def test_scrapes_one_after_the_other(replay: Replays, data: Path) -> None:
     """Every scrape is a snapshot; the better of two fields with one signal is believed."""
     played = replay(data / "dcgm_scrapes.prom")
     assert played.source.interval == 15_000_000_000
-    assert [len(each.readings) for each in played.snapshots] == [2, 2, 2]
+    assert [len(snapshot.readings) for snapshot in played.snapshots] == [2, 2, 2]
     assert played.values(BUSY, Signal.GPU_BUSY) == [0.4, 0.41, 0.42]
     assert played.values(BUSY, Signal.ENERGY_JOULES) == [1000.0, 1900.0, 2800.0]
 
@@ -78,8 +78,8 @@ def test_series_one_after_the_other(replay: Replays, data: Path, write: Writes) 
     samples = sorted(line for line in scrapes if not line.startswith("#"))
     by_scrape = replay(data / "dcgm_scrapes.prom")
     by_series = replay(write("# a dump\n# TYPE x gauge\n" + "".join(samples), "dump.prom"))
-    assert [each.readings for each in by_series.snapshots] == [
-        each.readings for each in by_scrape.snapshots
+    assert [snapshot.readings for snapshot in by_series.snapshots] == [
+        snapshot.readings for snapshot in by_scrape.snapshots
     ]
 
 
@@ -107,7 +107,10 @@ def test_pods_that_share_a_gpu_have_equal_parts(replay: Replays, write: Writes) 
     )
     assert played.values("GPU-1", Signal.GPU_BUSY) == [0.6]
     holdings = played.snapshots[0].holdings["GPU-1"]
-    assert [(each.workload.pod, each.share_ratio) for each in holdings] == [("a", 0.5), ("b", 0.5)]
+    assert [(holding.workload.pod, holding.share_ratio) for holding in holdings] == [
+        ("a", 0.5),
+        ("b", 0.5),
+    ]
 
 
 @pytest.mark.parametrize("step", [1, -1])
@@ -183,7 +186,7 @@ def test_one_scrape_in_every_style_of_labels(
     scrape = DcgmExpositionParser(built_in()).read(text)
     assert [(device.uuid, device.index) for device in scrape.devices] == [("GPU-1", 2)]
     assert scrape.readings["GPU-1"].values == {Signal.MEMORY_USED_BYTES: 5 * 2.0**20}
-    found = [each.workload.pod for each in scrape.readings["GPU-1"].holdings]
+    found = [holding.workload.pod for holding in scrape.readings["GPU-1"].holdings]
     assert found == ([] if pod is None else [pod])
 
 
@@ -204,7 +207,7 @@ def test_one_scrape_of_a_mig_gpu() -> None:
         "2g.20gb",
         3,
     )
-    assert {uuid: each.values for uuid, each in scrape.readings.items()} == {
+    assert {uuid: reading.values for uuid, reading in scrape.readings.items()} == {
         "GPU-1": {Signal.POWER_WATTS: 300.0},
         "GPU-1/gi3": {Signal.SM_ACTIVE: 1.0},
     }

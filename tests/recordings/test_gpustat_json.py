@@ -40,7 +40,7 @@ def _answer(second: int, busy: int | None) -> dict[str, Any]:
 def test_answers_one_behind_the_other(replay: Replays, write: Writes, indent: int | None) -> None:
     """Values in base units; null is missing and never zero."""
     answers = [_answer(1, 50), _answer(2, None), _answer(3, 52)]
-    played = replay(write("\n".join(json.dumps(each, indent=indent) for each in answers)))
+    played = replay(write("\n".join(json.dumps(answer, indent=indent) for answer in answers)))
     assert played.source.interval == 1_000_000_000
     assert played.snapshots[0].wall_time == 1_714_564_801_250_000_000
     assert played.values("GPU-3", Signal.GPU_BUSY) == [0.5, None, 0.52]

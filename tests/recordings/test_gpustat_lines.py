@@ -24,10 +24,10 @@ def test_lines_below_a_header_are_of_its_time(replay: Replays, write: Writes) ->
     pages = (f"{HEADER.format(at=at)}{GPU_0}{GPU_1}" for at in range(3))
     played = replay(write("".join(pages), "gpustat.log"))
     assert played.source.warnings == ()
-    assert [each.wall_time // 10**9 for each in played.snapshots] == [
+    assert [snapshot.wall_time // 10**9 for snapshot in played.snapshots] == [
         1714564800 + at for at in range(3)
     ]
-    assert [(each.name, each.memory_total_bytes) for each in played.source.devices] == [
+    assert [(device.name, device.memory_total_bytes) for device in played.source.devices] == [
         ("NVIDIA L4", 23034 * MIB)
     ] * 2
     assert played.readings("index:0")[-1].values == {

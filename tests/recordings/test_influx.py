@@ -55,11 +55,11 @@ _TRIED = "".join(f"> {line}\n" for line in _LINES.splitlines())
 def test_points_are_read(replay: Replays, write: Writes, text: str) -> None:
     """All spellings say the same of each GPU, in the units of nvidia-smi."""
     found = replay(write(text, "points"))
-    assert [(each.uuid, each.index) for each in found.source.devices] == [
+    assert [(device.uuid, device.index) for device in found.source.devices] == [
         ("GPU-0", 0),
         ("GPU-1", 1),
     ]
-    assert {each.name for each in found.source.devices} == {"NVIDIA L4"}
+    assert {device.name for device in found.source.devices} == {"NVIDIA L4"}
     for gpu in range(2):
         last = found.readings(f"GPU-{gpu}")[-1]
         assert last.get(Signal.GPU_BUSY) == (50 + gpu) / 100
@@ -87,7 +87,7 @@ def test_gpus_of_two_hosts_without_uuid_are_distinguished(replay: Replays, write
         for host in ("n1", "n2")
     )
     found = replay(write(text, "points"))
-    assert [each.uuid for each in found.source.devices] == ["n1 GPU 0", "n2 GPU 0"]
+    assert [device.uuid for device in found.source.devices] == ["n1 GPU 0", "n2 GPU 0"]
 
 
 def test_clocks_are_read_in_the_long_spelling(replay: Replays, write: Writes) -> None:

@@ -41,7 +41,9 @@ def by_number(at: int) -> dict[str, Any]:
         lambda records: "\n".join(map(json.dumps, records)),
         json.dumps,
         lambda records: json.dumps({"name": "run", "samples": records}, indent=1),
-        lambda records: "\n".join(json.dumps({"data": each, "level": "info"}) for each in records),
+        lambda records: "\n".join(
+            json.dumps({"data": record, "level": "info"}) for record in records
+        ),
     ],
     ids=["lines", "list", "document", "within"],
 )
@@ -96,14 +98,14 @@ def test_values_beside_a_list_of_gpus_are_not_theirs(replay: Replays, write: Wri
     assert played.values("index:0", Signal.GPU_BUSY) == [0.0] * 4
     assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [2.0**30] * 4
     assert played.values("index:1", Signal.POWER_WATTS) == [None] * 4
-    assert {each.board for each in played.source.devices} == {"L4"}
+    assert {device.board for device in played.source.devices} == {"L4"}
 
 
 def test_records_within_an_object_are_of_its_node(replay: Replays, write: Writes) -> None:
     """A document a node: GPUs of one index are several."""
     nodes = [{"host": host, "samples": [flat(at) for at in range(4)]} for host in ("a", "b")]
     played = replay(write("\n".join(map(json.dumps, nodes)) + "\n", "log.json"))
-    assert [each.uuid for each in played.source.devices] == ["a GPU 1", "b GPU 1"]
+    assert [device.uuid for device in played.source.devices] == ["a GPU 1", "b GPU 1"]
 
 
 def test_all_lists_of_gpus_are_read(replay: Replays, write: Writes) -> None:
@@ -158,7 +160,7 @@ def test_time_before_or_above_an_object_is_its_time(
     )
     played = replay(write(text, "log.json"))
     assert played.values("index:1", Signal.GPU_BUSY) == [0.09, 0.18, 0.27]
-    assert [each.wall_time // 10**9 - START for each in played.snapshots] == [1, 2, 3]
+    assert [snapshot.wall_time // 10**9 - START for snapshot in played.snapshots] == [1, 2, 3]
     own = "".join(f"2024-05-01T09:00:00Z {json.dumps(flat(at))}\n" for at in range(3))
     assert replay(write(own)).snapshots[2].wall_time == (START + 2) * 10**9
 
@@ -174,4 +176,4 @@ def test_objects_behind_one_time_all_have_it(replay: Replays, write: Writes) -> 
     played = replay(write(text, "log.json"))
     assert played.values("index:0", Signal.GPU_BUSY) == [0.09, 0.18, 0.27, 0.36, 0.45]
     assert played.values("index:1", Signal.GPU_BUSY) == [0.1, 0.19, 0.28, 0.37, 0.46]
-    assert [each.wall_time // 10**9 - START for each in played.snapshots] == [1, 2, 3, 4, 5]
+    assert [snapshot.wall_time // 10**9 - START for snapshot in played.snapshots] == [1, 2, 3, 4, 5]

@@ -130,7 +130,7 @@ def test_constant_index_is_no_device_beside_one_that_varies(replay: Replays, wri
         f"{1714550400 + at}.{gpu}07,0,{gpu},{90 - 80 * gpu}\n" for at in range(9) for gpu in (0, 1)
     )
     played = replay(write(f"time,index,gpu,util_pct\n{rows}"))
-    assert [each.uuid for each in played.source.devices] == ["index:0", "index:1"]
+    assert [device.uuid for device in played.source.devices] == ["index:0", "index:1"]
     assert "GPUs are told apart by 'gpu', not 'index'" in played.warnings
 
 
@@ -166,7 +166,10 @@ def test_time_by_other_names_and_with_day_and_month_in_either_order(
 ) -> None:
     """As databases name the time of a row; a day above twelve tells the order."""
     played = replay(write(f"{names},gpu,util_pct\n{first},0,90\n{second},0,91\n"))
-    assert [each.wall_time for each in played.snapshots] == [1774951200 * 10**9, 1774951201 * 10**9]
+    assert [snapshot.wall_time for snapshot in played.snapshots] == [
+        1774951200 * 10**9,
+        1774951201 * 10**9,
+    ]
 
 
 @pytest.mark.parametrize("device", ["gpu,", ""])
@@ -333,7 +336,7 @@ def test_column_of_nodes_by_other_names(replay: Replays, write: Writes, heading:
         f"{1714550400 + at},{node},0,90\n" for at in range(4) for node in ("a:9400", "b:9400")
     )
     played = replay(write(f"time,{heading},gpu,util_pct\n{rows}"))
-    assert [each.uuid for each in played.source.devices] == ["a:9400 GPU 0", "b:9400 GPU 0"]
+    assert [device.uuid for device in played.source.devices] == ["a:9400 GPU 0", "b:9400 GPU 0"]
 
 
 def test_series_without_a_uuid_are_of_their_nodes(replay: Replays, write: Writes) -> None:

@@ -25,7 +25,7 @@ Writes = Callable[..., Path]
 def test_eight_gpus_make_one_snapshot_a_poll(replay: Replays, data: Path) -> None:
     """Rows that are milliseconds apart belong together, each with its own time."""
     played = replay(data / "eight_h100.csv")
-    assert [len(each.readings) for each in played.snapshots] == [8, 8, 8, 8]
+    assert [len(snapshot.readings) for snapshot in played.snapshots] == [8, 8, 8, 8]
     assert played.source.interval == 1_002_000_000
     (lost,) = played.source.warnings
     assert lost == "GPU 6 is lost from 2024-03-05 09:00:02 UTC on"
@@ -268,8 +268,8 @@ def test_lines_with_what_a_collector_of_logs_put_before_them(
     lines = (data / "eight_h100.csv").read_text().splitlines(keepends=True)
     played = replay(write("-- Logs begin --\n" + "".join(prefix + line for line in lines)))
     plain = replay(data / "eight_h100.csv")
-    assert [each.readings for each in played.snapshots] == [
-        each.readings for each in plain.snapshots
+    assert [snapshot.readings for snapshot in played.snapshots] == [
+        snapshot.readings for snapshot in plain.snapshots
     ]
 
 
@@ -287,8 +287,8 @@ def test_lines_of_two_nodes_are_told_apart_as_the_error_says(
     told = subprocess.run(shlex.split(command[1]), capture_output=True, text=True, check=True)
     played = replay(write(told.stdout, "one.csv"))
     plain = replay(data / "eight_h100.csv")
-    assert [each.readings for each in played.snapshots] == [
-        each.readings for each in plain.snapshots
+    assert [snapshot.readings for snapshot in played.snapshots] == [
+        snapshot.readings for snapshot in plain.snapshots
     ]
 
 

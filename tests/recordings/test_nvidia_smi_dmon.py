@@ -72,7 +72,7 @@ def test_times_of_day_go_on_past_midnight(replay: Replays, write: Writes) -> Non
     """With `-o T` there is no date; that one was assumed is said."""
     lines = "".join(f" {time}  0  50\n" for time in ("23:59:58", "23:59:59", "00:00:00"))
     played = replay(write(f"#Time        gpu    sm\n#HH:MM:SS    Idx     %\n{lines}"))
-    assert [each.wall_time // 10**9 for each in played.snapshots] == [86398, 86399, 86400]
+    assert [snapshot.wall_time // 10**9 for snapshot in played.snapshots] == [86398, 86399, 86400]
     assert "has no dates" in played.warnings
 
 
@@ -84,7 +84,7 @@ def test_times_of_day_of_an_appended_run_are_of_the_next_day(
     runs = [("12:00:00", "12:00:01"), ("09:00:00", "09:00:01")]
     text = "".join(heading + "".join(f" {time}  0  50\n" for time in run) for run in runs)
     played = replay(write(text))
-    assert [each.wall_time // 10**9 for each in played.snapshots] == [
+    assert [snapshot.wall_time // 10**9 for snapshot in played.snapshots] == [
         43_200,
         43_201,
         118_800,
@@ -137,7 +137,7 @@ def test_pmon_reports_the_processes_of_each_gpu(replay: Replays, write: Writes) 
     """Their parts add up to the GPU's; a dash is of one that did nothing, or of no process."""
     played = replay(write(PMON))
     first, second = played.readings("index:0")
-    assert [(each.pid, each.kind) for each in first.processes] == [
+    assert [(process.pid, process.kind) for process in first.processes] == [
         (4711, ProcessKind.COMPUTE),
         (4712, ProcessKind.COMPUTE),
         (88, ProcessKind.GRAPHICS),

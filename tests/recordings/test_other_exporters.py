@@ -146,5 +146,5 @@ def test_clearml_names_the_metric_in_its_variant(replay: Replays, write: Writes)
     )
     lines = (f"{(START + at) * 1000},{row}\n" for at in range(3) for row in rows)
     played = replay(write("".join(["timestamp,metric,variant,value\n", *lines])))
-    assert [each.uuid for each in played.source.devices] == ["index:1"]
+    assert [device.uuid for device in played.source.devices] == ["index:1"]
     assert played.readings("index:1")[-1].values == {Signal.GPU_BUSY: 0.9}

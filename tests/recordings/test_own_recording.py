@@ -290,12 +290,12 @@ def test_two_recordings_meet_on_the_wall_clock(replay: Replays, tmp_path: Path) 
         ),
     )
     played = replay(first, second)
-    assert [tuple(each.readings) for each in played.snapshots] == [
+    assert [tuple(snapshot.readings) for snapshot in played.snapshots] == [
         ("GPU-1",),
         ("GPU-2",),
         ("GPU-1",),
     ]
-    assert all(each.time == each.wall_time for each in played.snapshots)
+    assert all(snapshot.time == snapshot.wall_time for snapshot in played.snapshots)
     assert {device.uuid for device in played.snapshots[0].devices} == {"GPU-1", "GPU-2"}
     assert played.readings("GPU-2")[0].time == 1_717_200_000_500_000_000
 

@@ -60,7 +60,7 @@ def test_every_form_gives_the_same(replay: Replays, write: Writes, text: str) ->
     """Series of one time are one snapshot, whichever way they were written down."""
     played = replay(write(text, "range.json"))
     assert played.source.interval == 15_000_000_000
-    assert [each.wall_time for each in played.snapshots] == [
+    assert [snapshot.wall_time for snapshot in played.snapshots] == [
         (START + at * 15) * 10**9 + 250_000_000 for at in range(3)
     ]
     assert played.values("GPU-0", Signal.GPU_BUSY) == [0.0, 0.0, 0.0]

@@ -124,7 +124,7 @@ def test_devices_that_are_identified_by_names_of_pods_are_of_no_node(tmp_path: P
         paths.append(tmp_path / f"{names[0]}.csv")
         paths[-1].write_text("timestamp,device,gpu_busy\n" + "\n".join(rows) + "\n")
     named_gpus, named_pods = (open_recording([path], catalogue=built_in()) for path in paths)
-    assert any("are read as one job" in each for each in named_gpus.warnings)
+    assert any("are read as one job" in warning for warning in named_gpus.warnings)
     assert named_pods.warnings == ()
 
 
@@ -183,7 +183,7 @@ def test_eight_gpus_of_which_one_works_are_one_story(
     def stall(*flags: str) -> dict[str, object]:
         assert main(["replay", str(log), "--json", *flags]) == 0
         findings = json.loads(capsys.readouterr().out)["findings"]
-        found = [each for each in findings if each["rule"] == "hidden_stall"]
+        found = [finding for finding in findings if finding["rule"] == "hidden_stall"]
         assert len(found) == (8 if "none" in flags else 1)
         return dict(found[0])
 
@@ -207,10 +207,10 @@ def test_commands_agree_on_an_inferred_job(
         assert main(list(arguments)) == 0
         findings = json.loads(capsys.readouterr().out)["findings"]
         return {
-            (each["id"], each["summary"], each["confidence"])
-            for each in findings
-            if each["finding"] not in {"optimized", "unknown"}
-            and "held_back" not in each.get("evidence", {})
+            (finding["id"], finding["summary"], finding["confidence"])
+            for finding in findings
+            if finding["finding"] not in {"optimized", "unknown"}
+            and "held_back" not in finding.get("evidence", {})
         }
 
     replayed = figures_of("replay", str(log), "--into", history, "--json")

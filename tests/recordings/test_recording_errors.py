@@ -214,7 +214,7 @@ def test_values_of_several_gpus_are_read_as_the_error_says(
         f"2026/01/05 00:00:0{i},9{i},1{i}\n" for i in range(9)
     )
     devices = devices_by_the_error(capsys, write(text, "values.csv"))
-    means = [each["signals"]["gpu_busy"]["mean"] for each in devices]
+    means = [device["signals"]["gpu_busy"]["mean"] for device in devices]
     assert means == pytest.approx([0.945, 0.145], abs=0.01)
 
 

@@ -40,10 +40,10 @@ def test_any_order_gives_the_same_snapshots(replay: Replays, write: Writes, orde
         "none": random.Random(7).sample(rows, len(rows)),
     }[order]
     played = replay(write(_csv(shuffled)))
-    assert [each.readings for each in played.snapshots] == [
-        each.readings for each in replay(write(_csv(rows), "sorted.csv")).snapshots
+    assert [snapshot.readings for snapshot in played.snapshots] == [
+        snapshot.readings for snapshot in replay(write(_csv(rows), "sorted.csv")).snapshots
     ]
-    assert [list(each.readings) for each in played.snapshots] == [
+    assert [list(snapshot.readings) for snapshot in played.snapshots] == [
         ["gpu0", "gpu1", "gpu2", "gpu3"]
     ] * 30
     assert played.source.interval == 10_000_000_000

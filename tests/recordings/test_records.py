@@ -93,7 +93,10 @@ def test_times_of_day_may_have_milliseconds(replay: Replays, write: Writes) -> N
     """Tools that log for minutes write no dates, and midnight begins a day."""
     rows = ("23:59:59.500,    0, 90.00", "00:00:00.000,    0, 91.00")
     found = replay(write("\n".join(("Timestamp, DeviceId, GPU Utilization (%)", *rows, ""))))
-    assert [each.time for each in found.readings("index:0")] == [86399_500_000_000, 86400 * 10**9]
+    assert [reading.time for reading in found.readings("index:0")] == [
+        86399_500_000_000,
+        86400 * 10**9,
+    ]
     assert "write dates too" in found.warnings
 
 

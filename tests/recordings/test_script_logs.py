@@ -42,7 +42,7 @@ def test_time_before_each_line_of_a_query(
     """The heading has one too, unless a script replaced it, or wrote it alone."""
     text = f"{heading}utilization.gpu [%], power.draw [W]\n{_lines(row + '90 %, 250.5 W')}"
     played = replay(write(text))
-    assert [each.wall_time // 10**9 for each in played.snapshots] == [
+    assert [snapshot.wall_time // 10**9 for snapshot in played.snapshots] == [
         1714564800 + at for at in range(3)
     ]
     assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 3
@@ -82,7 +82,10 @@ def test_time_before_or_above_the_rows_of_any_table(
     played = replay(write(text))
     assert played.values("index:1", Signal.GPU_BUSY) == [0.5, 0.9]
     assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [2.0**32] * 2
-    assert [each.wall_time % (60 * SECOND) for each in played.snapshots] == [SECOND, 2 * SECOND]
+    assert [snapshot.wall_time % (60 * SECOND) for snapshot in played.snapshots] == [
+        SECOND,
+        2 * SECOND,
+    ]
     assert "another length" not in played.warnings
 
 
@@ -218,7 +221,7 @@ def test_units_that_no_board_has_are_those_of_the_driver(replay: Replays, write:
     heading = "timestamp,gpu,util_pct,gpu_memory_used_GB,gpu_memory_total_GB,power_W\n"
     rows = (f"{TENS}{{at}},0,90,30000,81559,250500", f"{TENS}{{at}},1,0,4,81559,60500")
     played = replay(write(heading + _lines(*rows)))
-    assert [each.memory_total_bytes for each in played.source.devices] == [81559 * MIB] * 2
+    assert [device.memory_total_bytes for device in played.source.devices] == [81559 * MIB] * 2
     assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [4 * MIB] * 3
     assert played.values("index:1", Signal.POWER_WATTS) == [60.5] * 3
     assert "'gpu_memory_used_GB' as memory_used_bytes in MiB" in played.warnings
@@ -252,7 +255,7 @@ def test_clock_without_a_name_of_time_is_known_by_its_values(
     """The only column of dates that go on; the number of a job is none."""
     text = f"job,began,gpu_util,gpu_mem_mb\n{_lines('{at},2024-05-01 12:00:0{at},90,2{at}00')}"
     played = replay(write(text))
-    assert [each.wall_time // 10**9 for each in played.snapshots] == [
+    assert [snapshot.wall_time // 10**9 for snapshot in played.snapshots] == [
         1714564800 + at for at in range(3)
     ]
     assert "its clock is 'began', by its values" in played.warnings
@@ -274,7 +277,7 @@ def test_a_list_of_gpus_by_any_key_about_them(
         }
         for at in range(3)
     ]
-    played = replay(write("".join(f"{json.dumps(each)}\n" for each in records)))
+    played = replay(write("".join(f"{json.dumps(record)}\n" for record in records)))
     assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 3
 
 

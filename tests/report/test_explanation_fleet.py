@@ -21,7 +21,7 @@ def test_settings_are_named_by_where_they_stand() -> None:
     for rule, key in (("idle", "recommender.rules.idle"), ("packing", "fleet.rules.packing")):
         thresholds = explain_finding(finding(rule=rule), NOW, TREES).thresholds
         assert thresholds
-        assert {each.setting.startswith(f"{key}.") for each in thresholds} == {True}
+        assert {threshold.setting.startswith(f"{key}.") for threshold in thresholds} == {True}
 
 
 def test_a_rule_that_is_gone_has_no_thresholds() -> None:

@@ -88,7 +88,7 @@ def test_fleet_document_loads_nothing_and_runs_its_own_script_alone() -> None:
 def test_names_that_others_gave_do_no_harm() -> None:
     """Names of pools, teams and workloads, and summaries, are untrusted."""
     view = fleet_answer().view
-    hostile = replace(view, pools=tuple(replace(each, name=HOSTILE) for each in view.pools))
+    hostile = replace(view, pools=tuple(replace(pool, name=HOSTILE) for pool in view.pools))
     page = fleet_document(
         document_of(
             view=hostile,
@@ -123,7 +123,7 @@ def test_savings_on_the_same_gpus_count_once() -> None:
         ),
         finding(id="e", devices=("GPU-4",), savings=Savings(reason="nobody knows")),
     ]
-    advice = tuple(Advice(each, AdviceState.ACTIVE, END, END) for each in pieces)
+    advice = tuple(Advice(piece, AdviceState.ACTIVE, END, END) for piece in pieces)
     document = document_of(advice=advice)
     page = fleet_document(document)
     assert "3 GPUs at least" in page

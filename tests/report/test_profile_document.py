@@ -82,7 +82,7 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert "prefers-color-scheme: dark" in page
     drawings = [attributes for tag, attributes in tags.seen if tag == "svg"]
     named = {"aria-label", "aria-hidden"}
-    assert all(named & each.keys() or each["role"] == "treeitem" for each in drawings)
+    assert all(named & drawing.keys() or drawing["role"] == "treeitem" for drawing in drawings)
 
 
 def test_hostile_names_are_shown_as_they_are() -> None:

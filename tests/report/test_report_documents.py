@@ -74,7 +74,7 @@ def test_documents_say_which_recommendation_is_an_alternative() -> None:
         finding(id=name, exclusive_group="g", savings=Savings(1.0, 1.0, dollars, dollars))
         for name, dollars in (("a", 2.0), ("b", 1.0))
     ]
-    advice = tuple(Advice(each, AdviceState.ACTIVE, EPOCH, EPOCH) for each in pieces)
+    advice = tuple(Advice(piece, AdviceState.ACTIVE, EPOCH, EPOCH) for piece in pieces)
     text = document("text", advice=advice)
     assert text.index("explain a") < text.index("     Instead of 1: ") < text.index("explain b")
     assert text.count("Instead of") == 1
@@ -164,9 +164,9 @@ def test_times_are_reported_in_the_time_zone() -> None:
 
 def keys_of(kind: Any) -> Iterator[str]:
     """All keys of a value class and of nested ones."""
-    for each in fields(kind):
-        yield each.name
-        for inside in re.findall(r"\w+", str(each.type)):
+    for field in fields(kind):
+        yield field.name
+        for inside in re.findall(r"\w+", str(field.type)):
             found = getattr(__import__(kind.__module__, fromlist=["x"]), inside, None)
             if isinstance(found, type) and issubclass(found, Struct):
                 yield from keys_of(found)

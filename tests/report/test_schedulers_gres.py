@@ -20,7 +20,9 @@ def topology_of(node: PlacementNode) -> Topology:
 def conf(node: PlacementNode, **more: object) -> list[str]:
     """The lines without the header."""
     devices = [slot.device for slot in node.slots]
-    files = {each.uuid: (f"/dev/nvidia{each.index}",) for each in devices if each.mig is None}
+    files = {
+        device.uuid: (f"/dev/nvidia{device.index}",) for device in devices if device.mig is None
+    }
     options = {"files": files, "cores": CORES, "host": "gpu-1", **more}
     return gres_conf(devices, topology_of(node), **options).splitlines()[1:]  # type: ignore[arg-type] # Mixed on purpose.
 

@@ -162,7 +162,7 @@ def test_a_version_without_a_wheel_for_an_architecture_is_refused(tmp_path: Path
 def asked_hashes(tmp_path: Path, files: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     """What the program says of an index with files, each with its hash."""
     (folder := tmp_path / "h2").mkdir(exist_ok=True)
-    entries = [{"filename": name, "hashes": {"sha256": each}} for name, each in files.items()]
+    entries = [{"filename": name, "hashes": {"sha256": file}} for name, file in files.items()]
     (folder / "index.html").write_text(json.dumps({"files": entries}))
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); import requirements\n"

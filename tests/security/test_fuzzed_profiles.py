@@ -204,5 +204,5 @@ def test_a_folder_of_such_files(tmp_path: Path) -> None:
 
 def test_every_format_is_fuzzed(tmp_path: Path) -> None:
     """A new format is not forgotten here."""
-    fuzzed = {profile.format for each in FILES.values() if (profile := opened(tmp_path, each))}
+    fuzzed = {profile.format for file in FILES.values() if (profile := opened(tmp_path, file))}
     assert fuzzed == {each.format for each in FORMATS}

@@ -53,13 +53,13 @@ def forbidden(tree: ast.AST) -> Iterator[str]:
     """Uses in a file that could run something."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names if each.name.split(".")[0] in MODULES)
+            yield from (name.name for name in node.names if name.name.split(".")[0] in MODULES)
         elif isinstance(node, ast.ImportFrom):
             yield from _imported(node)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield from _named(node.value.id, node.attr)
         elif isinstance(node, ast.Call):
-            yield from (f"{each.arg}=" for each in node.keywords if each.arg == "shell")
+            yield from (f"{keyword.arg}=" for keyword in node.keywords if keyword.arg == "shell")
             if isinstance(node.func, ast.Name) and node.func.id in BUILT_IN:
                 yield node.func.id
 

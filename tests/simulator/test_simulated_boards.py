@@ -124,7 +124,9 @@ MATRIX: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
 def library_of(key: str, profile: str | None = None) -> Iterator[Any]:
     """A library over two boards of a kind; the first is partitioned where a profile is given."""
     board = built_in().boards[key]
-    profiles = tuple(found for found in board.mig_profiles if found.name == profile)
+    profiles = tuple(
+        mig_profile for mig_profile in board.mig_profiles if mig_profile.name == profile
+    )
     slots = (BoardSlot(0, board, profiles), BoardSlot(1, board))
     node = SimulatedNode(SimulatedScenario("test", 1, slots, (), 32.0), built_in(), hour(0.0))
     use_library(InstrumentedLibrary(node, lambda: hour(0.0) + 60 * NANOSECONDS_PER_SECOND))
@@ -191,7 +193,9 @@ def test_an_instance_has_memory_and_processes(key: str, profile: str) -> None:
 def test_the_table_has_a_cell_for_every_architecture() -> None:
     """Every row is complete, and every feature has a row."""
     assert SUPPORT_TABLE.keys() == set(BoardFeature)
-    assert all(row[each] for row in SUPPORT_TABLE.values() for each in ARCHITECTURES)
+    assert all(
+        row[architecture] for row in SUPPORT_TABLE.values() for architecture in ARCHITECTURES
+    )
 
 
 def test_power_is_a_mean_or_of_the_moment() -> None:

@@ -136,8 +136,11 @@ def fields(gpu: Any, *wanted: int | tuple[int, int]) -> list[tuple[int, Any]]:
     """Codes and values of fields."""
     members = {0: "dVal", 1: "uiVal", 3: "ullVal", 5: "siVal"}
     return [
-        (found.nvmlReturn, getattr(found.value, members[found.valueType]))
-        for found in pynvml.nvmlDeviceGetFieldValues(gpu, list(wanted))
+        (
+            nvmldevicegetfieldvalue.nvmlReturn,
+            getattr(nvmldevicegetfieldvalue.value, members[nvmldevicegetfieldvalue.valueType]),
+        )
+        for nvmldevicegetfieldvalue in pynvml.nvmlDeviceGetFieldValues(gpu, list(wanted))
     ]
 
 
@@ -162,7 +165,10 @@ def test_a_field_that_is_not_there_has_its_own_code(h100: Bench) -> None:
             pynvml.NVML_FI_DEV_REMAPPED_PENDING,
             pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER,
         )
-        codes = [found.nvmlReturn for found in pynvml.nvmlDeviceGetFieldValues(t4.gpu(0), absent)]
+        codes = [
+            nvmldevicegetfieldvalue.nvmlReturn
+            for nvmldevicegetfieldvalue in pynvml.nvmlDeviceGetFieldValues(t4.gpu(0), absent)
+        ]
         assert codes == [pynvml.NVML_ERROR_NOT_SUPPORTED] * 3 + [0]
 
 

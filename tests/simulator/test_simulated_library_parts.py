@@ -31,8 +31,11 @@ def fields(gpu: Any, *wanted: int | tuple[int, int]) -> list[tuple[int, int]]:
     """Codes and integer values of fields."""
     members = {0: "uiVal", 1: "uiVal", 3: "ullVal", 5: "siVal"}
     return [
-        (found.nvmlReturn, getattr(found.value, members[found.valueType]))
-        for found in pynvml.nvmlDeviceGetFieldValues(gpu, list(wanted))
+        (
+            nvmldevicegetfieldvalue.nvmlReturn,
+            getattr(nvmldevicegetfieldvalue.value, members[nvmldevicegetfieldvalue.valueType]),
+        )
+        for nvmldevicegetfieldvalue in pynvml.nvmlDeviceGetFieldValues(gpu, list(wanted))
     ]
 
 

@@ -105,12 +105,12 @@ def test_more_of_the_prompts_in_the_cache_never_makes_it_slower(
     """This covers each latency and tokens a second; as many requests run at a time."""
     less, more = (
         serve(
-            replace(requirement, load=replace(requirement.load, prefix_cache_ratio=each)),
+            replace(requirement, load=replace(requirement.load, prefix_cache_ratio=share)),
             board,
             layout,
             count,
         )
-        for each in sorted(shares)
+        for share in sorted(shares)
     )
 
     assert more.tpot_ms.value <= less.tpot_ms.value * ALMOST

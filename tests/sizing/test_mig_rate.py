@@ -20,7 +20,7 @@ SHARES = st.floats(0.0, 1.0)
 
 def profile(name: str) -> MigProfile:
     """A profile of the A30."""
-    return next(each for each in A30.mig_profiles if each.name == name)
+    return next(mig_profile for mig_profile in A30.mig_profiles if mig_profile.name == name)
 
 
 def test_a_slice_alone_is_a_little_above_its_share() -> None:
@@ -50,7 +50,9 @@ def test_busier_neighbors_never_help(each: MigProfile, matrices: float, busy: fl
 
 def test_the_whole_as_a_slice_is_the_whole() -> None:
     """A profile with all of the compute gains nothing from idle neighbors."""
-    whole = next(each for each in A30.mig_profiles if each.compute_share == 1.0)
+    whole = next(
+        mig_profile for mig_profile in A30.mig_profiles if mig_profile.compute_share == 1.0
+    )
     assert slice_rate(A30, whole).value == pytest.approx(1.0)
 
 

@@ -137,7 +137,7 @@ def test_a_slice_does_what_is_told_of_slices(compute: float, rest: float, name: 
         dram_active=bandwidth * board.achievable_bandwidth_ratio,
         sm_clock_ratio=1.0,
     )
-    cut = next(each for each in board.mig_profiles if each.name == name)
+    cut = next(mig_profile for mig_profile in board.mig_profiles if mig_profile.name == name)
     found = project(measured, at(f"A30:{name}")).time_ratio.value
     reached = slice_capacity(board, cut, compute)
     latency = 1.0 - compute - bandwidth

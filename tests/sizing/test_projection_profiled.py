@@ -44,7 +44,7 @@ def times(draw: st.DrawFn) -> ProfiledTime:
     """Any timeline."""
     weights = draw(st.lists(st.floats(0.0, 1.0), min_size=7, max_size=7).filter(any))
     whole = sum(weights)
-    parts = dict(zip(PARTS, (each / whole for each in weights), strict=True))
+    parts = dict(zip(PARTS, (weight / whole for weight in weights), strict=True))
     return ProfiledTime(
         **parts,
         launch=draw(st.floats(0.0, 1.0)),

@@ -179,7 +179,9 @@ def test_more_of_a_figure_never_slows() -> None:
             assert figure == "other_vendor" or fit.exponent(figure, family) >= 0.0
 
 
-TRAININGS = [each for each in WORKLOADS.values() if each.activity is WorkloadActivity.TRAINING]
+TRAININGS = [
+    workload for workload in WORKLOADS.values() if workload.activity is WorkloadActivity.TRAINING
+]
 
 
 def twice(board: Board) -> Board:

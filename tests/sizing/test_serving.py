@@ -299,8 +299,8 @@ def test_four_bits_are_computed_where_there_are_units_for_them() -> None:
     forms = (NumberFormat.NVFP4, NumberFormat.FP8, NumberFormat.BF16)
     b200, h100 = (
         [
-            serve(requirement_for(LLAMA_8B, each, **load), board, SINGLE, 1).ttft_ms.value
-            for each in forms
+            serve(requirement_for(LLAMA_8B, form, **load), board, SINGLE, 1).ttft_ms.value
+            for form in forms
         ]
         for board in (BOARDS["B200"], H100)
     )

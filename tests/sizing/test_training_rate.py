@@ -168,7 +168,7 @@ def test_autocast_slows_training_that_keeps_weights_in_fp32() -> None:
         for framework in (TrainingFramework.TRANSFORMERS, TrainingFramework.DEEPSPEED)
         for optimizer in (Optimizer.ADAMW, Optimizer.ADAMW_BF16)
     }
-    slowest = max(times, key=lambda each: times[each])
+    slowest = max(times, key=lambda time: times[time])
     assert slowest == (TrainingFramework.TRANSFORMERS, Optimizer.ADAMW)
     assert len({round(time, 12) for time in times.values()}) == 2
 

@@ -23,13 +23,13 @@ __all__ = ["frame_of"]
 _COLUMNS = tuple(
     chain(
         map(ColumnKind.STATE.column, State),
-        (ColumnKind.SECOND_CAUSE.column(each) for each in State),
-        (ColumnKind.CONDITION.column(each) for each in Condition),
-        (ColumnKind.TIER.column(each) for each in Tier),
-        (ColumnKind.SATURATED.column(each) for each in Resource),
-        (ColumnKind.PRESSED.column(each) for each in Resource),
-        (ColumnKind.WASTE.column(each) for each in Cause),
-        (ColumnKind.WASTE_JOULES.column(each) for each in Cause),
+        (ColumnKind.SECOND_CAUSE.column(state) for state in State),
+        (ColumnKind.CONDITION.column(condition) for condition in Condition),
+        (ColumnKind.TIER.column(tier) for tier in Tier),
+        (ColumnKind.SATURATED.column(resource) for resource in Resource),
+        (ColumnKind.PRESSED.column(resource) for resource in Resource),
+        (ColumnKind.WASTE.column(cause) for cause in Cause),
+        (ColumnKind.WASTE_JOULES.column(cause) for cause in Cause),
         (ColumnKind.USED.column(each) for each in ("seconds", "joules")),
         (ColumnKind.ENERGY.column("joules"),),
     )

@@ -134,13 +134,13 @@ class ActionNode:
         if state is AdviceState.CLAIMED:
             self.claims[advice_id] = now
         self.advice = [
-            replace(each, state=state, actor=actor, why=why, updated=now)
-            if each.id == advice_id
-            else each
-            for each in self.advice
+            replace(advice, state=state, actor=actor, why=why, updated=now)
+            if advice.id == advice_id
+            else advice
+            for advice in self.advice
         ]
         if state is AdviceState.CLAIMED:
-            (claimed,) = (each for each in self.advice if each.id == advice_id)
+            (claimed,) = (advice for advice in self.advice if advice.id == advice_id)
             for controller in self.controllers:
                 controller.note_claim(claimed, actor, peer, identity)
 
@@ -183,7 +183,7 @@ class ActionNode:
     @property
     def outcomes(self) -> list[ActionOutcome]:
         """The outcome of each action."""
-        return [each.outcome for each in self.records]
+        return [record.outcome for record in self.records]
 
     def run(self, controller: ActionController, passed_seconds: float = 60.0) -> None:
         """Run a controller once, a while later, and wait for its actions."""
@@ -199,7 +199,7 @@ def action_node(
 ) -> Iterator[ActionNode]:
     """The node; its controllers are stopped at the end."""
     names = ["llama", *(f"job-{number}" for number in range(1, holders))]
-    node = ActionNode(repository or DurableRepository(), [workload(each) for each in names])
+    node = ActionNode(repository or DurableRepository(), [workload(name) for name in names])
     try:
         yield node
     finally:

@@ -117,7 +117,7 @@ def _windows(draw: st.DrawFn, tier: Tier, days: float) -> Window:
     )
     total = sum(parts.values())
     hours = {state: 24.0 * days * part / total for state, part in sorted(parts.items())}
-    known = sum(each for state, each in hours.items() if state is not State.UNKNOWN)
+    known = sum(hour for state, hour in hours.items() if state is not State.UNKNOWN)
     active = known - sum(hours.get(state, 0.0) for state in IDLE_STATES)
     demands: dict[Resource, dict[float, float]] = {}
     if tier is not Tier.NONE and active > 0.0:
@@ -135,7 +135,7 @@ def _windows(draw: st.DrawFn, tier: Tier, days: float) -> Window:
         conditions=conditions,
         pressed={each: round(share * active * HOUR) for each, share in pressed.items()},
         saturated={each: round(active * HOUR) for each in pressed},
-        waste_seconds={each: draw(st.floats(0.0, 1.0)) * known * 600 for each in Cause},
+        waste_seconds={cause: draw(st.floats(0.0, 1.0)) * known * 600 for cause in Cause},
         energy_joules=draw(st.sampled_from([0.0, 300.0 * known * 3600])),
     )
 
@@ -171,25 +171,25 @@ def _surrounded(draw: st.DrawFn, judged: Case) -> Case:
         boards.append(gpu(0, has_mig_instances=True))
         others = (gpu(7), gpu(0, has_mig_instances=True))
     values = {
-        each.uuid: {
+        board.uuid: {
             signal: draw(st.sampled_from(choices))
             for signal, choices in _VALUES.items()
             if draw(st.booleans())
         }
-        for each in boards
+        for board in boards
     }
     bridge = Bridge("0000:00:01.0", 4, 8, draw(st.sampled_from([None, 3, 5])), 16)
     placements = {
-        each.uuid: Placement(
-            each.uuid, "0000:1b:00.0", each.index % 2, cpus=(0, 1, 2), bridges=(bridge,)
+        board.uuid: Placement(
+            board.uuid, "0000:1b:00.0", board.index % 2, cpus=(0, 1, 2), bridges=(bridge,)
         )
-        for each in boards
+        for board in boards
     }
-    xids = {each.uuid: XidLog({79: 1}, 79, NOW) for each in boards if draw(st.booleans())}
+    xids = {board.uuid: XidLog({79: 1}, 79, NOW) for board in boards if draw(st.booleans())}
     holdings = (
         {}
         if owner is None
-        else {each.uuid: (Holding(owner, 1.0, draw(st.booleans())),) for each in devices}
+        else {device.uuid: (Holding(owner, 1.0, draw(st.booleans())),) for device in devices}
     )
     return around(
         judged,
@@ -217,7 +217,7 @@ class Load(Struct, frozen=True):
         return replace(
             self,
             by_hour=tuple(min(1.0, each * factor) for each in self.by_hour),
-            shares={measure: min(1.0, each * factor) for measure, each in self.shares.items()},
+            shares={measure: min(1.0, share * factor) for measure, share in self.shares.items()},
             memory=min(0.95, self.memory * factor),
         )
 
@@ -234,7 +234,7 @@ class Load(Struct, frozen=True):
 
         mean = sum(self.by_hour) / len(self.by_hour)
         hours = 24.0 * days
-        demands = {resource: {self.shares[each]: hours} for resource, each in _DEMANDS.items()}
+        demands = {resource: {self.shares[demand]: hours} for resource, demand in _DEMANDS.items()}
         demands[Resource.MEMORY] = {self.memory: hours}
         working = {State.PRODUCTIVE: hours * max(mean, 0.5), State.IDLE_HELD: hours * 0.5}
         return case_of(
@@ -291,15 +291,16 @@ def reordered(judged: Case) -> Case:
         judged,
         windows=tuple(map(_backwards, judged.windows)),
         provisioning=tuple(
-            replace(each, resources=_backward(each.resources)) for each in judged.provisioning
+            replace(provisioning, resources=_backward(provisioning.resources))
+            for provisioning in judged.provisioning
         ),
         node=None
         if node is None
         else replace(
             node,
             readings={
-                uuid: replace(each, values=_backward(each.values))
-                for uuid, each in reversed([*node.readings.items()])
+                uuid: replace(reading, values=_backward(reading.values))
+                for uuid, reading in reversed([*node.readings.items()])
             },
             xids=_backward(node.xids),
             holdings=_backward(node.holdings),

@@ -68,9 +68,9 @@ def _whole(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield schema
     parts = [*schema.get("properties", {}).values(), *schema.get("oneOf", ())]
     parts += [schema.get("items"), schema.get("additionalProperties")]
-    for each in parts:
-        if isinstance(each, dict):
-            yield from _whole(each)
+    for part in parts:
+        if isinstance(part, dict):
+            yield from _whole(part)
 
 
 def faults(value: Any, schema: Mapping[str, Any], at: str = "$") -> Iterator[str]:

@@ -35,7 +35,7 @@ def blocks_of(course: Course, days: float, peak_ratio: float = 1.0) -> Blocks:
     for number in range(count):
         values = course(number)
         if values is not None:
-            peaks = {measure: each * peak_ratio for measure, each in values.items()}
+            peaks = {measure: value * peak_ratio for measure, value in values.items()}
             parts.append(Blocks.of_one(start_of(number, count), 300.0, values, peaks))
     return Blocks.joined(parts)
 
@@ -44,7 +44,7 @@ def summed(parts: Sequence[Blocks]) -> Blocks:
     """The sum of the devices, where all of them are known."""
     found = []
     by_device = [
-        {measure: {each.start: each for each in part.each(measure)} for measure in Measure}
+        {measure: {block.start: block for block in part.each(measure)} for measure in Measure}
         for part in parts
     ]
     starts = sorted({start for device in by_device for start in device[Measure.BUSY]})
@@ -55,8 +55,8 @@ def summed(parts: Sequence[Blocks]) -> Blocks:
         for measure in measures:
             here = [device[measure][start] for device in by_device if start in device[measure]]
             if len(here) == len(parts):
-                means[measure] = sum(each.mean for each in here)
-                peaks[measure] = sum(each.peak for each in here)
+                means[measure] = sum(block.mean for block in here)
+                peaks[measure] = sum(block.peak for block in here)
         if means:
             found.append(Blocks.of_one(start, 300.0, means, peaks))
     return Blocks.joined(found)

@@ -124,7 +124,7 @@ class World:
 
 
 def _on(uuid: str, jobs: Iterable[Running]) -> list[Running]:
-    return [each for each in jobs if uuid in each.uuids]
+    return [job for job in jobs if uuid in job.uuids]
 
 
 def _machine(count: int, link: Callable[[int, int], tuple[LinkKind, int]]) -> Topology:

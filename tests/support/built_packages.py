@@ -44,10 +44,10 @@ def built(kind: str, name: str = "rightsizer", python: str = "") -> Path:
     with source_folder(f"packages{python}", SOURCES) as folder:
         # A version begins with a digit, and another name does not.
         pattern = f"{name}[_-][0-9]*.{kind}"
-        if not (found := sorted(folder.glob(pattern))):
+        if not (paths := sorted(folder.glob(pattern))):
             _build(kind, folder, python)
-            found = sorted(folder.glob(pattern))
-    (package,) = found
+            paths = sorted(folder.glob(pattern))
+    (package,) = paths
     return package
 
 

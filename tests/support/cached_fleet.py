@@ -179,9 +179,9 @@ class MadeUp:
             raise StoreError("store 'made-up': does not answer; start it")
         if len(devices) > self.most:
             raise StoreLimitError("store 'made-up': too many series; ask for fewer")
-        uuids = [each.device.uuid for each in devices]
+        uuids = [device.device.uuid for device in devices]
         return FleetDay(
-            {each.device.uuid: self._track(each, grid) for each in devices},
+            {device.device.uuid: self._track(device, grid) for device in devices},
             {
                 uuid: (DeviceHolding(self.holders[uuid], 0, grid.count - 1),)
                 for uuid in uuids

@@ -116,8 +116,8 @@ class CaptureNode:
 
     def take(self, profiles: Sequence[Profile]) -> None:
         """Record the names of profiles, in place of the controller of profiles."""
-        self.taken.extend(each.source for each in profiles)
-        self.uuids |= {each.device.uuid for found in profiles for each in found.devices}
+        self.taken.extend(profile.source for profile in profiles)
+        self.uuids |= {device.device.uuid for profile in profiles for device in profile.devices}
 
     @property
     def state(self) -> CaptureState:
@@ -132,13 +132,13 @@ class CaptureNode:
     @property
     def outcomes(self) -> list[CaptureOutcome]:
         """The outcome of each capture."""
-        return [each.outcome for each in self.captures]
+        return [capture.outcome for capture in self.captures]
 
     @property
     def waits(self) -> str | None:
         """The reason why the only finding is not captured."""
-        (found,) = self.state.candidates
-        return found.why_not
+        (candidate,) = self.state.candidates
+        return candidate.why_not
 
     @property
     def released(self) -> ReleaseRequest | None:
@@ -159,7 +159,8 @@ class CaptureNode:
             seen = snapshot(at, [device], {device: TRAINING}, interval_seconds=60.0)
             processes = None if self.pids is None else tuple(map(Process, self.pids))
             readings = {
-                uuid: replace(each, processes=processes) for uuid, each in seen.readings.items()
+                uuid: replace(reading, processes=processes)
+                for uuid, reading in seen.readings.items()
             }
             seen = replace(
                 seen,

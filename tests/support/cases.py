@@ -47,7 +47,7 @@ def window(
     **facts: Any,
 ) -> Window:
     """A window of GPU-0 that ends now: hours by state, and hours by ratio for each resource."""
-    states = {state: round(each * HOUR) for state, each in hours.items()}
+    states = {state: round(hour * HOUR) for state, hour in hours.items()}
     known = sum(time for state, time in states.items() if state is not State.UNKNOWN)
     usual: dict[str, Any] = {
         "uuid": gpu().uuid,
@@ -56,7 +56,7 @@ def window(
         "states": states,
         "tiers": {Tier.PROFILING: known} if known else {},
         "observed": dict.fromkeys(Observation, known) if known else {},
-        "demands": {resource: histogram(each) for resource, each in (demands or {}).items()},
+        "demands": {resource: histogram(demand) for resource, demand in (demands or {}).items()},
     }
     return Window(**usual | facts)
 
@@ -78,7 +78,7 @@ def case(
         devices=tuple(found),
         windows=tuple(of_devices),
         provisioning=tuple(
-            provision(each, allocator, ProvisioningSettings()) for each in of_devices
+            provision(device, allocator, ProvisioningSettings()) for device in of_devices
         ),
     )
 
@@ -151,7 +151,9 @@ def moved(window: Window, time: Nanoseconds) -> Window:
     size = len(Blocks.of_one(0, 1.0, {}, {}).data)
     records = (data[at : at + size] for at in range(0, len(data), size))
     by = time // BLOCK_SPAN
-    blocks = b"".join((int.from_bytes(each[:4]) + by).to_bytes(4) + each[4:] for each in records)
+    blocks = b"".join(
+        (int.from_bytes(record[:4]) + by).to_bytes(4) + record[4:] for record in records
+    )
     start = window.start + time
     end = window.end + time
     return replace(window, start=start, end=end, blocks=Blocks(blocks))

@@ -47,7 +47,7 @@ def parser_of(command: Command) -> argparse.ArgumentParser:
     return parser
 
 
-_SUMMARIES = {each.name: each.summary for each in COMMANDS}
+_SUMMARIES = {command.name: command.summary for command in COMMANDS}
 
 
 def options_of(command: Command) -> list[argparse.Action]:
@@ -57,29 +57,29 @@ def options_of(command: Command) -> list[argparse.Action]:
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     actions = [
-        each
-        for each in parser._actions
-        if each.dest != "help" and each.help is not argparse.SUPPRESS
+        action
+        for action in parser._actions
+        if action.dest != "help" and action.help is not argparse.SUPPRESS
     ]
-    return sorted(actions, key=lambda each: bool(each.option_strings))
+    return sorted(actions, key=lambda action: bool(action.option_strings))
 
 
 def cli_reference() -> str:
     """The page."""
     counts = Counter(
-        row for each in all_commands() for row in dict.fromkeys(_rows(options_of(each)))
+        row for command in all_commands() for row in dict.fromkeys(_rows(options_of(command)))
     )
     often = [row for row, count in counts.most_common() if count >= _COMMON]
     common = list({_name(row): row for row in reversed(often)}.values())[::-1]
     told: dict[str, str] = {}
-    sections = "\n".join(_section(each, common, told) for each in all_commands())
+    sections = "\n".join(_section(command, common, told) for command in all_commands())
     return f"{_HEAD}\n{''.join(_overview())}\n## Common options\n\n{''.join(common)}\n{sections}"
 
 
 def _overview() -> Iterator[str]:
     """The commands by group, as in `--help`."""
     for group, entries in groupby(COMMANDS, lambda entry: entry.group):
-        links = (f"[`{each.name}`](#{_anchor(each.name)})" for each in entries)
+        links = (f"[`{entry.name}`](#{_anchor(entry.name)})" for entry in entries)
         yield f"- {group}: {', '.join(links)}\n"
 
 
@@ -120,13 +120,13 @@ def _name(row: str) -> str:
 
 
 def _rows(options: list[argparse.Action], before: str = "") -> Iterator[str]:
-    for each in options:
-        if isinstance(each, argparse._SubParsersAction):
-            for name, parser in each.choices.items():
+    for option in options:
+        if isinstance(option, argparse._SubParsersAction):
+            for name, parser in option.choices.items():
                 yield from _rows(_options(parser), f"`{name}` ")
         else:
-            called = _called(each)
-            own = f"- {before}{called}: {_help(each)}\n"
+            called = _called(option)
+            own = f"- {before}{called}: {_help(option)}\n"
             yield _COLLECTORS if called.startswith(_COLLECTOR) else own
 
 

@@ -156,5 +156,5 @@ def _end(engine: DockerEngine, process: "subprocess.Popen[bytes]") -> None:
 def _remove_groups(groups: Iterator[Path] | Sequence[Path]) -> None:
     """Remove empty control groups, which an engine leaves."""
     for group in groups:
-        _remove_groups([each for each in group.iterdir() if each.is_dir()])
+        _remove_groups([path for path in group.iterdir() if path.is_dir()])
         group.rmdir()

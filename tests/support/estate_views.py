@@ -44,11 +44,11 @@ def prices(dollars: Mapping[str, float]) -> Prices:
         {
             key: Price(
                 key,
-                on_demand=OnDemand(each, each * 0.9, each * 1.1),
+                on_demand=OnDemand(dollar, dollar * 0.9, dollar * 1.1),
                 dates=("2026-08",),
                 sources=("our contract",),
             )
-            for key, each in dollars.items()
+            for key, dollar in dollars.items()
         },
         usual.on_premises,
         usual.reserved_terms,
@@ -241,7 +241,7 @@ def complaints(
     of: FleetView, rules: Iterable[FleetRule[Any]] = FLEET_RULES
 ) -> dict[tuple[str, str], Finding]:
     """Those with an action."""
-    return {at: each for at, each in findings(of, rules).items() if each.is_actionable}
+    return {at: finding for at, finding in findings(of, rules).items() if finding.is_actionable}
 
 
 def beside(of: FleetView, more: FleetView) -> FleetView:

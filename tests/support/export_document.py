@@ -46,7 +46,7 @@ def export_document() -> str:
         alike.setdefault((column.kind, _pattern(column)), []).append(column)
     lines = []
     for (kind, pattern), columns in alike.items():
-        names = ", ".join(f"`{each.name}`" for each in columns)
+        names = ", ".join(f"`{export_column.name}`" for export_column in columns)
         meaning = pattern if len(columns) > 1 else columns[0].help
         lines.append(f"| {names} | {kind} | {meaning} |")
     return "\n".join([_HEAD, "| columns | type | meaning |", "|---|---|---|", *lines, ""])

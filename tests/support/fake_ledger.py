@@ -27,6 +27,6 @@ class FakeLedger:
         self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
     ) -> Advice:
         """Record the decision; refuse one on other than open advice, as a ledger does."""
-        found = find_open_advice(self.advice, advice_id)
+        advice = find_open_advice(self.advice, advice_id)
         self.acts.append((advice_id, state, actor, why, for_seconds))
-        return replace(found, state=state, actor=actor, why=why)
+        return replace(advice, state=state, actor=actor, why=why)

@@ -103,9 +103,9 @@ def node(  # noqa: PLR0913 - what may fail, and who holds it.
 def judged(cases: Sequence[Case], advice: Sequence[Advice] = ()) -> tuple[Judgement, ...]:
     """One run of the rules of faults."""
     watched = watched_places(open_incidents(advice), cases)
-    found = judge_all(lambda _: cases, FAULTY, watched)
+    judgements = judge_all(lambda _: cases, FAULTY, watched)
     return with_incidents(
-        found,
+        judgements,
         FAULTY,
         lambda _: cases,
         lambda rule, _: rule,
@@ -120,12 +120,12 @@ def run(ledger: Ledger, cases: Sequence[Case], minutes: float = 0.0) -> list[Adv
 
 def opened(events: Sequence[AdviceEvent]) -> list[AdviceEvent]:
     """The events that open advice."""
-    return [each for each in events if each.kind is AdviceEventKind.OPENED]
+    return [event for event in events if event.kind is AdviceEventKind.OPENED]
 
 
 def closed(events: Sequence[AdviceEvent]) -> list[AdviceEvent]:
     """The events that close advice."""
-    return [each for each in events if each.kind is AdviceEventKind.CLOSED]
+    return [event for event in events if event.kind is AdviceEventKind.CLOSED]
 
 
 def uuids(*indices: int) -> tuple[str, ...]:

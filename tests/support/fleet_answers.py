@@ -89,8 +89,10 @@ def fleet_answer(**facts: Any) -> FleetAnswer:
 
 def _holdings(of: FleetView) -> Iterator[HeldGpu]:
     """Who holds the devices of a view; half of the hours of what is held is used."""
-    holders = {device.uuid: each for each in of.workloads for device in each.case.devices}
-    devices = (each.device for some in of.pools for each in some.devices)
+    holders = {
+        device.uuid: workload for workload in of.workloads for device in workload.case.devices
+    }
+    devices = (fleet_device.device for some in of.pools for fleet_device in some.devices)
     for device in devices:
         hours = {"held": 336.0, "unknown": 0.0, "stalled": 0.0, "lost": 0.0}
         if (holder := holders.get(device.uuid)) is None:

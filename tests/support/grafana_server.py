@@ -54,7 +54,7 @@ class Grafana:
         """Result of a search, like Grafana's store: all tags, overlap in time, last first."""
         start = int(query["from"][0])
         end = int(query["to"][0])
-        ordered = sorted(self.annotations.values(), key=lambda each: -each["timeEnd"])
+        ordered = sorted(self.annotations.values(), key=lambda annotation: -annotation["timeEnd"])
         return [
             annotation
             for annotation in ordered

@@ -110,10 +110,10 @@ class DriverFaults(ScenarioFaults):
 
         with self._news:
             self._news.wait_for(first, timeout_seconds)
-            found = first()
-            if found is not None:
-                self._xids.remove(found)
-            return found
+            event = first()
+            if event is not None:
+                self._xids.remove(event)
+            return event
 
     def clear(self) -> None:
         """End all faults, the scenario's too, and release hanging calls."""

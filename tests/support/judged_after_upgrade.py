@@ -26,8 +26,8 @@ def main() -> None:
     judged = around(judged, {"GPU-0": {Signal.ECC_UNCORRECTED_ERRORS: 1}})
     built_in()  # An agent reads the boards with its first GPU.
     sys.addaudithook(_refuse)
-    found = RULE.judge(judged)
-    print(found.severity, *(each.text for each in found.instructions))
+    finding = RULE.judge(judged)
+    print(finding.severity, *(instruction.text for instruction in finding.instructions))
 
 
 if __name__ == "__main__":

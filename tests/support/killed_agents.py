@@ -79,9 +79,9 @@ class Killed(Struct, frozen=True):
 def kill_agents(folder: Path, count: int, seed: int) -> list[Killed]:
     """Run agents in parallel, constantly scraped; kill each at a random time."""
     folders = [folder / str(number) for number in range(count)]
-    for each in folders:
-        each.mkdir(parents=True)
-        (each / "rightsizer.yaml").write_text(_CONFIG)
+    for path in folders:
+        path.mkdir(parents=True)
+        (path / "rightsizer.yaml").write_text(_CONFIG)
     chance = random.Random(seed)
     with _nursery(folders) as pids:
         victims = [
@@ -136,7 +136,7 @@ class _Victim(threading.Thread):
     def autopsy(self) -> Killed:
         """The data left by the agent."""
         last = self._glances[-1]
-        certain = [each for each in self._glances if each.until < last.flushed_from]
+        certain = [glance for glance in self._glances if glance.until < last.flushed_from]
         path = self._folder / "history.db"
         with closing(Database(path, MIGRATIONS)) as database, database.transaction() as connection:
             (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -145,20 +145,22 @@ class _Victim(threading.Thread):
         assert windows, (self._folder / "log").read_text()
         return Killed(
             certain=certain[-1].accounted if certain else {},
-            kept={uuid: seconds(_accounted(each)) for uuid, each in windows.items()},
+            kept={uuid: seconds(_accounted(window)) for uuid, window in windows.items()},
             unbalanced_seconds=max(
-                abs(seconds(_accounted(each) - (each[-1].end - each[0].start)))
-                for each in windows.values()
+                abs(seconds(_accounted(window) - (window[-1].end - window[0].start)))
+                for window in windows.values()
             ),
             apart_seconds=max(
                 (
                     abs(seconds(after.start - before.end))
-                    for each in windows.values()
-                    for before, after in pairwise(each)
+                    for window in windows.values()
+                    for before, after in pairwise(window)
                 ),
                 default=0.0,
             ),
-            missing_seconds=max(seconds(self._killed - each[-1].end) for each in windows.values()),
+            missing_seconds=max(
+                seconds(self._killed - window[-1].end) for window in windows.values()
+            ),
             verdict=str(verdict),
             was_set_aside=was_set_aside,
         )
@@ -217,12 +219,12 @@ def _nursery(folders: Sequence[Path]) -> Iterator[list[int]]:
 def _windows(path: Path) -> dict[str, list[Window]]:
     storage = Storage(str(path), read_only=True)
     assert storage.history is not None
-    found: dict[str, list[Window]] = {}
+    windows: dict[str, list[Window]] = {}
     for window in storage.history.load():
         if window.workload_key is None:
-            found.setdefault(window.uuid, []).append(window)
+            windows.setdefault(window.uuid, []).append(window)
     storage.close()
-    return found
+    return windows
 
 
 def _accounted(windows: Sequence[Window]) -> Nanoseconds:

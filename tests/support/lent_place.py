@@ -57,7 +57,7 @@ class Place:
     def held(self, run: Run) -> Any:
         """The lease of a run, once granted."""
         return eventually(
-            lambda: next((each for each in self.leases() if each["pid"] == run.pid), None)
+            lambda: next((lease for lease in self.leases() if lease["pid"] == run.pid), None)
         )
 
     def works(self, run: Run) -> Any:

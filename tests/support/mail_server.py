@@ -64,7 +64,7 @@ class _Handler(socketserver.StreamRequestHandler):
                 offers.append("STARTTLS")
             if self.user is not None and self._is_encrypted:
                 offers.append("AUTH PLAIN")
-            self._reply(*[f"250-{each}" for each in offers[:-1]], f"250 {offers[-1]}")
+            self._reply(*[f"250-{offer}" for offer in offers[:-1]], f"250 {offers[-1]}")
         elif verb == "STARTTLS" and self.context is not None:
             self._reply("220 go ahead")
             self._encrypt(self.context)

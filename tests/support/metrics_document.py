@@ -64,7 +64,7 @@ def _collectors() -> Iterable[str]:
         yield ""
         yield f"{sentence}{usual}"
         yield ""
-        yield from _listed([each for each in METRICS.values() if each.collector == collector])
+        yield from _listed([metric for metric in METRICS.values() if metric.collector == collector])
 
 
 def _listed(metrics: Sequence[MetricFamily]) -> Iterable[str]:

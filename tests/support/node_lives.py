@@ -85,7 +85,7 @@ def lives(
 ) -> st.SearchStrategy[tuple[Nanoseconds, list[Moment]]]:
     """A sampling interval, and what happened."""
     longest = round(longest_gap_seconds * SECOND)
-    return st.sampled_from([round(each * SECOND) for each in intervals]).flatmap(
+    return st.sampled_from([round(interval * SECOND) for interval in intervals]).flatmap(
         lambda interval: st.tuples(
             st.just(interval), st.lists(moments(interval, longest), min_size=1, max_size=40)
         )

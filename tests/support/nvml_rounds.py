@@ -21,14 +21,17 @@ __all__ = ["driver_thread", "inventory_of", "one_reading", "rounds"]
 def driver_thread(driver: object, root: Path | None = None) -> Iterator[NvmlDriver]:
     """Context of the thread that initializes NVML."""
     root = root or Path("/nowhere")
-    with installed(driver), NvmlDriver(itertools.count(), built_in(), root, root=root) as own:
-        yield own
+    with (
+        installed(driver),
+        NvmlDriver(itertools.count(), built_in(), root, root=root) as nvml_driver,
+    ):
+        yield nvml_driver
 
 
 def inventory_of(driver: object) -> Inventory:
     """Result of a first discovery."""
-    with driver_thread(driver) as own:
-        found = own.find_devices()
+    with driver_thread(driver) as nvml_driver:
+        found = nvml_driver.find_devices()
     assert isinstance(found, Inventory)
     return found
 
@@ -39,8 +42,8 @@ def rounds(
 ) -> Iterator[Callable[[], list[PollResult]]]:
     """A function that reads all GPUs of the first discovery, one round each."""
     clock = clock or FastClock(0)
-    with driver_thread(driver) as own, ExitStack() as stack:
-        found = own.find_devices()
+    with driver_thread(driver) as nvml_driver, ExitStack() as stack:
+        found = nvml_driver.find_devices()
         assert isinstance(found, Inventory)
         sessions = [
             stack.enter_context(
@@ -54,4 +57,6 @@ def rounds(
 def one_reading(driver: object, uuid: str = "GPU-0") -> Reading:
     """The first reading of a device."""
     with rounds(driver) as read:
-        return next(found.readings[uuid] for found in read() if uuid in found.readings)
+        return next(
+            poll_result.readings[uuid] for poll_result in read() if uuid in poll_result.readings
+        )

@@ -256,4 +256,4 @@ def _past(names: Collection[str], later: int) -> str:
             for series in VARIANTS[name](plain):
                 of_name = lines.setdefault(series.name, [])
                 of_name.extend(series.labelled(estate=name).lines(later))
-    return "".join([*("".join(each) for each in lines.values()), "# EOF\n"])
+    return "".join([*("".join(line) for line in lines.values()), "# EOF\n"])

@@ -80,8 +80,8 @@ def specification(driver: Path) -> dict[str, object]:
     ]
     options = ["ro", "nosuid", "nodev", "bind"]
     mounts = [
-        {"hostPath": str(each), "containerPath": f"{LIBRARIES}/{each.name}", "options": options}
-        for each in driver.glob("*.so*")
+        {"hostPath": str(path), "containerPath": f"{LIBRARIES}/{path.name}", "options": options}
+        for path in driver.glob("*.so*")
     ]
     all_devices = {"name": "all", "containerEdits": {"deviceNodes": nodes}}
     return {

@@ -11,11 +11,11 @@ __all__ = ["homeless"]
 def homeless(instructions: Iterable[Instruction]) -> list[str]:
     """Manifests that can neither be applied nor name their file in the first line."""
     return [
-        each.text
-        for each in instructions
-        if each.language == "yaml"
-        and not _is_whole(each.text)
-        and not each.text.startswith(("# Of the ", "# The "))
+        instruction.text
+        for instruction in instructions
+        if instruction.language == "yaml"
+        and not _is_whole(instruction.text)
+        and not instruction.text.startswith(("# Of the ", "# The "))
     ]
 
 

@@ -32,14 +32,14 @@ def long_profile(
         other_idle_seconds=max(0.0, 1.0 - kernel_ratio - host_ratio) * seconds,
     )
     kernels = (kernel(seconds=kernel_ratio * seconds),)
-    found = device(**{"time": time, "kernels": kernels, "start": 0} | changes)
-    return profile(found, start=AT)
+    device_profile = device(**{"time": time, "kernels": kernels, "start": 0} | changes)
+    return profile(device_profile, start=AT)
 
 
 def waiting_profile(start: Nanoseconds = AT, **changes: Any) -> Profile:
     """A second of GPU 0, eight tenths of which it waits for its host."""
-    found = device(time=time_use(kernel=0.2, host=0.8), start=0)
-    return replace(profile(found, start=start), **changes)
+    device_profile = device(time=time_use(kernel=0.2, host=0.8), start=0)
+    return replace(profile(device_profile, start=start), **changes)
 
 
 def telemetry_of(

@@ -73,7 +73,7 @@ def _loadgen(key: str, value: Any) -> dict[str, Any]:
 
 def detail_text(lines: Sequence[str]) -> str:
     """A detail log of round 0.7."""
-    return "".join(f'"pid": 3018, "tid": 3018, "ts": 9717ns : {each}\n' for each in lines)
+    return "".join(f'"pid": 3018, "tid": 3018, "ts": 9717ns : {line}\n' for line in lines)
 
 
 def training(

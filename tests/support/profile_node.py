@@ -66,9 +66,9 @@ class Node:
         """Rule and workload of the open advice that is no size."""
         self.advice_service.recommend()
         return [
-            (each.finding.rule, each.finding.workload or "")
-            for each in self.advice_service.advice
-            if each.is_open and "bound" in each.finding.rule
+            (advice.finding.rule, advice.finding.workload or "")
+            for advice in self.advice_service.advice
+            if advice.is_open and "bound" in advice.finding.rule
         ]
 
 
@@ -88,5 +88,5 @@ def waits(node: Node, minutes_ago: float = 5.0, **changes: Any) -> Profile:
 
 def works(node: Node) -> Profile:
     """The same second after the fix."""
-    found = device(time=time_use(0.99, 0.01), start=0)
-    return replace(waits(node, 1.0), devices=(found,), source="after.json")
+    profile = device(time=time_use(0.99, 0.01), start=0)
+    return replace(waits(node, 1.0), devices=(profile,), source="after.json")

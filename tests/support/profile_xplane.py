@@ -88,10 +88,10 @@ def space(
     """A whole file."""
     return b"".join(
         [
-            *(length_field(1, _plane(each)) for each in planes),
-            *(length_field(2, each) for each in errors),
-            *(length_field(3, each) for each in warnings),
-            *(length_field(4, each) for each in hostnames),
+            *(length_field(1, _plane(plane)) for plane in planes),
+            *(length_field(2, error) for error in errors),
+            *(length_field(3, warning) for warning in warnings),
+            *(length_field(4, hostname) for hostname in hostnames),
         ]
     )
 
@@ -119,14 +119,14 @@ class _Names:
 def _plane(plane: Plane) -> bytes:
     events = _Names()
     stats = _Names()
-    lines = b"".join(length_field(3, _line(each, events, stats)) for each in plane.lines)
+    lines = b"".join(length_field(3, _line(line, events, stats)) for line in plane.lines)
     own = b"".join(length_field(6, _stat(*each, stats)) for each in plane.stats.items())
     name = length_field(2, plane.name)
     return name + lines + events.fields(4) + stats.fields(5) + own
 
 
 def _line(line: Line, events: _Names, stats: _Names) -> bytes:
-    inner = b"".join(length_field(4, _event(each, events, stats)) for each in line.events)
+    inner = b"".join(length_field(4, _event(event, events, stats)) for event in line.events)
     return number_field(1, 7) + length_field(2, line.name) + number_field(3, line.time) + inner
 
 
@@ -160,13 +160,13 @@ def viewer_trace(planes: Sequence[Plane]) -> bytes:
                     "ph": "X",
                     "pid": pid,
                     "tid": tid,
-                    "name": each.name,
-                    "ts": (line.time + each.start) / MICROSECOND,
-                    "dur": each.duration / MICROSECOND,
-                    "args": {key: str(value) for key, value in each.stats.items()},
+                    "name": event.name,
+                    "ts": (line.time + event.start) / MICROSECOND,
+                    "dur": event.duration / MICROSECOND,
+                    "args": {key: str(value) for key, value in event.stats.items()},
                 }
-                for each in line.events
-                if each.start is not None
+                for event in line.events
+                if event.start is not None
             ]
     document = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}}
     text = json.dumps({**document, "traceEvents": [*events, {}]})

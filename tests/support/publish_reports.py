@@ -308,7 +308,10 @@ def _totals(sample: SampleDevice, strip: Sequence[StripCell]) -> Totals:
         used,
         used * 600,
         distributions,
-        {signal: (found.mean() or 0.0) * 86_400 for signal, found in distributions.items()},
+        {
+            signal: (distribution.mean() or 0.0) * 86_400
+            for signal, distribution in distributions.items()
+        },
     )
 
 

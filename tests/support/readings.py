@@ -23,7 +23,7 @@ GIBIBYTE: Final = 2.0**30
 
 Signals = Mapping[Signal, float]
 
-SERVING_SIGNALS: Final = tuple(each for each in Signal if each.origin is Origin.SERVING)
+SERVING_SIGNALS: Final = tuple(signal for signal in Signal if signal.origin is Origin.SERVING)
 """Signals that serving engines report."""
 
 EMPTY: Final[Signals] = {

@@ -101,9 +101,9 @@ def database(path: Path, suffix: str = "_0000_70") -> Path:
         rows["rocpd_region"].append(call)
         dispatch = (number, 2, 16, 1, 0, start + 80_000, start + 100_000, of_call + 1)
         rows["rocpd_kernel_dispatch"].append(dispatch)
-    for name, found in rows.items():
-        marks = ", ".join("?" * len(found[0]))
-        made.executemany(f'INSERT INTO "{name}{suffix}" VALUES ({marks})', found)
+    for name, row in rows.items():
+        marks = ", ".join("?" * len(row[0]))
+        made.executemany(f'INSERT INTO "{name}{suffix}" VALUES ({marks})', row)
     made.commit()
     made.close()
     return path

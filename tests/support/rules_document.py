@@ -79,7 +79,7 @@ def _time(rule: _AnyRule, part: Callable[[OpeningPolicy], float]) -> str:
 def _opening_policies(rule: _AnyRule) -> list[OpeningPolicy]:
     if isinstance(rule, FleetRule):
         return [rule.conduct()]
-    return [rule.conduct(_workload(each)) for each in WorkloadClass]
+    return [rule.conduct(_workload(workload_class)) for workload_class in WorkloadClass]
 
 
 def _workload(workload_class: WorkloadClass) -> Workload:
@@ -89,9 +89,9 @@ def _workload(workload_class: WorkloadClass) -> Workload:
 def _thresholds(rule: _Judging) -> str:
     """Those from which it reports, named where they are several."""
     entries = shape_of(type(rule.settings)).entries
-    found = [entry for entry in entries if entry.key.endswith(_THRESHOLD)]
-    values = [f"`{entry.key}` {_written(entry)}" for entry in found]
-    return ", ".join(values) if len(found) > 1 else _written(found[0])
+    shape_entries = [entry for entry in entries if entry.key.endswith(_THRESHOLD)]
+    values = [f"`{entry.key}` {_written(entry)}" for entry in shape_entries]
+    return ", ".join(values) if len(shape_entries) > 1 else _written(shape_entries[0])
 
 
 def _written(entry: ShapeEntry) -> str:

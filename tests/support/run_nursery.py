@@ -64,7 +64,7 @@ class Nursery:
         """A command that keeps running."""
         self._count += 1
         log = self._folder / f"run-{self._count}"
-        command: Sequence[str] = [str(each) for each in arguments]
+        command: Sequence[str] = [str(argument) for argument in arguments]
         return Run(self.order({"start": command, "log": str(log)}), log, self)
 
 

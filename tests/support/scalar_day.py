@@ -145,10 +145,10 @@ def accounted_intervals(
 
     @cache
     def idle_watts(uuid: str) -> float | None:
-        known = PowerRange(settings.power)
+        power_range = PowerRange(settings.power)
         if (learned := entries.learned_power(uuid)) is not None:
-            known.restore(learned)
-        return known.idle_watts(by_uuid[uuid].power_limit_watts)
+            power_range.restore(learned)
+        return power_range.idle_watts(by_uuid[uuid].power_limit_watts)
 
     for place in range(grid.count):
         end = grid.start + (place + 1) * grid.step
@@ -157,15 +157,15 @@ def accounted_intervals(
             if days[uuid].known_seconds[place] > 0.0:
                 own = {signal: column[place] for signal, column in columns.items()}
                 readings[uuid] = Reading(uuid, end, days[uuid].means_at(place) | own)
-        holdings = {uuid: found[place] for uuid, found in holders.items() if found[place]}
+        holdings = {uuid: holder[place] for uuid, holder in holders.items() if holder[place]}
         for entry in entries.post(
             snapshot(wall_time=end, time=end, readings=readings, holdings=holdings)
         ):
             uuid = entry.uuid
             if entry.end == end and uuid in readings:
-                most = Reading(uuid, end, days[uuid].most_at(place))
-                peaks = _peak_measures(most, entry, by_uuid[uuid], idle_watts(uuid), settings)
-                media = max(most.values.get(each, 0.0) for each in MEDIA_ENGINES)
+                reading = Reading(uuid, end, days[uuid].most_at(place))
+                peaks = _peak_measures(reading, entry, by_uuid[uuid], idle_watts(uuid), settings)
+                media = max(reading.values.get(engine, 0.0) for engine in MEDIA_ENGINES)
                 yield uuid, place, entry, peaks, media
 
 
@@ -190,7 +190,7 @@ def _power(day: DeviceDay) -> LearnedPower | None:
 
 def _counters(day: DeviceDay, grid: Grid) -> dict[Signal, Sequence[float]]:
     """What is read beside the means, where it is exported, by interval."""
-    found: dict[Signal, Sequence[float]] = {}
+    counters: dict[Signal, Sequence[float]] = {}
     if day.reasons is not None or day.violations:
         masks = [0] * grid.count
         if day.reasons is not None:
@@ -200,10 +200,10 @@ def _counters(day: DeviceDay, grid: Grid) -> dict[Signal, Sequence[float]]:
             for place, share in enumerate(day.violations.get(condition, ())):
                 if share > _RARE:
                     masks[place] |= int(bit)
-        found[Signal.CLOCK_EVENT_REASONS] = masks
+        counters[Signal.CLOCK_EVENT_REASONS] = masks
     if day.energy_joules is not None:
-        found[Signal.ENERGY_JOULES] = _energy(day, day.energy_joules, grid)
-    return found
+        counters[Signal.ENERGY_JOULES] = _energy(day, day.energy_joules, grid)
+    return counters
 
 
 def _energy(read: DeviceDay, gained: Sequence[float], grid: Grid) -> list[float]:
@@ -220,12 +220,12 @@ def _energy(read: DeviceDay, gained: Sequence[float], grid: Grid) -> list[float]
 
 
 def _by_place(runs: Sequence[DeviceHolding], grid: Grid) -> list[tuple[Holding, ...]]:
-    found: list[tuple[Holding, ...]] = [()] * grid.count
+    holdingses: list[tuple[Holding, ...]] = [()] * grid.count
     for run in runs:
         holding = Holding(run.workload, run.share_ratio)
         for place in range(run.first, run.last + 1):
-            found[place] = (*found[place], holding)
-    return found
+            holdingses[place] = (*holdingses[place], holding)
+    return holdingses
 
 
 def scalar_days(
@@ -269,18 +269,18 @@ def scalar_days(
 
 def _blank_columns(device: Device, read: DeviceDay, grid: Grid) -> dict[str, array[float]]:
     """Of states, and of the conditions that would show; whether others held is unknown."""
-    found = set(read.violations)
+    conditions = set(read.violations)
     if read.reasons is not None:
-        found |= set(_THROTTLES)
+        conditions |= set(_THROTTLES)
     if read.means.keys() >= _TENSOR_SIGNALS:
-        found.add(Condition.NO_TENSOR_CORES)
+        conditions.add(Condition.NO_TENSOR_CORES)
     if read.holdings:
-        found.add(Condition.RANK_IMBALANCE)
+        conditions.add(Condition.RANK_IMBALANCE)
     names = [ColumnKind.STATE.column(state) for state in State if state is not State.UNKNOWN]
     if Signal.MEMORY_USED_BYTES in read.means and device.memory_total_bytes:
-        found.add(Condition.NEAR_OUT_OF_MEMORY)
+        conditions.add(Condition.NEAR_OUT_OF_MEMORY)
         names.append(ColumnKind.PRESSED.column(Resource.MEMORY))
-    names += map(ColumnKind.CONDITION.column, sorted(found))
+    names += map(ColumnKind.CONDITION.column, sorted(conditions))
     return {name: array("f", [0.0]) * grid.count for name in names}
 
 

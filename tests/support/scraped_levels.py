@@ -71,13 +71,15 @@ def scraped_levels() -> ScrapedLevels:
         for node, (_, interval) in NODES.items():
             if number * SAMPLING % interval == 0:
                 lines.extend(pages[node](report))
-    totals = [{each.device.uuid: each.totals for each in report.devices} for report in reports]
-    devices = {each.device.uuid: each.device.capacity_ratio for each in reports[-1].devices}
+    totals = [
+        {device.device.uuid: device.totals for device in report.devices} for report in reports
+    ]
+    devices = {device.device.uuid: device.device.capacity_ratio for device in reports[-1].devices}
     return ScrapedLevels("".join(lines), totals[0], totals[-1], devices)
 
 
 def _advice(snapshot: Snapshot) -> tuple[Advice, ...]:
-    devices = [each.uuid for each in snapshot.devices]
+    devices = [device.uuid for device in snapshot.devices]
     savings = Savings(0.0, 2.0, 0.0, 20.0, dollars_per_hour_typical=4.0)
     stall = finding(id="stall", devices=tuple(devices[2:4]), savings=savings)
     idle = replace(stall, id="idle", devices=(devices[0],), savings=Savings(1.0, 1.0))

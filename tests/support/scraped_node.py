@@ -77,7 +77,7 @@ def scraped_node(names: tuple[str, ...]) -> Scraped:
     for report in reports:
         taken = _page(report, names)
         times.append(report.wall_time / SECOND + moved)
-        totals.append({each.device.uuid: each.totals for each in report.devices})
+        totals.append({device.device.uuid: device.totals for device in report.devices})
         for line in taken.body.decode().splitlines():
             if not line.startswith("#"):
                 named = line.replace("{", '{job="rightsizer",instance="n1:19400",', 1)

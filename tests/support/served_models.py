@@ -66,9 +66,9 @@ class _Site:
 
     def cheapest(self, question: dict[str, object]) -> PlanCandidate:
         """The cheapest that surely holds it on the site's boards."""
-        found = PLANNER.candidates(requirement_of({**question, "gpus": list(BOARDS)}))
-        fitting = [each for each in found if each.fits and each.is_sure]
-        return min(fitting, key=lambda each: each.dollars_per_hour or math.inf)
+        candidates = PLANNER.candidates(requirement_of({**question, "gpus": list(BOARDS)}))
+        fitting = [candidate for candidate in candidates if candidate.fits and candidate.is_sure]
+        return min(fitting, key=lambda candidate: candidate.dollars_per_hour or math.inf)
 
     def load(
         self, question: dict[str, object], board: str, layout: Parallelism, *, is_short: bool

@@ -227,7 +227,7 @@ def _like_another(shape: Shape, path: str, explained: dict[Any, tuple[str, Group
         first, _ = explained[_keys(shape)]
         return f"- `{path}`: as {_link(first)}; `null` keeps the value set there."
     rows = tuple(map(_explanation, shape.entries))
-    if rows not in explained or any(isinstance(each.shape, Group) for each in shape.entries):
+    if rows not in explained or any(isinstance(entry.shape, Group) for entry in shape.entries):
         return None
     first, like = explained[rows]
     other = _other_defaults(shape.entries, like)

@@ -25,8 +25,8 @@ def source_folder(name: str, sources: tuple[str, ...]) -> Iterator[Path]:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
-    found = sorted(states.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in found[_STATES_MAXIMUM:]:
+    paths = sorted(states.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in paths[_STATES_MAXIMUM:]:
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -166,8 +166,8 @@ def layered(lower: Path, folder: Path) -> Iterator[Path]:
     _mount("-t", "tmpfs", "-o", "size=1g", "tmpfs", str(folder))
     try:
         upper, work, root = (folder / name for name in ("upper", "work", "root"))
-        for each in (upper, work, root):
-            each.mkdir()
+        for path in (upper, work, root):
+            path.mkdir()
         layers = f"lowerdir={lower},upperdir={upper},workdir={work}"
         _mount("-t", "overlay", "-o", layers, "overlay", str(root))
         try:

@@ -39,8 +39,8 @@ class WebhookFixture:
         self.errors: list[str] = []
         self.outbox = outbox or Outbox(Storage("").database, RECEIVER_OUTBOX)
         self.webhooks = receivers_of(
-            [each for each in settings if isinstance(each, WebhookSettings)],
-            [each for each in settings if isinstance(each, MailSettings)],
+            [setting for setting in settings if isinstance(setting, WebhookSettings)],
+            [setting for setting in settings if isinstance(setting, MailSettings)],
             self.outbox,
             DeliveryContext(
                 lambda: self.advice,

@@ -61,14 +61,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
     def _complaints(self, raw: bytes) -> list[str]:
-        found = []
+        complaints = []
         if self.headers["Content-Type"] != "application/json":
-            found.append("content type")
+            complaints.append("content type")
         if self.is_alertmanager:
             if self.path != "/am/api/v2/alerts":
-                found.append(f"path {self.path}")
-            found += [fault for alert in json.loads(raw) for fault in alert_faults(alert)]
-        return found
+                complaints.append(f"path {self.path}")
+            complaints += [fault for alert in json.loads(raw) for fault in alert_faults(alert)]
+        return complaints
 
     def _answer(self, status: int, text: str) -> None:
         self.send_response(status)

@@ -53,7 +53,7 @@ class WholeNode:
 
     def tick_until_read(self) -> None:
         """Tick until each GPU has a reading; a busy machine may take more than one deadline."""
-        while any(each.reading is None for each in self.tick().devices):
+        while any(device.reading is None for device in self.tick().devices):
             pass
 
     def pass_second(self) -> None:

@@ -203,7 +203,7 @@ def test_parts_of_pods_are_no_reading_of_the_gpu() -> None:
             Signal.SM_ACTIVE: 0.5,
         }
         assert found.devices[0].memory_total_bytes == (9000 + 23_768) * 2.0**20
-        assert [each.workload.pod for each in found.readings[BUSY].holdings] == ["a", "b"]
+        assert [holding.workload.pod for holding in found.readings[BUSY].holdings] == ["a", "b"]
 
 
 def test_page_of_two_nodes_is_refused() -> None:

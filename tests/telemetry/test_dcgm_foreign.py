@@ -102,7 +102,7 @@ def test_holders_beyond_the_limit_become_one() -> None:
     holdings = found.readings[BUSY].holdings
 
     assert len(holdings) == 11
-    others = next(each for each in holdings if each.workload is OTHER_WORKLOADS)
+    others = next(holding for holding in holdings if holding.workload is OTHER_WORKLOADS)
     assert others.share_ratio == pytest.approx(4990 / 5000)
     assert found.refusal is not None
     assert found.refusal.items == 4990

@@ -136,7 +136,7 @@ def bytes_of_ours() -> int:
     ours = tracemalloc.Filter(True, "*/rightsizer/telemetry/*")
     simulators = tracemalloc.Filter(False, "*/rightsizer/simulator/*")
     traces = tracemalloc.take_snapshot().filter_traces((ours, simulators))
-    return sum(found.size for found in traces.statistics("filename"))
+    return sum(statistic.size for statistic in traces.statistics("filename"))
 
 
 def test_unsupported_metric_is_not_logged_every_tick() -> None:

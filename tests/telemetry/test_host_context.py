@@ -344,7 +344,7 @@ def test_servers_of_all_gpus_do_not_count(tmp_path: Path) -> None:
     processes = {"GPU-0": (server,), "GPU-1": (server, client), "GPU-2": (client,)}
     look = probe.collect(HostQuery(devices, processes))
     probe.close()
-    counts = [look.devices[each.uuid].get(Signal.PROCESS_COUNT) for each in devices]
+    counts = [look.devices[device.uuid].get(Signal.PROCESS_COUNT) for device in devices]
     assert counts == [0, 1, None]
     assert look.holdings.keys() == {"GPU-1", "GPU-2"}
 

@@ -81,7 +81,9 @@ def check_rest(before: Reading, after: Reading, refused: Refused) -> None:
             assert now, f"{signal} is 0 without {sorted(names)}"
     if before.processes is not None and Signal.PROCESS_COUNT not in missing | otherwise:
         assert after.processes is not None
-        assert [found.pid for found in after.processes] == [found.pid for found in before.processes]
+        assert [process.pid for process in after.processes] == [
+            process.pid for process in before.processes
+        ]
 
 
 def check_device(snapshot: Snapshot, before: Reading, refused: Refused) -> None:
@@ -191,9 +193,9 @@ def test_a_gpu_without_a_name_of_its_own_is_read_all_the_same() -> None:
     """Its identity is its address, and that of its instances their places on it."""
     run = watch("a100-mig", lambda library: library.faults.answer("nvmlDeviceGetUUID", UNKNOWN))
     before = usual("a100-mig").last
-    for known, found in zip(before.devices, run.last.devices, strict=True):
-        assert found.uuid.startswith(f"pci:{kernel_address(known.pci_bus_id)}")
-        check_rest(before.readings[known.uuid], run.last.readings[found.uuid], {})
+    for device, found in zip(before.devices, run.last.devices, strict=True):
+        assert found.uuid.startswith(f"pci:{kernel_address(device.pci_bus_id)}")
+        check_rest(before.readings[device.uuid], run.last.readings[found.uuid], {})
 
 
 @pytest.mark.parametrize("garbage", [2**32 - 1, 2**64 - 1])

@@ -67,7 +67,7 @@ def test_all_that_is_due_comes_in_one_call() -> None:
     driver = Watched(gpu_with(ENERGY, REPLAYS, POWER_POLICY))
     rounds_read = driver.rounds(3, slow_interval_seconds=2.0)
     calls = [calls for _, calls in rounds_read]
-    assert [len(found) for found in calls] == [1, 1, 1]
+    assert [len(call) for call in calls] == [1, 1, 1]
     assert set(calls[0][0]) == {key if isinstance(key, int) else key[0] for key in FIELDS}
     assert set(calls[1][0]) == {MEMORY_TEMPERATURE}
     assert set(calls[2][0]) == {ENERGY, MEMORY_TEMPERATURE, POWER_POLICY, REPLAYS}

@@ -133,7 +133,7 @@ def test_a_storm_of_one_code_is_a_line_a_minute() -> None:
             if second == 10:
                 log.log(XidEvent("GPU-0", 79))
             clock.wait_until(clock.time() + SECOND, threading.Event())
-    assert [(each["code"], each.get("without_a_line_before")) for each in lines] == [
+    assert [(line["code"], line.get("without_a_line_before")) for line in lines] == [
         (31, None),
         (79, None),
         (31, 59),
@@ -150,8 +150,8 @@ def test_codes_without_end_are_a_bounded_number_of_lines() -> None:
                 log.log(XidEvent("GPU-0", code))
             clock.wait_until((minute + 1) * 60 * SECOND, threading.Event())
     assert len(lines) == 3 * 66
-    assert sum(each["code"] == 79 for each in lines) == 3
-    assert sum(each.get("without_a_line_before", 0) for each in lines) == 2 * 935
+    assert sum(line["code"] == 79 for line in lines) == 3
+    assert sum(line.get("without_a_line_before", 0) for line in lines) == 2 * 935
 
 
 def test_codes_without_end_are_a_bounded_number_of_series() -> None:

@@ -76,7 +76,7 @@ def with_conflict(report: Report) -> Report:
 def test_the_page_breaks_no_rule(tmp_path: Path, shown: str, scheme: int) -> None:
     """Covers names, roles, order and contrast in each view."""
     report = with_conflict(full_report())
-    held = next(each for each in report.devices if each.holdings)
+    held = next(device for device in report.devices if device.holdings)
     queries = {
         "node": PageQuery(),
         "gpu": PageQuery(gpu=held.device.uuid),
@@ -89,7 +89,7 @@ def test_the_page_breaks_no_rule(tmp_path: Path, shown: str, scheme: int) -> Non
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
-@pytest.mark.parametrize("document", DOCUMENTS, ids=[each.stem for each in DOCUMENTS])
+@pytest.mark.parametrize("document", DOCUMENTS, ids=[document.stem for document in DOCUMENTS])
 def test_documents_break_no_rule(tmp_path: Path, document: Path, scheme: int) -> None:
     """Covers report, fleet and profile documents."""
     assert violations(document.read_text("utf-8"), tmp_path, scheme) == []

@@ -43,7 +43,7 @@ class Agent:
 
     def _accounts(self, end: Nanoseconds) -> Sequence[tuple[Device, Window]]:
         self.reads.append(end)
-        devices = [each.device for each in self.report.devices]
+        devices = [device.device for device in self.report.devices]
         return [(device, Window(device.uuid, end - HOUR, end)) for device in devices]
 
 

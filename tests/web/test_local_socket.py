@@ -105,7 +105,7 @@ def test_all_that_tcp_serves_is_there(tmp_path: Path, stack: ExitStack) -> None:
     server = served(path, stack)
 
     pages = [route.path for route in node_api().routes()]
-    assert [ask(path, each)[0] for each in pages] == [ask(server, each)[0] for each in pages]
+    assert [ask(path, page)[0] for page in pages] == [ask(server, page)[0] for page in pages]
     assert ask(path, "/-/healthy") == (200, b"healthy\n")
     assert all(address.startswith("127.0.0.1:") for address in server.addresses)
 

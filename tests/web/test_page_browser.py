@@ -188,7 +188,7 @@ addEventListener("load", () => {
 """
     monkeypatch.setattr(page, "_SCRIPT", page._SCRIPT + drag)
     report = node_report()
-    past = {each.device.uuid: DeviceSpan(each.strip) for each in report.devices}
+    past = {device.device.uuid: DeviceSpan(device.strip) for device in report.devices}
     with served(lambda: report, past=lambda _: past) as address:
         document = settled(tmp_path, address)
 
@@ -230,7 +230,7 @@ def test_an_agent_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
 def test_readings_that_have_stopped_are_said_to_be_stale(tmp_path: Path) -> None:
     """The agent answers, but its sampler has stopped."""
     report = node_report()
-    old = tuple(replace(each, last_sample=NOW - HOUR) for each in report.devices)
+    old = tuple(replace(device, last_sample=NOW - HOUR) for device in report.devices)
     with served(lambda: replace(report, devices=old)) as address:
         document = settled(tmp_path, address)
     assert 'data-live="stale"' in document

@@ -74,4 +74,6 @@ def test_tables_say_what_their_cells_are_of() -> None:
     assert stops.cells
     assert {found.get("scope") for _, found in stops.cells} == {"col", "row"}
     assert stops.regions
-    assert all(found.get("aria-label") and found.get("tabindex") == "0" for found in stops.regions)
+    assert all(
+        region.get("aria-label") and region.get("tabindex") == "0" for region in stops.regions
+    )

@@ -125,12 +125,12 @@ def test_boxes_of_gpus_never_overlap() -> None:
     """This holds for any number."""
     report = full_report(16)
     placements = {
-        each.device.uuid: Placement(each.device.uuid, numa_node=number % 3)
-        for number, each in enumerate(report.devices)
+        device.device.uuid: Placement(device.device.uuid, numa_node=number % 3)
+        for number, device in enumerate(report.devices)
     }
     assert report.node.topology is not None
     topology = replace(report.node.topology, placements=placements)
-    names = {each.device.uuid: str(number) for number, each in enumerate(report.devices)}
+    names = {device.device.uuid: str(number) for number, device in enumerate(report.devices)}
     view = topology_view(
         replace(report, node=replace(report.node, topology=topology)), names, frozenset(names)
     )
@@ -216,9 +216,9 @@ def test_similar_advice_is_folded() -> None:
     saves = Savings(gpus_low=1.0, gpus_high=1.0, dollars_per_hour_low=1.0)
     finding = replace(idle.finding, action=Action.RELEASE, workload=None, savings=saves)
     empty = tuple(
-        replace(idle, finding=replace(finding, id=f"empty{each.device.index}", devices=(uuid,)))
-        for each in report.devices[:3]
-        for uuid in (each.device.uuid,)
+        replace(idle, finding=replace(finding, id=f"empty{device.device.index}", devices=(uuid,)))
+        for device in report.devices[:3]
+        for uuid in (device.device.uuid,)
     )
     document = page_of(replace(report, advice=empty))
     (summary,) = re.findall(r'<summary class="panel">(.*?)</summary>', document)

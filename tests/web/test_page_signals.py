@@ -132,7 +132,7 @@ def test_a_stretch_is_drawn_alone() -> None:
 def test_a_workload_has_a_page() -> None:
     """It shows the held GPUs, recommendations and the workload's row."""
     report = full_report()
-    holder = next(each for each in report.devices if each.holdings)
+    holder = next(device for device in report.devices if device.holdings)
     key = holder.holdings[0].workload.key
     uuids = selected_uuids(report, PageQuery(workload=key))
     assert holder.device.uuid in uuids

@@ -446,7 +446,7 @@ def test_missing_signal_has_a_reason() -> None:
 def test_a_gpu_that_serves_shows_model_and_load() -> None:
     """In its row and on its page; not where its readings are old."""
     report = node_report()
-    uuid = next(each.report.device.uuid for each in view_of(report).devices if each.is_fresh)
+    uuid = next(device.report.device.uuid for device in view_of(report).devices if device.is_fresh)
     load = ServedLoad("hub/llama", "vllm", 600.0, requests_per_second=3.1, devices=(uuid,))
     serving = replace(report, served=(load,))
 

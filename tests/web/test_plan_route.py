@@ -82,7 +82,7 @@ def test_a_second_client_is_told_to_come_back() -> None:
     client.join()
     assert refused.status is HTTPStatus.SERVICE_UNAVAILABLE
     assert refused.headers["Retry-After"] == "5"
-    assert [each.status for each in answers] == [HTTPStatus.OK]
+    assert [answer.status for answer in answers] == [HTTPStatus.OK]
     assert route.handle(request).status is HTTPStatus.OK
 
 

@@ -93,8 +93,8 @@ def test_answered_connection_is_kept_before_unanswered_ones(
         assert connections.admit(each, "a")
         connections.record_answered(each)
     strangers = [sockets() for _ in range(3)]
-    for each in strangers:
-        assert connections.admit(each, "a")
+    for stranger in strangers:
+        assert connections.admit(stranger, "a")
     assert [is_shut(each) for each in known + strangers] == [False, False, True, True, False]
     connections.record_answered(strangers[-1])
     connections.mark(known[0], is_working=True)

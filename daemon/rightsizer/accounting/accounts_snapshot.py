@@ -149,7 +149,9 @@ class CaseInput(Struct, frozen=True):
 
 def _with_recent_devices(case_input: CaseInput, since: Nanoseconds) -> CaseInput:
     """Keep devices with accounts since a time, or without any yet."""
-    lasting = (each for each in case_input.devices if not each.whole.end or each.whole.end >= since)
+    lasting = (
+        device for device in case_input.devices if not device.whole.end or device.whole.end >= since
+    )
     return replace(case_input, devices=tuple(lasting))
 
 
@@ -180,7 +182,7 @@ class AccountsSnapshot:
         self._node = node
         self._now = now
         latest = max(
-            (each.whole.end for case_input in inputs for each in case_input.devices), default=0
+            (device.whole.end for case_input in inputs for device in case_input.devices), default=0
         )
         gap = nanoseconds(settings.holder_gap_seconds)
         self._present = tuple(
@@ -205,9 +207,11 @@ class AccountsSnapshot:
     @cached_property
     def _first(self) -> Nanoseconds:
         """Start of the history; its days count in full from the start of the day."""
-        devices = (each.window_query for case_input in self._inputs for each in case_input.devices)
+        devices = (
+            device.window_query for case_input in self._inputs for device in case_input.devices
+        )
         groups = (case_input.group for case_input in self._inputs if case_input.group is not None)
-        return min((each.first for each in (*devices, *groups)), default=self._now)
+        return min((query.first for query in (*devices, *groups)), default=self._now)
 
     def _cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         inputs = self._inputs if span is None else self._present
@@ -219,23 +223,23 @@ class AccountsSnapshot:
         start, end = (0, _END_OF_TIME) if span is None else (self._now - span, self._now)
         allocator = allocator_of(case_input.workload)
         settings = self._settings.provisioning
-        devices = tuple(each.device for each in case_input.devices)
+        devices = tuple(device.device for device in case_input.devices)
 
         def windows() -> tuple[Window, ...]:
             return tuple(
-                replace(each.whole, blocks=each.window_query.blocks(0, _END_OF_TIME))
+                replace(device.whole, blocks=device.window_query.blocks(0, _END_OF_TIME))
                 if span is None
                 # Limited to the present tenancy.
-                else each.window_query.window(max(start, each.since), self._now, self._reader)
-                for each in case_input.devices
+                else device.window_query.window(max(start, device.since), self._now, self._reader)
+                for device in case_input.devices
             )
 
         lazy_windows = LazySequence(windows)
 
         def provisioning() -> tuple[Provisioning, ...]:
             return tuple(
-                provision(window, allocator, settings, each.demands)
-                for each, window in zip(case_input.devices, lazy_windows, strict=True)
+                provision(window, allocator, settings, device.demands)
+                for device, window in zip(case_input.devices, lazy_windows, strict=True)
             )
 
         past = CaseHistory(self._load(case_input, end), start, end)
@@ -253,11 +257,11 @@ class AccountsSnapshot:
         key = case_input.key, end
         if key not in self._loads:
             first, *others = case_input.devices
-            found = case_input.group
+            query = case_input.group
             since = 0
             # A workload may be unknown to the history, e.g. one of an earlier version.
-            if found is None and not others:
-                found = first.window_query
+            if query is None and not others:
+                query = first.window_query
                 since = 0 if end == _END_OF_TIME else first.since
-            self._loads[key] = LoadHistory(found, since, end, self._settings.past, self._reader)
+            self._loads[key] = LoadHistory(query, since, end, self._settings.past, self._reader)
         return self._loads[key]

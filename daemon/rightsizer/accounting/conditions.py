@@ -65,10 +65,13 @@ class _DeviceTrack:
 
     def mean(self, signal: Signal, first: int, needed: Nanoseconds) -> float | None:
         """Mean over half of the window; `None` if too little of it is known."""
-        found = [part for part in self.parts if first <= part.number < first + _HALF]
-        if not (time := sum(part.times.get(signal, 0) for part in found)) or time < needed:
+        imbalance_parts = [part for part in self.parts if first <= part.number < first + _HALF]
+        if (
+            not (time := sum(part.times.get(signal, 0) for part in imbalance_parts))
+            or time < needed
+        ):
             return None
-        return sum(part.sums.get(signal, 0.0) for part in found) / time
+        return sum(part.sums.get(signal, 0.0) for part in imbalance_parts) / time
 
 
 class ImbalanceDetector:

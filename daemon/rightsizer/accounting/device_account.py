@@ -176,9 +176,9 @@ class RunningTotals:
         kept = self._kept
         for signal, value in entry.signals.items() if kept else ():
             if signal in kept:
-                if (found := self._distributions.get(signal)) is None:
-                    found = self._distributions[signal] = Histogram()
-                found.add(value, duration)
+                if (histogram := self._distributions.get(signal)) is None:
+                    histogram = self._distributions[signal] = Histogram()
+                histogram.add(value, duration)
                 sums[signal] = sums.get(signal, 0.0) + value * length
         if entry.energy_source is not None:
             known = self._energy_joules.get(entry.energy_source, 0.0)
@@ -187,7 +187,9 @@ class RunningTotals:
     def totals(self) -> Totals:
         """Copy of the totals, safe for any thread to read."""
         return self._sums.totals(
-            distributions={signal: found.copy() for signal, found in self._distributions.items()},
+            distributions={
+                signal: distribution.copy() for signal, distribution in self._distributions.items()
+            },
             signal_seconds=dict(self._signal_seconds),
             energy_joules=dict(self._energy_joules),
         )

@@ -181,10 +181,10 @@ class LoadCycleDetector:
             self._length = 0
             self._busy = 0.0
             return None
-        found = self._close() if self._rises(duration, busy) else None
+        cycle = self._close() if self._rises(duration, busy) else None
         self._length += duration
         self._busy += busy * seconds(duration)
-        return found
+        return cycle
 
     def _rises(self, duration: Nanoseconds, busy: float) -> bool:
         """Track the range of the load, with the longest cycle as time constant; detect a rise."""

@@ -220,7 +220,7 @@ class HistoryRepository:
         for (text,) in self._database.rows("SELECT facts FROM device"):
             with suppress(ValueError):
                 found.append(decode_device(text))
-        return tuple(sorted(found, key=lambda known: (known.device.index, known.device.uuid)))
+        return tuple(sorted(found, key=lambda device: (device.device.index, device.device.uuid)))
 
     def present_devices(self) -> tuple[DeviceRecord, ...]:
         """Devices without those that were forgotten, and GPUs that others replaced in their slots.
@@ -241,7 +241,7 @@ class HistoryRepository:
             for record, address, seen in found
             if not record.is_forgotten and (address is None or seen == places[address])
         )
-        return tuple(sorted(present, key=lambda each: (each.device.index, each.device.uuid)))
+        return tuple(sorted(present, key=lambda device: (device.device.index, device.device.uuid)))
 
     def forget(self, uuid: str) -> bool:
         """Mark a GPU and its MIG instances as gone; return whether one was known and not marked.
@@ -250,9 +250,13 @@ class HistoryRepository:
             HistoryError: the transaction failed; nothing was written.
         """
         records = [
-            each for each in self.devices() if uuid in {each.device.uuid, each.device.board_uuid}
+            device
+            for device in self.devices()
+            if uuid in {device.device.uuid, device.device.board_uuid}
         ]
-        marked = [replace(each, is_forgotten=True) for each in records if not each.is_forgotten]
+        marked = [
+            replace(device, is_forgotten=True) for device in records if not device.is_forgotten
+        ]
         with self._database.transaction() as connection:
             for record in marked:
                 connection.execute(
@@ -361,12 +365,12 @@ def _put_devices(
     save: str = _SAVE_DEVICE,
 ) -> None:
     newest = max(latest.values(), default=0)
-    for known in devices:
-        uuid = known.device.uuid
-        connection.execute(save, (uuid, encode_device(known), newest))
-        if known.holder is not None:
-            seen = latest.get(uuid, known.holder_since)
-            connection.execute(_SAVE_HOLDING, (uuid, known.holder_since, known.holder.key, seen))
+    for device in devices:
+        uuid = device.device.uuid
+        connection.execute(save, (uuid, encode_device(device), newest))
+        if device.holder is not None:
+            seen = latest.get(uuid, device.holder_since)
+            connection.execute(_SAVE_HOLDING, (uuid, device.holder_since, device.holder.key, seen))
 
 
 def _used_bytes(connection: Connection) -> int:

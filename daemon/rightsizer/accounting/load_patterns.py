@@ -61,7 +61,9 @@ class _Series:
         else:
             self._deviations = [0.0 if value is None else value - mean for value in values]
         # One bit per value, to count the pairs of a lag at once.
-        bits = "1" * self.known if is_whole else "".join("01"[each is not None] for each in values)
+        bits = (
+            "1" * self.known if is_whole else "".join("01"[value is not None] for value in values)
+        )
         self._known_bits = int(bits or "0", 2)
         total = sum(map(mul, self._deviations, self._deviations))
         self.variance = 0.0 if is_constant else total / self.known
@@ -100,10 +102,10 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
     observed = observed_hours(series)
     known = [0.0] * _WEEK_HOURS
     totals = [0.0] * _WEEK_HOURS
-    for each in observed:
-        place = (each.number + _EPOCH_HOUR) % _WEEK_HOURS
-        known[place] += each.known_seconds
-        totals[place] += each.weighted
+    for hour in observed:
+        place = (hour.number + _EPOCH_HOUR) % _WEEK_HOURS
+        known[place] += hour.known_seconds
+        totals[place] += hour.weighted
     hours = hourly_means(observed)
     day = autocorrelation(hours, _DAY_HOURS)
     half = autocorrelation(hours, _DAY_HOURS // 2)
@@ -121,7 +123,8 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
             and week >= day + settings.weekly_margin_ratio
         ),
         covers_cycle=covers_week(
-            (each.number for each in observed if each.known_seconds), settings
+            (observed_hour.number for observed_hour in observed if observed_hour.known_seconds),
+            settings,
         ),
     )
 
@@ -238,7 +241,7 @@ def _days(series: Series, settings: TrendSettings) -> Iterator[tuple[int, slice,
     """Sufficiently known days: number, slice of the columns, and known seconds."""
     least = max(1.0, settings.day_coverage_ratio * DAY_SECONDS)
     days = ((day, at, series.known_seconds[at]) for day, at in series.parts(DAY))
-    return (each for each in days if sum(each[2]) >= least)
+    return (day for day in days if sum(day[2]) >= least)
 
 
 def _half_width(values: Sequence[float], level: float) -> float:

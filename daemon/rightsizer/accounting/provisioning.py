@@ -95,7 +95,7 @@ def _demands(window: Window, settings: ProvisioningSettings) -> dict[Resource, f
     if seconds(window.active) < settings.minimum_active_seconds:
         return {}
     # Each must be measured for long enough itself: counters may be intermittent.
-    found = dict[Resource, float]()
+    demands = dict[Resource, float]()
     least = nanoseconds(settings.minimum_active_seconds)
     for resource, histogram in window.demands.items():
         demand = (
@@ -104,8 +104,8 @@ def _demands(window: Window, settings: ProvisioningSettings) -> dict[Resource, f
             else histogram.quantile(settings.demand_quantile_ratio)
         )
         if demand is not None and histogram.total >= least:
-            found[resource] = demand
-    return found
+            demands[resource] = demand
+    return demands
 
 
 def _need_at_least(window: Window, settings: ProvisioningSettings) -> float | None:

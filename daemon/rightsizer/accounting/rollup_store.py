@@ -59,10 +59,14 @@ class WindowQuery(Struct, frozen=True):
     def first(self) -> Nanoseconds:
         """Start of the first window, 0 if there is none."""
         rings = (ring.slots for ring in (self.fine, self.hours, self.days))
-        growing = (each for each in (self.open_fine, self.open_hour, self.open_day) if each)
+        growing = (
+            open_window
+            for open_window in (self.open_fine, self.open_hour, self.open_day)
+            if open_window
+        )
         slots = (
             *chain.from_iterable(rings),
-            *(each.slot for each in growing),
+            *(open_window.slot for open_window in growing),
             *(day for day, _ in self.stored_blocks.days),
         )
         return min(slots, default=0)
@@ -189,9 +193,9 @@ def _windows(
     for slot, encoded in ring:
         if since < slot + grain and slot <= now:
             yield slot, decode_window(window_query.uuid, encoded)
-    for each in growing:
-        if each is not None and since < each.slot + grain and each.slot <= now:
-            yield each.slot, each.window
+    for window in growing:
+        if window is not None and since < window.slot + grain and window.slot <= now:
+            yield window.slot, window.window
 
 
 def _cells(found: Iterable[tuple[Nanoseconds, Window]], length: Nanoseconds) -> Iterator[StripCell]:
@@ -298,16 +302,16 @@ class RollupStore:
 
     def close(self) -> Window | None:
         """Close the open window early; return it, or `None`."""
-        if (found := self.open_window()) is None or self.slot is None:
+        if (window := self.open_window()) is None or self.slot is None:
             return None
         self._open = WindowBuilder(self.uuid)
         self._block = BlockBuilder()
         if self.slot >= self._hourly_before:
-            self._fine.append(found, self.slot)
-        self._hours.add(found, self.slot)
-        self._blocks.append(found.blocks, self.slot)
+            self._fine.append(window, self.slot)
+        self._hours.add(window, self.slot)
+        self._blocks.append(window.blocks, self.slot)
         self.slot = None
-        return found
+        return window
 
     def restore(self, window: Window) -> None:
         """Restore a closed window from the history; call oldest first."""
@@ -327,17 +331,17 @@ class RollupStore:
 
     def window_query(self) -> WindowQuery:
         """Immutable query of the present history, safe for any thread to read."""
-        found = self.open_window()
+        window = self.open_window()
         return WindowQuery(
             uuid=self.uuid,
             fine=self._fine.closed(),
             hours=self._hours.ring.closed(),
             days=self._days.ring.closed(),
-            open_fine=None if found is None else OpenWindow(self.slot or 0, found),
+            open_fine=None if window is None else OpenWindow(self.slot or 0, window),
             open_hour=self._hours.open_window(),
             open_day=self._days.open_window(),
             fine_since=-(-(self._latest_slot - FINE_KEPT) // HOUR) * HOUR,
-            stored_blocks=self._blocks.stored_blocks(Blocks() if found is None else found.blocks),
+            stored_blocks=self._blocks.stored_blocks(Blocks() if window is None else window.blocks),
         )
 
     def last_day(self) -> Window:

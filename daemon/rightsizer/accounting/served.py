@@ -245,7 +245,7 @@ class ServedAccounts:
         key = endpoint, name
         if key not in self._models:
             if len(self._models) >= _MODELS_MAXIMUM:
-                oldest = min(self._models, key=lambda each: self._models[each].seen)
+                oldest = min(self._models, key=lambda model: self._models[model].seen)
                 if now - self._models[oldest].seen <= _GONE:
                     return None
                 del self._models[oldest]

@@ -172,7 +172,7 @@ class NodeAccounts:
             account = self.device(uuid)
             tenancy = account.tenancy
             power = self._builder.learned_power(uuid)
-            known = DeviceRecord(
+            device_record = DeviceRecord(
                 device,
                 tenancy.holder,
                 tenancy.since,
@@ -183,18 +183,18 @@ class NodeAccounts:
                 topology=None if found else node.topology,
                 nvlinks_up=account.nvlinks_up,
             )
-            found.append(known)
+            found.append(device_record)
         return tuple(found)
 
     def restore_node(self, records: Collection[DeviceRecord]) -> None:
         """Restore the last state of the node, to judge past data; a live agent reads its own."""
         self._node = Node(
-            devices=tuple(each.device for each in records),
-            readings={each.device.uuid: each.reading for each in records if each.reading},
-            xids={each.device.uuid: each.xids for each in records if each.xids},
-            holdings={each.device.uuid: each.holdings for each in records if each.holdings},
-            topology=next((each.topology for each in records if each.topology), None),
-            nvlinks_up={each.device.uuid: each.most_nvlinks_up for each in records},
+            devices=tuple(record.device for record in records),
+            readings={record.device.uuid: record.reading for record in records if record.reading},
+            xids={record.device.uuid: record.xids for record in records if record.xids},
+            holdings={record.device.uuid: record.holdings for record in records if record.holdings},
+            topology=next((record.topology for record in records if record.topology), None),
+            nvlinks_up={record.device.uuid: record.most_nvlinks_up for record in records},
         )
 
     def drain_closed(self) -> list[Window]:
@@ -386,8 +386,8 @@ class AccountingService:
         ends = dict[str, Nanoseconds]()
         records = tuple(devices)
         with self._lock:
-            for known in records:
-                self._accounts.restore_record(known)
+            for record in records:
+                self._accounts.restore_record(record)
             if counts:
                 self._accounts.restore_node(records)
             for window in windows:
@@ -456,7 +456,7 @@ class AccountingService:
         with self._lock:
             queries = self._accounts.window_queries()
             drained = self._drain_windows()
-        return drained._replace(closed=(w for each in queries for w in each.closed_windows()))
+        return drained._replace(closed=(w for query in queries for w in query.closed_windows()))
 
     def _update_gauges(self, snapshot: Snapshot) -> None:
         present = {device.uuid for device in snapshot.devices}

@@ -150,7 +150,10 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
         if not 0.0 <= value <= 1.0 and signal in RATIO_SIGNALS:
             signals[signal] = _ratio(value)
     if host:
-        signals.update({each: host[each] for each in HOST_SIGNALS if each in host} | signals)
+        signals.update(
+            {host_signal: host[host_signal] for host_signal in HOST_SIGNALS if host_signal in host}
+            | signals
+        )
     ratios = _ratios(layout)
     if ratios:
         facts = signals | _capacities(signals, device, idle_watts)

@@ -182,7 +182,7 @@ class WindowBuilder(EntrySums):
             start=self._start or 0,
             end=self._end or 0,
             **parts,
-            demands={resource: found.copy() for resource, found in self._demands.items()},
+            demands={resource: demand.copy() for resource, demand in self._demands.items()},
             compute_at_least=self._compute_at_least.copy(),
             blocks=(self._blocks or [Blocks()])[0] if blocks is None else blocks,
         )
@@ -195,9 +195,9 @@ class WindowBuilder(EntrySums):
 
     def _combine(self, window: Window, sign: int) -> None:
         # Most fields of a window are empty and skipped.
-        for own, times in zip(_own_times(self), _times_of(window), strict=True):
+        for time, times in zip(_own_times(self), _times_of(window), strict=True):
             for key, duration in times.items():
-                own[key] += sign * duration
+                time[key] += sign * duration
         for own, amounts in zip(_own_amounts(self), _amounts_of(window), strict=True):
             for cause, amount in amounts.items():
                 own[cause] = max(0.0, own[cause] + sign * amount)
@@ -237,12 +237,12 @@ def measures_of(
 ) -> dict[Measure, float]:
     """Measures from signals and shares of resources."""
     found: dict[Measure, float] = {}
-    for each, signal in _SIGNALS:
+    for measure, signal in _SIGNALS:
         if signal in signals:
-            found[each] = signals[signal]
-    for each, name in _RESOURCES:
+            found[measure] = signals[signal]
+    for measure, name in _RESOURCES:
         if name in shares:
-            found[each] = shares[name]
+            found[measure] = shares[name]
     if compute_at_least is not None:
         found[Measure.COMPUTE_AT_LEAST] = compute_at_least
     return found

@@ -74,7 +74,7 @@ _KEYS: Final = ("start", "end", *DURATIONS, *AMOUNTS, *SUMS)
 def encode_window(window: Window) -> bytes:
     """Encode a window in a few hundred bytes."""
     fields = {key: getattr(window, key) for key in _KEYS}
-    fields["demands"] = {resource: _pairs(found) for resource, found in window.demands.items()}
+    fields["demands"] = {resource: _pairs(demand) for resource, demand in window.demands.items()}
     fields["compute_at_least"] = _pairs(window.compute_at_least)
     kept = {key: value for key, value in fields.items() if value or key in _ALWAYS}
     text = _ENCODER.encode(kept).encode()

@@ -47,13 +47,13 @@ class WorkloadAccount:
         self.seen = max(entry.end for entry, _ in parts)
         self.devices = tuple(held)
         closed = list(self._add(entry for entry, _ in parts))
-        self._latest = {uuid: each for uuid, each in self._latest.items() if uuid in held}
+        self._latest = {uuid: latest for uuid, latest in self._latest.items() if uuid in held}
         for entry, share in parts:
             self.totals.add(entry)
             values = entry_measures(entry)
             duration = entry.end - entry.start
             if share != 1.0:
-                values = {measure: share * each for measure, each in values.items()}
+                values = {measure: share * value for measure, value in values.items()}
                 duration = round(duration / share)
             self._latest[entry.uuid] = _Latest(entry.end, duration, values)
         self._measure(held)
@@ -81,7 +81,11 @@ class WorkloadAccount:
             sums = (
                 values
                 if sums is None
-                else {each: sums[each] + values[each] for each in sums if each in values}
+                else {
+                    measure: sums[measure] + values[measure]
+                    for measure in sums
+                    if measure in values
+                }
             )
         self.rollups.measure(sums or {}, min(each.duration for each in latest))
 

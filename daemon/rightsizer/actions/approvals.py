@@ -73,12 +73,16 @@ class Approvals:
             # Called under the lock, so that every noted claim is either current or over.
             now = claims()
             claimed = self._claims
-            noted = {key: each for key, each in claimed.items() if now.get(key) == each.claimed}
+            noted = {
+                key: approval
+                for key, approval in claimed.items()
+                if now.get(key) == approval.claimed
+            }
             self._claims = dict(noted)
         kept = {
-            each.advice: Approval(each.approved, each.approver)
-            for each in records
-            if each.approved is not None and now.get(each.advice) == each.approved
+            record.advice: Approval(record.approved, record.approver)
+            for record in records
+            if record.approved is not None and now.get(record.advice) == record.approved
         }
         unknown = {key: Approval(since, "", _NOBODY) for key, since in now.items()}
         return unknown | kept | noted

@@ -145,19 +145,19 @@ class AuditLog(RecordCache[ActionRecord]):
 
     def pruned(self, records: Sequence[ActionRecord]) -> Sequence[ActionRecord]:
         """Drop entries beyond the limits and return the others."""
-        undone = [each.id for each in records if not each.outcome.is_execution]
-        past_actions = [each for each in records if each.outcome.is_execution]
-        beyond = {each.id for each in past_actions if self.ago_seconds(each) > _KEPT_SECONDS}
+        undone = [record.id for record in records if not record.outcome.is_execution]
+        past_actions = [record for record in records if record.outcome.is_execution]
+        beyond = {action.id for action in past_actions if self.ago_seconds(action) > _KEPT_SECONDS}
         beyond.update(undone[:-_MOST_UNDONE])
         self.forget(beyond)
-        return [each for each in records if each.id not in beyond]
+        return [record for record in records if record.id not in beyond]
 
     def forget(self, ids: Collection[str]) -> None:
         """Drop entries."""
         super().forget(ids)
         with self._lock:
-            for each in ids:
-                self._seen.pop(each, None)
+            for identifier in ids:
+                self._seen.pop(identifier, None)
 
     def ago_seconds(self, record: ActionRecord) -> float:
         """Age of an entry."""

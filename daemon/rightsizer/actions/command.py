@@ -90,7 +90,7 @@ def _nothing_text(proposals: Sequence[JsonObject], *, is_live: bool) -> str:
         return "no agent was asked, so that only what was done is known, not what waits"
     if not proposals:
         return "nothing to do: no advice was open when the agent last looked"
-    if any(each["action"] for each in proposals):
+    if any(proposal["action"] for proposal in proposals):
         return ""
     advice = counted(len(proposals), "recommendation is open", "recommendations are open")
     return f"nothing to do: {advice}, none of a reason and workload named here"

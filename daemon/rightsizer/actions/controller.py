@@ -65,7 +65,7 @@ class ActionController:
         *,
         clock: Clock,
     ) -> None:
-        self._actions = {each.name: each for each in actions}
+        self._actions = {action.name: action for action in actions}
         self._acting = acting
         self._context = context
         self._runner = runner
@@ -118,7 +118,7 @@ class ActionController:
         mended = self._audit.mended()
         records = self._audit.pruned([self._settled(e, ledger.get(e.advice)) for e in mended])
         standing = self._approvals.standing(self._context.claims, records)
-        records = [self._approved_of(each, standing) for each in records]
+        records = [self._approved_of(record, standing) for record in records]
         report = self._context.report()
         advice = self._context.advice()
         here = _holders(report)
@@ -131,15 +131,22 @@ class ActionController:
             unfit=_unfit(advice, fitting, here),
             is_kept=self._audit.is_kept,
         )
-        begun = (each for each in records if each.outcome.is_execution)
-        past_actions = [PastAction(each, self._audit.ago_seconds(each)) for each in begun]
+        begun = (record for record in records if record.outcome.is_execution)
+        past_actions = [PastAction(action, self._audit.ago_seconds(action)) for action in begun]
         limits = self._acting.limits
-        self.proposals = found = proposals(advice, fitting, past_actions, conditions, limits)
-        suspended = {each for each in self._actions if is_suspended(each, past_actions, limits)}
+        self.proposals = action_proposals = proposals(
+            advice, fitting, past_actions, conditions, limits
+        )
+        suspended = {
+            action for action in self._actions if is_suspended(action, past_actions, limits)
+        }
         self._log_suspensions(suspended)
-        self._refuse_withdrawn(found, conditions, records)
-        self._write_refusals(found, records)
-        due = next((each for each in found if each.verdict is ActionVerdict.DUE), None)
+        self._refuse_withdrawn(action_proposals, conditions, records)
+        self._write_refusals(action_proposals, records)
+        due = next(
+            (proposal for proposal in action_proposals if proposal.verdict is ActionVerdict.DUE),
+            None,
+        )
         if due is not None and not self._runner.is_busy:
             self._do(due, report, standing)
 
@@ -164,10 +171,10 @@ class ActionController:
         finding = advice.finding
         workload = here.get(finding.workload or "")
         return tuple(
-            each
-            for each in self._actions.values()
-            if any(reason in each.reasons for reason in finding.reasons)
-            and each.match.fits(workload, finding.devices)
+            action
+            for action in self._actions.values()
+            if any(reason in action.reasons for reason in finding.reasons)
+            and action.match.fits(workload, finding.devices)
         )
 
     def _do(
@@ -217,12 +224,14 @@ class ActionController:
         self, found: Sequence[ActionProposal], records: Sequence[ActionRecord]
     ) -> None:
         """Record each kind of reason against an action once per piece of advice."""
-        reported = {(each.key, each.verdict) for each in records if not each.outcome.is_execution}
-        for each in found:
-            if each.verdict in _SILENT or (each.key, each.verdict) in reported:
+        reported = {
+            (record.key, record.verdict) for record in records if not record.outcome.is_execution
+        }
+        for proposal in found:
+            if proposal.verdict in _SILENT or (proposal.key, proposal.verdict) in reported:
                 continue
-            is_dry = each.verdict is ActionVerdict.DRY_RUN
-            self._refuse(each, ActionOutcome.DRY_RUN if is_dry else ActionOutcome.REFUSED)
+            is_dry = proposal.verdict is ActionVerdict.DRY_RUN
+            self._refuse(proposal, ActionOutcome.DRY_RUN if is_dry else ActionOutcome.REFUSED)
 
     def _refuse_withdrawn(
         self,
@@ -231,16 +240,16 @@ class ActionController:
         records: Sequence[ActionRecord],
     ) -> None:
         """Record approvals that were withdrawn before execution."""
-        done = {each.key for each in records if each.outcome.is_execution}
+        done = {record.key for record in records if record.outcome.is_execution}
         approved = set()
-        for each in found:
-            key = each.key
-            claimed = conditions.approved(each.advice.id)
+        for proposal in found:
+            key = proposal.key
+            claimed = conditions.approved(proposal.advice.id)
             proposed = conditions.proposed.get(key)
             if proposed is not None and claimed is not None and claimed >= proposed:
                 approved.add(key)
             elif key in self._approved and key not in done:
-                self._refuse(each, ActionOutcome.WITHDRAWN)
+                self._refuse(proposal, ActionOutcome.WITHDRAWN)
         self._approved = frozenset(approved)
 
     def _refuse(self, proposal: ActionProposal, outcome: ActionOutcome) -> None:
@@ -265,7 +274,7 @@ class ActionController:
 def _holders(report: Report | None) -> dict[str, Workload]:
     devices = () if report is None else report.devices
     holdings = (holding for device in devices for holding in device.holdings)
-    return {held.key: held for held in merge_workloads(each.workload for each in holdings)}
+    return {held.key: held for held in merge_workloads(holding.workload for holding in holdings)}
 
 
 def _interrupted(record: ActionRecord) -> ActionRecord:
@@ -298,7 +307,7 @@ def _unfit(
 
 def _proposed(records: Sequence[ActionRecord]) -> dict[_Key, Nanoseconds]:
     found: dict[_Key, Nanoseconds] = {}
-    for each in records:
-        if each.verdict is ActionVerdict.NOT_APPROVED:
-            found.setdefault(each.key, each.at)
+    for record in records:
+        if record.verdict is ActionVerdict.NOT_APPROVED:
+            found.setdefault(record.key, record.at)
     return found

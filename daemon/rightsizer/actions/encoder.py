@@ -60,28 +60,28 @@ def encode_state(state: ActionState) -> JsonObject:
     """Encode the state; latest entries first."""
     return {
         "actions": [
-            {name: getattr(each, name) for name in ("name", "mode", "way", "reasons")}
-            | {"is_suspended": each.name in state.suspended}
-            for each in state.actions
+            {name: getattr(action, name) for name in ("name", "mode", "way", "reasons")}
+            | {"is_suspended": action.name in state.suspended}
+            for action in state.actions
         ],
         "proposals": [
             {
-                "action": each.action or None,
-                "advice": each.advice.id,
-                "workload": each.advice.finding.workload,
-                "reasons": each.advice.finding.reasons,
-                "summary": each.advice.finding.summary,
-                "devices": each.advice.finding.devices,
-                "exclusive_group": each.advice.finding.exclusive_group,
-                "savings": plain_fields(each.advice.finding.savings),
-                "verdict": each.verdict,
-                "why": each.why,
+                "action": proposal.action or None,
+                "advice": proposal.advice.id,
+                "workload": proposal.advice.finding.workload,
+                "reasons": proposal.advice.finding.reasons,
+                "summary": proposal.advice.finding.summary,
+                "devices": proposal.advice.finding.devices,
+                "exclusive_group": proposal.advice.finding.exclusive_group,
+                "savings": plain_fields(proposal.advice.finding.savings),
+                "verdict": proposal.verdict,
+                "why": proposal.why,
             }
-            for each in state.proposals
+            for proposal in state.proposals
         ],
         # The output of a program may contain anything, and the API may be public.
         "entries": [
-            {key: value for key, value in encode_record(each).items() if key != "said"}
-            for each in reversed(state.records)
+            {key: value for key, value in encode_record(record).items() if key != "said"}
+            for record in reversed(state.records)
         ],
     }

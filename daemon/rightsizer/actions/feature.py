@@ -48,7 +48,7 @@ def action_state(controller: ActionController | None, database: Database) -> Act
 def actions_here(actions: Iterable[ActionSettings], pool: str) -> tuple[ActionSettings, ...]:
     """Actions configured for this machine's pool."""
     return tuple(
-        replace(each, match=replace(each.match, pool="*"))
-        for each in actions
-        if fnmatchcase(pool, each.match.pool)
+        replace(action, match=replace(action.match, pool="*"))
+        for action in actions
+        if fnmatchcase(pool, action.match.pool)
     )

@@ -13,10 +13,10 @@ Holders: TypeAlias = Mapping[tuple[str, str], Holding]
 def holders_of(report: Report | None, devices: Collection[str]) -> Holders:
     """Present holders of some devices."""
     return {
-        (each.device.uuid, holding.workload.key): holding
-        for each in (() if report is None else report.devices)
-        if each.device.uuid in devices
-        for holding in each.holdings
+        (device_report.device.uuid, holding.workload.key): holding
+        for device_report in (() if report is None else report.devices)
+        if device_report.device.uuid in devices
+        for holding in device_report.holdings
     }
 
 
@@ -38,7 +38,11 @@ def change_of(
         if later.workload.unproven != holding.workload.unproven:
             doubt = later.workload.unproven or "it is proven now"
             return f"the owner of {workload} on {uuid} has changed: {doubt}"
-        same = [each for each in holding.processes if each in later.processes and still_runs(each)]
+        same = [
+            process
+            for process in holding.processes
+            if process in later.processes and still_runs(process)
+        ]
         if holding.processes and not same:
             return f"{workload} has other processes on {uuid} than when it was decided"
     return ""

@@ -84,22 +84,22 @@ def proposals(
     At most one is due, since its execution changes the basis of further decisions. Closed advice is
     skipped; `actions` holds the matching actions by advice id.
     """
-    found: list[ActionProposal] = []
+    action_proposals: list[ActionProposal] = []
     has_due = False
     for each in advice:
         if not each.is_open:
             continue
         if not (matching := actions.get(each.id, ())):
             why = "no action is configured for its reasons and its workload"
-            found.append(ActionProposal("", each, ActionVerdict.NOT_OPTED_IN, why))
+            action_proposals.append(ActionProposal("", each, ActionVerdict.NOT_OPTED_IN, why))
         for one in matching:
             verdict, why = next(_Case(each, one, past_actions, conditions, limits).answers())
             if verdict is ActionVerdict.DUE and has_due:
                 verdict = ActionVerdict.RATE
                 why = "another action is due first"
             has_due = has_due or verdict is ActionVerdict.DUE
-            found.append(ActionProposal(one.name, each, verdict, why))
-    return tuple(found)
+            action_proposals.append(ActionProposal(one.name, each, verdict, why))
+    return tuple(action_proposals)
 
 
 def is_suspended(name: str, past_actions: Sequence[PastAction], limits: ActionLimits) -> bool:
@@ -112,8 +112,10 @@ def _failures_of(
     name: str, past_actions: Sequence[PastAction], limits: ActionLimits
 ) -> tuple[int, int]:
     """Number of failures and of all results that count for an action."""
-    own = (each for each in past_actions if each.record.action == name)
-    recent = [each.is_failure for each in own if each.ago_seconds < limits.results_within_seconds]
+    own = (action for action in past_actions if action.record.action == name)
+    recent = [
+        action.is_failure for action in own if action.ago_seconds < limits.results_within_seconds
+    ]
     return recent.count(True), len(recent) - recent.count(None)
 
 
@@ -144,13 +146,13 @@ class _Case(Struct, frozen=True):
         """Do not repeat an action on the same advice unless a user requests it again."""
         asked = self.conditions.approved(self.advice.id)
         about = self.settings.name, self.advice.id, self.advice.opened
-        for each in self.past_actions:
-            is_asked_again = asked is not None and asked > each.record.at
+        for action in self.past_actions:
+            is_asked_again = asked is not None and asked > action.record.at
             may_repeat = self.settings.mode is ActionMode.APPROVE and is_asked_again
-            if each.record.key == about and (each.record.outcome.has_worked or not may_repeat):
+            if action.record.key == about and (action.record.outcome.has_worked or not may_repeat):
                 yield (
                     ActionVerdict.DONE_BEFORE,
-                    f"it was done {elapsed_text(each.ago_seconds)} ago",
+                    f"it was done {elapsed_text(action.ago_seconds)} ago",
                 )
         if is_suspended(self.settings.name, self.past_actions, self.limits):
             failed, known = _failures_of(self.settings.name, self.past_actions, self.limits)
@@ -185,19 +187,20 @@ class _Case(Struct, frozen=True):
         """Verify an action on it for another reason first, then wait for the cooldown."""
         advice = self.advice
         settings = self.settings
-        for each in (past.record for past in self.past_actions):
-            is_same = each.workload is not None and each.workload == advice.finding.workload
-            is_waiting = each.result is None and each.outcome.has_worked is not False
-            if is_same and is_waiting and each.advice != advice.id:
-                why = f"what '{each.action}' came to on advice '{each.advice}' is not verified yet"
+        for action in (past.record for past in self.past_actions):
+            is_same = action.workload is not None and action.workload == advice.finding.workload
+            is_waiting = action.result is None and action.outcome.has_worked is not False
+            if is_same and is_waiting and action.advice != advice.id:
+                what = f"what '{action.action}' came to on advice '{action.advice}'"
+                why = f"{what} is not verified yet"
                 yield ActionVerdict.UNVERIFIED, why
-        own = [past for past in self.past_actions if _is_about(past.record, advice)]
-        for past in own:
+        actions = [past for past in self.past_actions if _is_about(past.record, advice)]
+        for past in actions:
             if past.ago_seconds < settings.cool_down_seconds:
                 ago = elapsed_text(past.ago_seconds)
                 rest = elapsed_text(settings.cool_down_seconds)
                 yield ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
-        today = sum(past.ago_seconds < DAY_SECONDS for past in own)
+        today = sum(past.ago_seconds < DAY_SECONDS for past in actions)
         if today >= settings.at_most_per_workload_per_day:
             yield ActionVerdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
 
@@ -205,13 +208,15 @@ class _Case(Struct, frozen=True):
         settings = self.settings
         limits = self.limits
         gpus = self.conditions.gpus
-        today = [each for each in self.past_actions if each.ago_seconds < DAY_SECONDS]
-        own = sum(each.record.action == settings.name for each in today)
+        today = [action for action in self.past_actions if action.ago_seconds < DAY_SECONDS]
+        own = sum(action.record.action == settings.name for action in today)
         if own >= settings.at_most_per_day:
             yield ActionVerdict.DAY_LIMIT, f"it was done {own} times within 24 hours"
         if len(today) >= limits.at_most_per_day:
             yield ActionVerdict.DAY_LIMIT, f"{len(today)} actions were done within 24 hours"
-        touched = set(self.advice.finding.devices).union(*(each.record.devices for each in today))
+        touched = set(self.advice.finding.devices).union(
+            *(action.record.devices for action in today)
+        )
         most = max(1, int(settings.at_most_share_of_gpus * gpus))
         if len(touched) > most:
             why = (
@@ -219,7 +224,9 @@ class _Case(Struct, frozen=True):
                 f"where {most} may be"
             )
             yield ActionVerdict.SHARE_LIMIT, why
-        last = min((each.ago_seconds for each in self.past_actions), default=limits.pause_seconds)
+        last = min(
+            (action.ago_seconds for action in self.past_actions), default=limits.pause_seconds
+        )
         if last < limits.pause_seconds:
             yield ActionVerdict.RATE, f"the last action was {elapsed_text(last)} ago"
 

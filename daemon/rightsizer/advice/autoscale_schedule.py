@@ -194,7 +194,7 @@ def _of_hour(
     hour: int, days: Iterable[Mapping[int, int]], size: int, settings: ScalingSettings
 ) -> int:
     """Replicas at an hour: all if never seen; rounded up a little, for readability."""
-    if not (seen := [most[hour] for most in days if hour in most]):
+    if not (seen := [day[hour] for day in days if hour in day]):
         return size
     replicas = replicas_for(max(seen), size, settings)
     step = max(1, math.ceil(replicas / _ROUNDED_BY))
@@ -235,9 +235,9 @@ def schedule_instructions(workload: Workload, schedule: ReplicaSchedule) -> tupl
     note = "Nothing answers outside these hours: add a trigger on requests to wake it."
     notes = [note] if min(schedule.replicas) == 0 else []
     notes += ["Counts are of the replicas on this node; hours are UTC."]
-    found = owner_of(workload.kind).scale_by_hour(workload, _keda_spec(schedule), notes)
+    instructions = owner_of(workload.kind).scale_by_hour(workload, _keda_spec(schedule), notes)
     text = "\n".join(["Replicas on this node:", *hours_of(schedule)])
-    return found or (Instruction("Scale by the hour", text, "text"),)
+    return instructions or (Instruction("Scale by the hour", text, "text"),)
 
 
 def hours_of(schedule: ReplicaSchedule) -> list[str]:

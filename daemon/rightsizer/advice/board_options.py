@@ -33,13 +33,13 @@ class _BoardCandidate(Struct, frozen=True):
 
     def projection(self) -> Projection:
         """Projection of the device with the largest slowdown, the most expensive check."""
-        projections = [project(each, self.place) for each in self.profiles]
+        projections = [project(profile, self.place) for profile in self.profiles]
         return max(projections, key=lambda each: each.time_ratio.value)
 
     def is_as_good(self, slowest_ratio: float) -> bool:
         """Whether all devices fit and none slows down beyond a limit."""
         # Cheap check first: most boards are too slow for the first device.
-        times = (projected_time_ratio(each, self.place) for each in self.profiles)
+        times = (projected_time_ratio(profile, self.place) for profile in self.profiles)
         return all(time <= slowest_ratio for time in times) and self.projection().fits is not False
 
 
@@ -49,12 +49,14 @@ def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
     Empty without profiling telemetry: unmeasured usage cannot be projected.
     """
     slowest = market.settings.tolerated_slowdown_ratio
-    found = _cheapest(
+    options = _cheapest(
         case,
         market,
-        lambda each: each.is_cheaper and _holds(case, each) and each.is_as_good(slowest),
+        lambda candidate: (
+            candidate.is_cheaper and _holds(case, candidate) and candidate.is_as_good(slowest)
+        ),
     )
-    return ranked(found)
+    return ranked(options)
 
 
 def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Option, ...]:
@@ -62,18 +64,18 @@ def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Op
 
     `slowest_ratio`: maximum time of the same work, relative to the present board.
     """
-    found = _cheapest(
+    options = _cheapest(
         case,
         market,
         # Speed matters, not the need of other resources, which a busy GPU fills with its margin.
-        lambda each: (
-            each.capacities[Resource.MEMORY] < 1.0
-            and _holds(case, each, (Resource.MEMORY,))
-            and each.is_cheaper
-            and each.is_as_good(slowest_ratio)
+        lambda candidate: (
+            candidate.capacities[Resource.MEMORY] < 1.0
+            and _holds(case, candidate, (Resource.MEMORY,))
+            and candidate.is_cheaper
+            and candidate.is_as_good(slowest_ratio)
         ),
     )
-    return ranked(found)
+    return ranked(options)
 
 
 def larger_boards(case: Case, market: Market) -> tuple[Option, ...]:
@@ -81,8 +83,9 @@ def larger_boards(case: Case, market: Market) -> tuple[Option, ...]:
     return _cheapest(
         case,
         market,
-        lambda each: (
-            each.capacities[Resource.MEMORY] >= _ROOM and each.projection().time_ratio.value <= 1.0
+        lambda candidate: (
+            candidate.capacities[Resource.MEMORY] >= _ROOM
+            and candidate.projection().time_ratio.value <= 1.0
         ),
     )
 
@@ -92,9 +95,9 @@ def faster_boards(case: Case, market: Market) -> tuple[Option, ...]:
     return _cheapest(
         case,
         market,
-        lambda each: (
-            each.capacities[Resource.MEMORY] >= 1.0
-            and (there := each.projection()).fits is not False
+        lambda candidate: (
+            candidate.capacities[Resource.MEMORY] >= 1.0
+            and (there := candidate.projection()).fits is not False
             and there.time_ratio.value * _ROOM <= 1.0
         ),
     )
@@ -103,9 +106,11 @@ def faster_boards(case: Case, market: Market) -> tuple[Option, ...]:
 def _cheapest(
     case: Case, market: Market, is_wanted: Callable[[_BoardCandidate], bool]
 ) -> tuple[Option, ...]:
-    fitting = [each for each in _candidates(case, market) if is_wanted(each)]
-    fitting.sort(key=lambda each: (each.price, each.place.name))
-    return tuple(_option(case, market, each) for each in fitting[: market.settings.most_options])
+    fitting = [candidate for candidate in _candidates(case, market) if is_wanted(candidate)]
+    fitting.sort(key=lambda candidate: (candidate.price, candidate.place.name))
+    return tuple(
+        _option(case, market, candidate) for candidate in fitting[: market.settings.most_options]
+    )
 
 
 def _candidates(case: Case, market: Market) -> Iterator[_BoardCandidate]:
@@ -114,17 +119,23 @@ def _candidates(case: Case, market: Market) -> Iterator[_BoardCandidate]:
         return
     places = [place_of(device, market) for device in case.devices]
     present = places[0]
-    if present is None or present.slice is not None or any(each != present for each in places):
+    if (
+        present is None
+        or present.slice is not None
+        or any(gpu_place != present for gpu_place in places)
+    ):
         return
     profiles = [measured_profile(case, at, market) for at in range(len(case.devices))]
-    known = tuple(each for each in profiles if each is not None)
-    if len(known) < len(profiles):
+    workload_profiles = tuple(profile for profile in profiles if profile is not None)
+    if len(workload_profiles) < len(profiles):
         return
     now = _price(present, market)
     for board in market.others(present.board):
         place = market.place(board)
         price = _price(place, market)
-        yield _BoardCandidate(place, price, price < now, _capacities(present, place), known)
+        yield _BoardCandidate(
+            place, price, price < now, _capacities(present, place), workload_profiles
+        )
 
 
 def _capacities(present: GpuPlace, place: GpuPlace) -> dict[Resource, float]:
@@ -145,9 +156,9 @@ def _holds(
     case: Case, candidate: _BoardCandidate, resources: Container[Resource] = tuple(Resource)
 ) -> bool:
     return all(
-        (each.need or 0.0) <= candidate.capacities[resource]
+        (provisioning.need or 0.0) <= candidate.capacities[resource]
         for fit in case.provisioning
-        for resource, each in fit.resources.items()
+        for resource, provisioning in fit.resources.items()
         if resource in resources
     )
 

@@ -61,8 +61,8 @@ def board_status_of(case: Case, device: Device) -> BoardStatus | None:
 
 def board_statuses(case: Case) -> tuple[BoardStatus, ...]:
     """Statuses of a case's GPUs that were read, each once, in the case's order."""
-    found = {each.board_uuid: board_status_of(case, each) for each in case.devices}
-    return tuple(each for each in found.values() if each is not None)
+    found = {device.board_uuid: board_status_of(case, device) for device in case.devices}
+    return tuple(status for status in found.values() if status is not None)
 
 
 def readings_of(case: Case) -> list[Reading]:
@@ -105,7 +105,7 @@ def why_media_is_needed(case: Case) -> str:
 
 def why_unmeasured(case: Case) -> str:
     """Reason why the need of a workload's GPUs is unknown."""
-    if any(each.memory_is_preallocated for each in case.provisioning):
+    if any(provisioning.memory_is_preallocated for provisioning in case.provisioning):
         return "memory looks preallocated, so the memory needed is not known"
     return "compute or memory use is not measured"
 
@@ -116,8 +116,10 @@ def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
     Accepts the clock event reasons or the violation counter of one of them.
     """
     signals = (Signal.CLOCK_EVENT_REASONS, violation)
-    found = board_statuses(case)
-    if not found or any(signal in each.reading.values for each in found for signal in signals):
+    statuses = board_statuses(case)
+    if not statuses or any(
+        signal in status.reading.values for status in statuses for signal in signals
+    ):
         return ""
     return f"the driver does not say why clocks are low: no {metrics_of(signals)}"
 
@@ -126,12 +128,12 @@ def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
 def metrics_of(signals: tuple[Signal, ...]) -> str:
     """Metrics of dcgm-exporter and of the agent for some signals, for display."""
     of_exporter: dict[Signal, DcgmField] = {}
-    for each in DCGM_FIELDS.values():
-        if each.signal is not None and each.signal in signals:
-            known = of_exporter.setdefault(each.signal, each)
-            of_exporter[each.signal] = max(known, each, key=lambda field: field.rank)
+    for dcgm_field in DCGM_FIELDS.values():
+        if dcgm_field.signal is not None and dcgm_field.signal in signals:
+            known = of_exporter.setdefault(dcgm_field.signal, dcgm_field)
+            of_exporter[dcgm_field.signal] = max(known, dcgm_field, key=lambda field: field.rank)
     names = sorted(field.name for field in of_exporter.values())
-    own = sorted({_NAMED.get(each, each.metric_name) for each in signals})
+    own = sorted({_NAMED.get(signal, signal.metric_name) for signal in signals})
     return " or ".join([*names, " or ".join(own)])
 
 
@@ -149,8 +151,10 @@ def abstain_unobserved(
 
     The abstention names the metrics needed. A positive observation is always returned.
     """
-    own = readings_of(subject.case)
-    is_blind = own and not any(signal in each.values for each in own for signal in signals)
+    readings = readings_of(subject.case)
+    is_blind = readings and not any(
+        signal in reading.values for reading in readings for signal in signals
+    )
     shares = found.evidence.get(evidence_name)
     was_seen = isinstance(shares, dict) and any(shares.values())
     if found.abstained is not None or not is_blind or was_seen:

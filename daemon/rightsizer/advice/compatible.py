@@ -9,7 +9,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings, typical
 
 _Piece = TypeVar("_Piece")
-_SAVINGS: Final = frozenset(each for each in Savings.__struct_fields__)
+_SAVINGS: Final = frozenset(field for field in Savings.__struct_fields__)
 
 
 class ExclusiveKey(NamedTuple):
@@ -23,8 +23,8 @@ class ExclusiveKey(NamedTuple):
     @classmethod
     def of(cls, advice: Advice) -> "ExclusiveKey":
         """Return the key of advice."""
-        found = advice.finding
-        return cls(found.id, found.exclusive_group, found.devices, found.savings)
+        finding = advice.finding
+        return cls(finding.id, finding.exclusive_group, finding.devices, finding.savings)
 
     @classmethod
     def of_form(cls, advice: Mapping[str, Any]) -> "ExclusiveKey":
@@ -50,10 +50,10 @@ def compatible(advice: Iterable[_Piece], key_of: Callable[[_Piece], ExclusiveKey
     unless these together save more.
     """
     pairs = [(key_of(piece), piece) for piece in advice]
-    by_amount = sorted((each for each in pairs if _rank(each)[0] <= 0), key=_rank)
+    by_amount = sorted((pair for pair in pairs if _rank(pair)[0] <= 0), key=_rank)
     by_device = sorted(by_amount, key=lambda pair: _rank(pair)[0] / max(1, len(pair[0].devices)))
     ways = map(_disjoint, (by_amount, by_device))
-    best = min(ways, key=lambda found: sum(_rank(each)[0] for each in found))
+    best = min(ways, key=lambda way: sum(_rank(each)[0] for each in way))
     return [piece for _, piece in sorted(best, key=_rank)]
 
 
@@ -96,10 +96,12 @@ def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
     """Sum over advice that can be combined: of mutually exclusive pieces, only the best."""
     best = [piece.finding.savings for piece in compatible(advice, ExclusiveKey.of)]
     return SavingsSum(
-        sum(each.gpus_low or 0.0 for each in best),
-        sum(each.gpus_high or each.gpus_low or 0.0 for each in best),
-        sum(each.dollars_per_hour_low or 0.0 for each in best),
-        sum(each.dollars_per_hour_high or each.dollars_per_hour_low or 0.0 for each in best),
-        sum(each.dollars_per_hour for each in best),
-        any(each.dollars_per_hour_low is not None for each in best),
+        sum(savings.gpus_low or 0.0 for savings in best),
+        sum(savings.gpus_high or savings.gpus_low or 0.0 for savings in best),
+        sum(savings.dollars_per_hour_low or 0.0 for savings in best),
+        sum(
+            savings.dollars_per_hour_high or savings.dollars_per_hour_low or 0.0 for savings in best
+        ),
+        sum(savings.dollars_per_hour for savings in best),
+        any(savings.dollars_per_hour_low is not None for savings in best),
     )

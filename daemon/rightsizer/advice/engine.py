@@ -85,16 +85,16 @@ def _judge_whole_span(rule: Rule[Any], case: Case) -> Finding:
 def actionable(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Actionable findings: neither overruled by another verdict nor excluded by a policy."""
     return tuple(
-        each
-        for each in findings
-        if each.is_actionable and each.evidence.keys().isdisjoint(("held_back", "excluded"))
+        finding
+        for finding in findings
+        if finding.is_actionable and finding.evidence.keys().isdisjoint(("held_back", "excluded"))
     )
 
 
 def without_advice(findings: Iterable[Finding], advice: Iterable[Advice]) -> tuple[Finding, ...]:
     """Complaints without advice; a closed recommendation may still hold for the whole span."""
     known = {each.id for each in advice if each.is_open or each.state is AdviceState.DISMISSED}
-    return tuple(each for each in actionable(findings) if each.id not in known)
+    return tuple(finding for finding in actionable(findings) if finding.id not in known)
 
 
 def judge_all(  # noqa: PLR0913 - what is judged by which rules, and what becomes of it.
@@ -121,15 +121,15 @@ def judge_all(  # noqa: PLR0913 - what is judged by which rules, and what become
             is_counted = not (keeps_all or is_open)
             try:
                 rule = _call_rule(tuned, general, present)
-                found = _judge(rule, present, by_key, is_open=is_open, is_counted=is_counted)
+                judgement = _judge(rule, present, by_key, is_open=is_open, is_counted=is_counted)
             except _RuleError as fault:
                 failed(general.name, key, fault.error)
-                found = _judgement(_failure(general, present), present, OpeningPolicy())
-            if found is None:
+                judgement = _judgement(_failure(general, present), present, OpeningPolicy())
+            if judgement is None:
                 continue
-            count(found.finding)
-            if found.finding.is_actionable or not is_counted:
-                judgements.append(found)
+            count(judgement.finding)
+            if judgement.finding.is_actionable or not is_counted:
+                judgements.append(judgement)
     return without_conflicts(judgements)
 
 

@@ -69,19 +69,19 @@ def parts_of(devices: Iterable[Device], topology: Topology | None) -> tuple[Part
         uuids = frozenset(each.uuid for board in boards for each in by_board[board])
         return Part(kind, name, uuids, address)
 
-    found = [
+    parts = [
         part(SharedPart.BOARD, some[0].board_title, (board,)) for board, some in by_board.items()
     ]
     if len(by_board) >= _LEAST_DEVICES:
         if topology is not None:
             for address, boards in _below_bridges(by_board, topology).items():
                 name = f"PCIe switch or port {address}"
-                found.append(part(SharedPart.PCIE, name, boards, address))
+                parts.append(part(SharedPart.PCIE, name, boards, address))
             domains = _domains(topology.nvlink_peers(by_board))
-            found += [part(SharedPart.NVLINK, "NVLink domain", boards) for boards in domains]
+            parts += [part(SharedPart.NVLINK, "NVLink domain", boards) for boards in domains]
         host = next(iter(by_board.values()))[0].host
-        found.append(part(SharedPart.NODE, f"Node {host}".strip(), by_board))
-    return tuple(each for each in found if len(each.members) >= _LEAST_DEVICES)
+        parts.append(part(SharedPart.NODE, f"Node {host}".strip(), by_board))
+    return tuple(each for each in parts if len(each.members) >= _LEAST_DEVICES)
 
 
 def _below_bridges(boards: Iterable[str], topology: Topology) -> dict[str, frozenset[str]]:
@@ -103,7 +103,7 @@ def _below_bridges(boards: Iterable[str], topology: Topology) -> dict[str, froze
 def _domains(peers: Mapping[str, AbstractSet[str]]) -> list[frozenset[str]]:
     """Sets of boards that reach each other, directly or over others."""
     left = dict(peers)
-    found = []
+    domains = []
     while left:
         domain: set[str] = set()
         reached = {min(left)}
@@ -111,8 +111,8 @@ def _domains(peers: Mapping[str, AbstractSet[str]]) -> list[frozenset[str]]:
             domain |= reached
             reached = {peer for board in reached for peer in left.pop(board)} - domain
         if len(domain) >= _LEAST_DEVICES:
-            found.append(frozenset(domain))
-    return found
+            domains.append(frozenset(domain))
+    return domains
 
 
 def open_incidents(advice: Iterable[Advice]) -> tuple[Advice, ...]:
@@ -208,8 +208,10 @@ class _NodeRule:
     ) -> None:
         self._rule, self._tuned = rule, tuned
         self._cases = {case.key: case for case in sorted(cases, key=lambda each: each.key)}
-        self._judgements = {each.key: each for each in judgements if each.key in self._cases}
-        self._devices = {each.uuid: each for case in cases for each in case.devices}
+        self._judgements = {
+            judgement.key: judgement for judgement in judgements if judgement.key in self._cases
+        }
+        self._devices = {device.uuid: device for case in cases for device in case.devices}
         nodes = (case.node for case in self._cases.values() if case.node is not None)
         topology = next((node.topology for node in nodes if node.topology is not None), None)
         self._parts = parts_of(self._devices.values(), topology)
@@ -218,15 +220,17 @@ class _NodeRule:
         """Return the open incidents on the node, continued, then new ones."""
         here = self._devices.keys()
         continued = [each for each in watched if not here.isdisjoint(each.finding.devices)]
-        complaints = {key: each for key, each in self._judgements.items() if _is_foldable(each)}
-        kinds = {_kind(each.finding) for each in complaints.values()}
+        complaints = {
+            key: judgement for key, judgement in self._judgements.items() if _is_foldable(judgement)
+        }
+        kinds = {_kind(complaint.finding) for complaint in complaints.values()}
         kinds |= {_kind(each.finding) for each in continued}
         found: list[Incident] = []
         for kind in sorted(kinds):
             left = {
-                key: frozenset(each.finding.culprits)
-                for key, each in complaints.items()
-                if _kind(each.finding) == kind
+                key: frozenset(complaint.finding.culprits)
+                for key, complaint in complaints.items()
+                if _kind(complaint.finding) == kind
             }
             for advice in continued:
                 if _kind(advice.finding) == kind:
@@ -281,7 +285,7 @@ class _NodeRule:
         ]
         return min(
             likely,
-            key=lambda each: (-counts[each], len(each.members), each.kind.rank, each.key),
+            key=lambda part: (-counts[part], len(part.members), part.kind.rank, part.key),
             default=None,
         )
 
@@ -300,8 +304,10 @@ class _NodeRule:
     def _is_stated(self, part: Part, taken: _Complaints) -> bool:
         """Whether the rule names the GPU of each instance, so that nothing is inferred."""
         findings = (self._judgements[key].finding for key in taken)
-        causes = [each for finding in findings for each in finding.shared_by.values()]
-        return part.kind is SharedPart.BOARD and all(part.kind in each for each in causes)
+        causes = [
+            shared_parts for finding in findings for shared_parts in finding.shared_by.values()
+        ]
+        return part.kind is SharedPart.BOARD and all(part.kind in cause for cause in causes)
 
     def _verdict(self, part: Part, key: str, taken: _Complaints) -> Finding | None:
         """The rule's verdict on all affected devices as one case, never surer than the others.
@@ -361,7 +367,7 @@ class _NodeRule:
         supporting = _count(taken)
         undecided = 0
         for key, judgement in self._judgements.items():
-            inside = [each for each in self._cases[key].devices if each.uuid in part.members]
+            inside = [device for device in self._cases[key].devices if device.uuid in part.members]
             if key in taken or judgement.finding.is_actionable:
                 continue
             if judgement.still_holds:
@@ -396,14 +402,14 @@ def _count(complaints: _Complaints) -> int:
 
 def _common(workloads: Iterable[Workload | None]) -> Workload | None:
     """Workload that all have; `None` for different ones, or if any is unknown."""
-    by_key = {None if each is None else each.key: each for each in workloads}
+    by_key = {None if workload is None else workload.key: workload for workload in workloads}
     return next(iter(by_key.values())) if len(by_key) == 1 else None
 
 
 def _of_part(finding: Finding, part: Part, key: str, folded: Sequence[Judgement]) -> Finding:
     """Name the part in the verdict on its devices, and lower its confidence to the others'."""
-    sure = [each for each in folded if each.may_open] or folded
-    ceiling = min(each.finding.confidence for each in sure)
+    sure = [judgement for judgement in folded if judgement.may_open] or folded
+    ceiling = min(judgement.finding.confidence for judgement in sure)
     factors = dict(finding.confidence_factors)
     if ceiling < finding.confidence:
         factors["least_certain"] = round(ceiling / finding.confidence, 3)
@@ -421,7 +427,7 @@ def _of_part(finding: Finding, part: Part, key: str, folded: Sequence[Judgement]
                 "name": part.name,
                 "key": key,
                 "devices": len(part.members),
-                "folded": [each.finding.id for each in folded],
+                "folded": [judgement.finding.id for judgement in folded],
             },
         },
     )

@@ -62,7 +62,9 @@ def home_of(case: Case, device: Device) -> NumaHome | None:
         cpus = node.topology.numa_nodes.get(number, ())
     reading = node.readings.get(device.uuid)
     processes = () if reading is None else reading.processes or ()
-    return NumaHome(device, number, cpu_list(cpus), tuple(sorted({each.pid for each in processes})))
+    return NumaHome(
+        device, number, cpu_list(cpus), tuple(sorted({process.pid for process in processes}))
+    )
 
 
 def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruction, ...]:

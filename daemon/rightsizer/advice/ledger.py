@@ -120,7 +120,7 @@ class Ledger:
                 events.extend(self._close_folded(judgement, now))
         events.extend(self._expire_gone(now))
         if measured is not None:
-            for record in sorted(self._records, key=lambda each: each.advice.id):
+            for record in sorted(self._records, key=lambda advice_record: advice_record.advice.id):
                 if record.due is not None and now >= record.due:
                     verified, changes = self._verifier.conclude(record, now, measured)
                     self._records.put(verified)
@@ -278,9 +278,11 @@ class Ledger:
         if len(wanted) <= room:
             return [], wanted.keys()
         ranked = sorted(wanted, key=lambda place: _urgency(wanted[place].finding))
-        undecided = (each for each in self._records if each.advice.state in _UNDECIDED)
+        undecided = (record for record in self._records if record.advice.state in _UNDECIDED)
         least_urgent = nlargest(
-            len(ranked) - room, undecided, key=lambda each: _urgency(each.advice.finding)
+            len(ranked) - room,
+            undecided,
+            key=lambda advice_record: _urgency(advice_record.advice.finding),
         )
         events: list[AdviceEvent] = []
         for place, least in zip(ranked[room:], least_urgent, strict=False):
@@ -304,7 +306,7 @@ class Ledger:
 
     def _is_settled(self, judgement: Judgement, now: Nanoseconds) -> bool:
         """Whether every finding that an incident stands for was dismissed."""
-        records = [self._records.get(each) for each in judgement.folds]
+        records = [self._records.get(fold) for fold in judgement.folds]
         return bool(records) and all(
             record is not None and not record.advice.is_open and _is_in_force(record.advice, now)
             for record in records
@@ -312,8 +314,10 @@ class Ledger:
 
     def _with_decision(self, advice: Advice, judgement: Judgement) -> Advice:
         """Take over what was decided on all open advice that an incident stands for."""
-        records = [self._records.get(each) for each in judgement.folds]
-        found = [each.advice for each in records if each is not None and each.advice.is_open]
+        records = [self._records.get(fold) for fold in judgement.folds]
+        found = [
+            record.advice for record in records if record is not None and record.advice.is_open
+        ]
         if not found or {each.state for each in found}.isdisjoint(_DECIDED):
             return advice
         first = min(found, key=lambda each: (each.opened, each.id))
@@ -373,7 +377,7 @@ class Ledger:
         for record in [r for r in self._records if r.seen > now]:
             self._records.put(replace(record, seen=now))
         events = []
-        for record in sorted(gone, key=lambda each: each.advice.id):
+        for record in sorted(gone, key=lambda advice_record: advice_record.advice.id):
             # Idle until it left: the advice to release was right.
             has_left = record.advice.finding.action in (Action.RELEASE, Action.SCALE_TO_ZERO)
             has_succeeded = has_left and record.advice.state is AdviceState.CLAIMED
@@ -388,8 +392,12 @@ class Ledger:
     def _forget(self, now: Nanoseconds) -> None:
         limit = now - nanoseconds(self.settings.closed_kept_seconds)
         closed = sorted(
-            (each for each in self._records if each.advice.closed is not None),
-            key=lambda each: (-each.advice.updated, each.advice.id),
+            (
+                advice_record
+                for advice_record in self._records
+                if advice_record.advice.closed is not None
+            ),
+            key=lambda advice_record: (-advice_record.advice.updated, advice_record.advice.id),
         )
         beyond = max(0, len(self._records) - self.settings.most_records)
         first_crowded_out = len(closed) - beyond

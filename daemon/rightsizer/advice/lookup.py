@@ -41,7 +41,7 @@ def find_open_advice(advice: Sequence[Advice], asked: str) -> Advice:
 
 def _unknown(advice: Sequence[Advice], asked: str) -> str:
     ids = [each.id for each in advice]
-    begun = [each for each in ids if asked and each.startswith(asked)]
+    begun = [identifier for identifier in ids if asked and identifier.startswith(asked)]
     if near := near_words(asked, ids, _NEAR) or begun:
         return f"there is no advice '{asked}'; did you mean {' or '.join(near)}?"
     if not ids:

@@ -55,7 +55,9 @@ class Market(Struct, frozen=True):
         prices = None if self.prices is None else self.prices.near(provider)
         offered = self.offered
         if offered is not None:
-            offered |= {each.board for each in built_in_instances() if each.provider == provider}
+            offered |= {
+                instance.board for instance in built_in_instances() if instance.provider == provider
+            }
         return replace(self, prices=prices, offered=offered)
 
     def board(self, key: str | None) -> Board | None:

@@ -137,7 +137,7 @@ class TimeShare(Struct, frozen=True):
     @property
     def gpus(self) -> float:
         """Observed time in GPUs."""
-        return sum(self.shares[each.uuid] * each.capacity_ratio for each in self.devices)
+        return sum(self.shares[device.uuid] * device.capacity_ratio for device in self.devices)
 
     def attributed(self, state: State) -> "TimeShare":
         """Lower the confidence by what other limits may explain as well."""
@@ -224,7 +224,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     if share < settings.on_ratio:
         text = absent.format(what=what, share=percent_text(share), time=time)
         return subject.find_nothing(f"{subject.name}: {text}.", opposite_factors(factors), evidence)
-    seen = tuple(each for each in case.devices if shares[each.uuid] >= settings.on_ratio)
+    seen = tuple(device for device in case.devices if shares[device.uuid] >= settings.on_ratio)
     summary = f"{names_of(seen)}{subject.holder}: {what} for {percent_text(share)} of {span}"
     return TimeShare(subject, shares, seen, factors, evidence, summary)
 

@@ -25,7 +25,7 @@ def overridden(settings: Any, changes: Any) -> Any:
     Raises:
         ValueError: the settings are invalid.
     """
-    given = {each: getattr(changes, each) for each in changes.__struct_fields__}
+    given = {field: getattr(changes, field) for field in changes.__struct_fields__}
     found = {
         name: overridden(getattr(settings, name), change) if isinstance(change, Struct) else change
         for name, change in given.items()
@@ -53,7 +53,7 @@ def _left_open(settings: Any) -> Any:
         # Enables pickling for worker processes, since no module holds the class by name.
         return _with_values, (
             settings,
-            tuple(getattr(self, each) for each in self.__struct_fields__),
+            tuple(getattr(self, field) for field in self.__struct_fields__),
         )
 
     found.__reduce__ = made_again
@@ -175,7 +175,7 @@ class PolicySet:
             return rule
         changes = getattr(self._policies[place].thresholds, rule.name, None)
         if changes is None or all(
-            getattr(changes, each) is None for each in changes.__struct_fields__
+            getattr(changes, field) is None for field in changes.__struct_fields__
         ):
             return rule
         if (key := (rule.name, place)) not in self._tuned:

@@ -115,7 +115,7 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
         for start, at_work, load in zip(starts, busy, loads, strict=True)
     ]
     light = settings.light_ratio
-    busiest = max(enough(*each) for each in moments)
+    busiest = max(enough(*moment) for moment in moments)
     pooled = _replicas_of_a_queue(max(load for _, load, _ in moments), max(busy), light)
     return ReplicaLoad(
         starts=starts,
@@ -155,7 +155,7 @@ def are_separate_pods(case: Case) -> bool:
         }
         for device in case.devices
     ]
-    single = [found.pop() for found in pods if len(found) == 1]
+    single = [pod.pop() for pod in pods if len(pod) == 1]
     return len(single) == len(case.devices) == len(set(single)) > 1 and all(
         map(deployment_of, single)
     )
@@ -191,11 +191,11 @@ class _Moments(NamedTuple):
 def _moments(devices: Sequence[Series], busy_ratio: float) -> _Moments:
     first = devices[0]
     is_busy = partial(le, busy_ratio)
-    if all(each.numbers == first.numbers for each in devices):
+    if all(series.numbers == first.numbers for series in devices):
         starts = tuple(first.starts)
-        at_work = (map(is_busy, each.means) for each in devices)
+        at_work = (map(is_busy, series.means) for series in devices)
         busy = reduce(_added, at_work, [0] * len(starts))
-        loads = reduce(_added, (each.means for each in devices))
+        loads = reduce(_added, (series.means for series in devices))
         return _Moments(starts, (len(devices),) * len(starts), busy, loads)
     found: dict[Nanoseconds, list[float]] = {}
     for device in devices:

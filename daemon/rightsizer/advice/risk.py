@@ -137,9 +137,9 @@ def risks_beyond(case: Case, capacities: Mapping[Resource, float]) -> dict[str, 
         if capacity >= 1.0:  # Not reduced, so never exceeded, however little was observed.
             risks[str(resource)] = Risk.VERY_LOW
             continue
-        found = case.exceedance(_MEASURES[resource], capacity)
-        if found is not None or resource in _INDISPENSABLE:
-            risks[str(resource)] = _risk(found)
+        exceedance = case.exceedance(_MEASURES[resource], capacity)
+        if exceedance is not None or resource in _INDISPENSABLE:
+            risks[str(resource)] = _risk(exceedance)
     return risks
 
 
@@ -160,7 +160,7 @@ def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
 
     Savings are compared in money if every option has a price, else in GPUs.
     """
-    given = [(each, each.savings or Savings()) for each in options]
+    given = [(option, option.savings or Savings()) for option in options]
     has_prices = all(savings.dollars_per_hour_high is not None for _, savings in given)
 
     def saved(savings: Savings) -> float:

@@ -166,22 +166,24 @@ class Recommender:
         now = self._clock.wall_time() if now is None else now
         cases: Cases = cache(self._accounts.snapshot(now).cases)
         open_now |= watched_places(open_incidents(advice), cases(0))
-        found = judge_all(cases, rules, open_now, policies.with_thresholds, self._count_failure)
+        judgements = judge_all(
+            cases, rules, open_now, policies.with_thresholds, self._count_failure
+        )
         if self._profiles is not None:
             try:
-                found = self._profiles.combined_with(found, open_now, now, advice)
+                judgements = self._profiles.combined_with(judgements, open_now, now, advice)
             except Exception as error:  # noqa: BLE001 - a failing profile must stop no rule.
                 self._count_failure("profiles", "", error)
-        found = with_incidents(
-            policies.suppressed(found, now),
+        judgements = with_incidents(
+            policies.suppressed(judgements, now),
             rules,
             lambda rule: cases(nanoseconds(rule.conduct().long_seconds)),
             policies.with_thresholds,
             advice,
             self._count_failure,
         )
-        self.judgements = found
-        return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
+        self.judgements = judgements
+        return RecommenderResult(now, judgements, cache(lambda span: measure_all(cases(span))))
 
     def over_all(self, now: Nanoseconds) -> tuple[Finding, ...]:
         """Judge everything posted by every rule, under the policies.
@@ -190,16 +192,16 @@ class Recommender:
         """
         rules, policies = self._rules_and_policies
         cases = self._accounts.snapshot(now).cases(None)
-        found = judge_span(cases, rules, policies.with_thresholds, self._count_failure)
+        judgements = judge_span(cases, rules, policies.with_thresholds, self._count_failure)
         tuned = policies.with_thresholds
-        found = with_incidents(
-            policies.suppressed(found, now),
+        judgements = with_incidents(
+            policies.suppressed(judgements, now),
             rules,
             lambda _: cases,
             tuned,
             failed=self._count_failure,
         )
-        return tuple(each.finding for each in found)
+        return tuple(judgement.finding for judgement in judgements)
 
 
 class EventSink(Protocol):
@@ -270,11 +272,11 @@ class AdviceService:
         with self._ledger_lock:
             open_now = self._ledger.open_now()
             is_empty = not self._ledger.records
-        found = self._judge.run(open_now, self.advice)
+        recommender_result = self._judge.run(open_now, self.advice)
         restoration = self._restore() if is_empty and self._restore is not None else None
         with self._update_lock:
-            events = self._update(found, restoration)
-        self._log_run(found, events)
+            events = self._update(recommender_result, restoration)
+        self._log_run(recommender_result, events)
         with self._ledger_lock:
             self._save()
         self._deliver_pending()
@@ -346,7 +348,10 @@ class AdviceService:
         """Ended advice by reason and outcome; findings without room in the ledger by severity."""
         dropped = self._ledger.dropped
         name = "rightsizer_recommender_dropped_findings"
-        found = {series_key(name, severity=each): float(dropped.get(each, 0)) for each in Severity}
+        found = {
+            series_key(name, severity=severity): float(dropped.get(severity, 0))
+            for severity in Severity
+        }
         for (reason, outcome), count in self.outcomes.items():
             key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)
             found[key] = float(count)
@@ -367,7 +372,7 @@ class AdviceService:
         self._log.info(
             "recommender_ran",
             judgements=len(found.judgements),
-            complaints=sum(each.finding.is_actionable for each in found.judgements),
+            complaints=sum(judgement.finding.is_actionable for judgement in found.judgements),
             opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
             closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
         )

@@ -93,7 +93,7 @@ def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPa
     if case.node is None or not is_movable(case):
         return ()
     mine = cache(case.windows[0].blocks.series)
-    found = [
+    pairs = [
         pair
         for other in case.node.cases
         if other.key != case.key
@@ -106,15 +106,15 @@ def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPa
     def safety(pair: WorkloadPair) -> tuple[bool, int, float, str]:
         return not pair.is_same_owner, pair.risk.rank, pair.memory_peak_ratio, pair.partner.key
 
-    return tuple(sorted(found, key=safety))
+    return tuple(sorted(pairs, key=safety))
 
 
 def _workload_pair(
     case: Case, other: Case, mine: _SeriesOf, settings: ColocationSettings
 ) -> WorkloadPair | None:
-    own = case.workload
+    workload = case.workload
     beside = other.workload
-    if own is None or beside is None:
+    if workload is None or beside is None:
         return None
     total = case.devices[0].memory_total_bytes
     theirs = other.windows[0].blocks.series
@@ -150,7 +150,7 @@ def _workload_pair(
         overlap_ratio=both,
         aligned_blocks=aligned,
         is_alternating=both <= settings.alternating_ratio,
-        is_same_owner=own.namespace == beside.namespace,
+        is_same_owner=workload.namespace == beside.namespace,
     )
 
 
@@ -180,7 +180,7 @@ def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
 
     Those smaller than the devices, safest and smallest first.
     """
-    present = {(each.board, each.mig and each.mig.profile) for each in case.devices}
+    present = {(device.board, device.mig and device.mig.profile) for device in case.devices}
     board = market.board(case.devices[0].board)
     if board is None or len(present) > 1:
         return ()
@@ -198,8 +198,8 @@ def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
         uses_nvlink=need(Resource.NVLINK) > _NOISE_RATIO,
     )
     most = _count_of(case.devices[0])
-    slices = (each for each in fitting_slices(board, wanted) if each.maximum_count > most)
-    return ranked(_option(case, market, board, each) for each in slices)
+    slices = (slice_ for slice_ in fitting_slices(board, wanted) if slice_.maximum_count > most)
+    return ranked(_option(case, market, board, slice_) for slice_ in slices)
 
 
 def _share_of(device: Device) -> dict[Resource, float]:
@@ -219,7 +219,7 @@ def _count_of(device: Device) -> int:
 
 
 def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Option:
-    found = measured_profile(case, 0, market)
+    workload_profile = measured_profile(case, 0, market)
     count = len(case.devices)
     cost = market.cost(board)
     part = 1.0 / profile.maximum_count
@@ -230,7 +230,9 @@ def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Op
         Resource.MEMORY_BANDWIDTH: profile.memory_share,
     }
     present = _share_of(case.devices[0])
-    risks = risks_beyond(case, {each: there[each] / present[each] for each in there})
+    risks = risks_beyond(
+        case, {resource: there[resource] / present[resource] for resource in there}
+    )
     option = Option(
         description=(
             f"MIG slice {profile.name}: {profile.compute_share:.0%} of the compute and "
@@ -243,7 +245,10 @@ def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Op
         savings=sharing_savings(case, market, 1.0 - part * _count_of(case.devices[0])),
     )
     place = GpuPlace(board, profile)
-    return costing(projected(option, None if found is None else project(found, place)), dollars)
+    return costing(
+        projected(option, None if workload_profile is None else project(workload_profile, place)),
+        dollars,
+    )
 
 
 _HALF: Final = 0.5
@@ -268,11 +273,11 @@ def shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
         savings=sharing_savings(case, market, _HALF),
         risks=pairing.risks,
     )
-    own = measured_profile(case, 0, market)
+    profile = measured_profile(case, 0, market)
     beside = measured_profile(pairing.partner, 0, market)
-    if own is not None and beside is not None and own.place == beside.place:
+    if profile is not None and beside is not None and profile.place == beside.place:
         way = Sharing.TIME_SLICE if pairing.is_alternating else Sharing.MPS
-        option = timed(option, shared_time_ratio(own, beside, way))
+        option = timed(option, shared_time_ratio(profile, beside, way))
     return costing(option, dollars)
 
 

@@ -129,14 +129,14 @@ def replacement_savings(
 
 def sharing_savings(case: Case, market: Market, part: float) -> Savings:
     """Savings of sharing the devices: nothing until other workloads use the rest."""
-    found = release_savings(case, market, 0.0, part)
-    return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
+    savings = release_savings(case, market, 0.0, part)
+    return replace(savings, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
 
 
 def _dollars(
     case: Case, market: Market, low: float, high: float
 ) -> tuple[EstimateInterval, str, str] | None:
-    found = [(each, market.cost(market.board(each.board))) for each in case.devices]
+    found = [(device, market.cost(market.board(device.board))) for device in case.devices]
     costs = [(device.capacity_ratio, cost) for device, cost in found if cost is not None]
     if len(costs) < len(found):
         return None
@@ -191,7 +191,9 @@ _LEAST_GPUS: Final = ((4.0, Severity.CRITICAL), (1.0, Severity.HIGH), (0.25, Sev
 
 def severity_of(affected_gpus: float) -> Severity:
     """Severity by the affected time in GPUs."""
-    return next((found for least, found in _LEAST_GPUS if affected_gpus >= least), Severity.LOW)
+    return next(
+        (severity for least, severity in _LEAST_GPUS if affected_gpus >= least), Severity.LOW
+    )
 
 
 _SCHEMA: Final = "1"
@@ -281,7 +283,7 @@ class CaseSubject(_VerdictOptions, frozen=True):
         is_sure = confidence_of(factors) >= least
         if not is_sure:
             options = tuple(
-                replace(each, savings=each.savings and LOW_CONFIDENCE) for each in options
+                replace(option, savings=option.savings and LOW_CONFIDENCE) for option in options
             )
         return self._finding(
             finding_id(self.case.key, reasons[0], action, f"{self.scope}{target}"),

@@ -48,7 +48,7 @@ Measured = Callable[[Nanoseconds], Mapping[str, Measurement]]
 def measure_all(cases: Iterable[Case]) -> dict[str, Measurement]:
     """Measure all cases with known data, by key."""
     found = {case.key: measure(case) for case in cases}
-    return {key: each for key, each in found.items() if each is not None}
+    return {key: measurement for key, measurement in found.items() if measurement is not None}
 
 
 def measure(case: Case) -> Measurement | None:
@@ -69,8 +69,8 @@ def measure(case: Case) -> Measurement | None:
         },
         boards=tuple(
             sorted(
-                f"{each.board}/{each.mig.profile}" if each.mig else str(each.board)
-                for each in case.devices
+                f"{device.board}/{device.mig.profile}" if device.mig else str(device.board)
+                for device in case.devices
             )
         ),
         devices=tuple(sorted(device.uuid for device in case.devices)),
@@ -81,7 +81,7 @@ def measure(case: Case) -> Measurement | None:
 _HARMS: Mapping[str, Callable[[Window], Nanoseconds]] = {
     "near_out_of_memory": lambda window: window.conditions.get(Condition.NEAR_OUT_OF_MEMORY, 0),
     "pressed": lambda window: max(window.pressed.values(), default=0),
-    "throttled": lambda window: max(window.conditions.get(each, 0) for each in THROTTLES),
+    "throttled": lambda window: max(window.conditions.get(throttle, 0) for throttle in THROTTLES),
     "stalled": lambda window: window.states.get(State.HIDDEN_STALL, 0),
 }
 
@@ -133,14 +133,14 @@ class Baselines:
         many.
         """
         found = self._measured(span)
-        if (own := found.get(key)) is None:
+        if (measurement := found.get(key)) is None:
             return None
         if span not in self._peers:
             self._peers[span] = self._by_class(found)
-        peers = self._peers[span].get(own.workload_class, {})
+        peers = self._peers[span].get(measurement.workload_class, {})
         if key in peers:
             peers = {other: ratio for other, ratio in peers.items() if other != key}
-        return Baseline(own, peers)
+        return Baseline(measurement, peers)
 
     def _by_class(self, found: Mapping[str, Measurement]) -> Mapping[str, Mapping[str, float]]:
         by_class: dict[str, dict[str, float]] = {}
@@ -313,8 +313,10 @@ class Verifier:
         # Records of an earlier version have no trial span.
         if not span or (record.baseline is not None and is_fresh):
             return record
-        found = baselines.of(record.key, span)
-        return record if found is None else replace(record, baseline=found, baseline_since=now)
+        baseline = baselines.of(record.key, span)
+        return (
+            record if baseline is None else replace(record, baseline=baseline, baseline_since=now)
+        )
 
     def is_worth_verifying(
         self, record: AdviceRecord, measured: Measured | None, *, was_claimed: bool

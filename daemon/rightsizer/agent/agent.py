@@ -135,7 +135,7 @@ class Agent:
     def _titles(self) -> Mapping[str, str]:
         report = self.accounting.latest()
         devices = report.devices if report else ()
-        return {each.device.uuid: each.device.title for each in devices}
+        return {device.device.uuid: device.device.title for device in devices}
 
     def _new_features(self, controls: ReleaseController, still_held: StillHeld) -> Features:
         context = FeatureContext(
@@ -305,7 +305,7 @@ class Agent:
         parts: tuple[tuple[str, Callable[[], None]], ...] = (
             ("storage", self._storage.close),
             ("source", self._source.close),
-            *((type(each).__name__, each.stop) for each in self._features.all),
+            *((type(feature).__name__, feature.stop) for feature in self._features.all),
             ("server", self.server.stop),
             ("flush", partial(self.jobs.run, "flush")),
             ("jobs", self.jobs.stop),

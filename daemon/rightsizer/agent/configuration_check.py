@@ -76,12 +76,12 @@ def _notifications(settings: Settings, environ: Mapping[str, str]) -> Iterator[_
     if grafana.url:
         yield "grafana.token_file", lambda: read_token(grafana, environ)
         yield "grafana.http.ca_file", lambda: _authorities(grafana.http.ca_file)
-    for index, each in enumerate(settings.webhooks):
+    for index, webhook_settings in enumerate(settings.webhooks):
         key = f"webhooks[{index}]"
-        yield f"{key}.url_file", partial(webhook.read_address, each, environ)
-        yield f"{key}.token_file", partial(webhook.read_token, each.token_file, environ)
-        yield f"{key}.headers_file", partial(webhook.read_headers, each, environ)
-        yield f"{key}.http.ca_file", partial(_authorities, each.http.ca_file)
+        yield f"{key}.url_file", partial(webhook.read_address, webhook_settings, environ)
+        yield f"{key}.token_file", partial(webhook.read_token, webhook_settings.token_file, environ)
+        yield f"{key}.headers_file", partial(webhook.read_headers, webhook_settings, environ)
+        yield f"{key}.http.ca_file", partial(_authorities, webhook_settings.http.ca_file)
     for index, mail in enumerate(settings.mails):
         key = f"mails[{index}].password_file"
         yield key, partial(webhook.read_token, mail.password_file, environ)
@@ -105,15 +105,15 @@ def _captures(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Check
 
 
 def _actions(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Check]:
-    for index, each in enumerate(settings.actions):
+    for index, action in enumerate(settings.actions):
         key = f"actions[{index}]"
         yield f"{key}.name", partial(_sole_name, index, settings)
-        if each.command:
-            yield f"{key}.command", partial(program_of, each.command[0], environ)
+        if action.command:
+            yield f"{key}.command", partial(program_of, action.command[0], environ)
         else:
-            token_file = each.webhook.token_file
+            token_file = action.webhook.token_file
             yield f"{key}.webhook.token_file", partial(webhook.read_token, token_file, environ)
-            yield f"{key}.webhook.ca_file", partial(_authorities, each.webhook.ca_file)
+            yield f"{key}.webhook.ca_file", partial(_authorities, action.webhook.ca_file)
     if settings.actions and settings.acting.audit_file:
         yield "acting.audit_file", lambda: _appended_to(Path(settings.acting.audit_file))
 
@@ -167,7 +167,7 @@ def _reached(settings: Settings) -> None:
 
 def _sole_name(index: int, settings: Settings) -> None:
     name = settings.actions[index].name
-    if any(each.name == name for each in settings.actions[:index]):
+    if any(action.name == name for action in settings.actions[:index]):
         raise ValueError(f"another action is called '{name}'; give this one a name of its own")
 
 

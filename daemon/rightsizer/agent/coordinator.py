@@ -83,19 +83,19 @@ class InstalledPackage:
 
 def driver_metrics(snapshot: Snapshot) -> dict[str, float]:
     """Abandoned workers, and devices and collectors that a slow driver delays."""
-    found = {"rightsizer_workers_abandoned": float(snapshot.abandoned_workers)}
+    metrics = {"rightsizer_workers_abandoned": float(snapshot.abandoned_workers)}
     for device in snapshot.devices:
         if device.mig is None:
             key = series_key("rightsizer_device_slow", uuid=device.uuid)
-            found[key] = float(device.uuid in snapshot.slow)
+            metrics[key] = float(device.uuid in snapshot.slow)
     for uuid, of in snapshot.slow.items():
         key = series_key("rightsizer_device_round_duration_seconds", uuid=uuid)
-        found[key] = of.round_seconds
+        metrics[key] = of.round_seconds
     postponed = Counter(name for of in snapshot.slow.values() for name in of.postponed)
     for name, count in postponed.items():
         key = series_key("rightsizer_collector_postponed_devices", collector=name)
-        found[key] = float(count)
-    return found
+        metrics[key] = float(count)
+    return metrics
 
 
 class Coordinator:

@@ -147,7 +147,7 @@ class ForgetRoute:
     def _listed(self, uuid: str) -> DeviceReport | None:
         report = self._latest()
         devices = report.devices if report is not None else ()
-        return next((each for each in devices if each.device.uuid == uuid), None)
+        return next((device for device in devices if device.device.uuid == uuid), None)
 
     def _forget_listed(self, uuid: str) -> None:
         """Ask until the device is not listed: the driver may offer it until the next look."""

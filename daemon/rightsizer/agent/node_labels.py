@@ -27,7 +27,7 @@ def facts_of(report: Report, healthy: Iterable[str]) -> NodeFacts:
     from rightsizer.report.schedulers import NodeFacts  # noqa: PLC0415
 
     return NodeFacts(
-        devices=tuple(each.device for each in report.devices),
+        devices=tuple(device.device for device in report.devices),
         topology=report.node.topology or Topology(),
         healthy=frozenset(healthy),
     )
@@ -87,10 +87,10 @@ class LabelWriter:
         self._health = {uuid: each for uuid, each in self._health.items() if uuid in present}
         for slot in boards:
             is_healthy = slot.trouble is None
-            known = self._health.setdefault(slot.uuid, _Health(is_healthy))
-            if known.is_healthy == is_healthy:
-                known.differs_since = None
+            health = self._health.setdefault(slot.uuid, _Health(is_healthy))
+            if health.is_healthy == is_healthy:
+                health.differs_since = None
                 continue
-            known.differs_since = now if known.differs_since is None else known.differs_since
-            if now - known.differs_since >= settled:
+            health.differs_since = now if health.differs_since is None else health.differs_since
+            if now - health.differs_since >= settled:
                 self._health[slot.uuid] = _Health(is_healthy)

@@ -62,14 +62,16 @@ def run_offline(path: Path, settings: Settings, *, save: bool = False) -> Offlin
             advice = service.advice
         else:
             ledger = storage.ledger(settings.recommender.ledger)
-            found = recommender.run(ledger.open_now(), ledger.advice())
-            ledger.update(found.judgements, found.time, found.measured)
+            recommender_result = recommender.run(ledger.open_now(), ledger.advice())
+            ledger.update(
+                recommender_result.judgements, recommender_result.time, recommender_result.measured
+            )
             advice = ledger.advice()
         findings = recommender.over_all(end)
         evidence = tuple(accounts_evidence(accounting.whole_accounts(end)))
     found_by = {finding.rule for finding in findings}
-    of_profiles = (each.finding for each in recommender.judgements)
-    others = (each for each in of_profiles if each.rule not in found_by)
+    of_profiles = (judgement.finding for judgement in recommender.judgements)
+    others = (profile for profile in of_profiles if profile.rule not in found_by)
     return OfflineAdvice((*findings, *others), advice, evidence)
 
 
@@ -142,7 +144,7 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Explanation:
     with closing(Storage(str(path), read_only=True)) as storage:
         records = storage.kept_history.devices()
         extent = storage.kept_history.extent()
-    recorded = {each.device.uuid for each in records if each.is_of_recording}
+    recorded = {record.device.uuid for record in records if record.is_of_recording}
     finding = next((each for each in findings if each.id == asked), None)
     if finding is None or any(each.id == asked for each in advice):
         return explain_advice(find_advice(advice, asked), rules, recorded=recorded)

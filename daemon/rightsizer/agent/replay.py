@@ -87,8 +87,10 @@ class Replay(Struct, frozen=True):
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds]:
         """Start and end over all devices, from the first reading to the last."""
-        windows = [each.window for each in self.devices if each.window.accounted] or [_NO_TIME]
-        return min(each.start for each in windows), max(each.end for each in windows)
+        windows = [device.window for device in self.devices if device.window.accounted] or [
+            _NO_TIME
+        ]
+        return min(window.start for window in windows), max(window.end for window in windows)
 
     @property
     def coverage_ratio(self) -> float:
@@ -98,10 +100,10 @@ class Replay(Struct, frozen=True):
         """
         start, end = self.span
         known = total = 0.0
-        for each in self.devices:
-            part = each.device.capacity_ratio
-            known += each.window.known_seconds * part
-            total += seconds(max(end - start, each.window.accounted)) * part
+        for device in self.devices:
+            part = device.device.capacity_ratio
+            known += device.window.known_seconds * part
+            total += seconds(max(end - start, device.window.accounted)) * part
         return known / total if total else 0.0
 
 
@@ -170,10 +172,12 @@ class _ReplayRun:
 
     def _judge(self, now: Nanoseconds) -> None:
         self._due = now + self._interval
-        found = self._recommender.run(self.ledger.open_now(), self.ledger.advice(), now)
+        recommender_result = self._recommender.run(
+            self.ledger.open_now(), self.ledger.advice(), now
+        )
         self._opened += [
             event
-            for event in self.ledger.update(found.judgements, now)
+            for event in self.ledger.update(recommender_result.judgements, now)
             if event.kind is AdviceEventKind.OPENED
         ]
 
@@ -194,7 +198,9 @@ class _ReplayRun:
         )
         records = {record.device.uuid: record for record in self.accounts.device_records()}
         judged = (
-            item for each in devices for item in _evidence(each, records.get(each.device.uuid))
+            item
+            for device in devices
+            for item in _evidence(device, records.get(device.device.uuid))
         )
         return Replay(
             devices=devices,
@@ -203,7 +209,7 @@ class _ReplayRun:
             interval=self._reading_interval,
             evidence=(
                 *evidence,
-                *assumed_capacities((each.device, each.assumed) for each in devices),
+                *assumed_capacities((device.device, device.assumed) for device in devices),
                 *judged,
             ),
         )
@@ -263,7 +269,7 @@ def encode_replay(result: Replay) -> dict[str, Any]:
     return {
         "interval_seconds": seconds(result.interval),
         "span": {"start": start, "end": end, "coverage_ratio": result.coverage_ratio},
-        "evidence": [plain_fields(each) for each in result.evidence],
+        "evidence": [plain_fields(evidence) for evidence in result.evidence],
         "devices": [_encode_device(summary) for summary in result.devices],
         "findings": [encode_finding(finding) for finding in result.findings],
         "advice": [encode_advice(advice) for advice in result.advice],
@@ -317,18 +323,21 @@ def _encode_energy(summary: DeviceSummary) -> dict[str, Any]:
 def _encode_signals(totals: Totals) -> Mapping[str, Any]:
     return {
         str(signal): {
-            "mean": totals.signal_seconds[signal] * NANOSECONDS_PER_SECOND / found.total,
-            "p50": found.quantile(0.5),
-            "p95": found.quantile(0.95),
-            "p99": found.quantile(0.99),
-            "max": found.maximum(),
+            "mean": totals.signal_seconds[signal] * NANOSECONDS_PER_SECOND / histogram.total,
+            "p50": histogram.quantile(0.5),
+            "p95": histogram.quantile(0.95),
+            "p99": histogram.quantile(0.99),
+            "max": histogram.maximum(),
         }
-        for signal, found in sorted(totals.distributions.items())
+        for signal, histogram in sorted(totals.distributions.items())
     }
 
 
 def _by_resource(fit: Provisioning, what: str) -> dict[str, float]:
-    values = {str(resource): getattr(each, what) for resource, each in fit.resources.items()}
+    values = {
+        str(resource): getattr(provisioning, what)
+        for resource, provisioning in fit.resources.items()
+    }
     return {resource: value for resource, value in sorted(values.items()) if value is not None}
 
 

@@ -86,20 +86,20 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
             raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
         since, until = _span(query, *extent)
         sums = _read(history, since, until)
-        known = history.devices()
+        devices = history.devices()
         tenures = history.tenures()
         is_latest = until >= extent[1]
-        read_then = known if is_latest else tuple(map(_without_reading, known))
+        read_then = devices if is_latest else tuple(map(_without_reading, devices))
         findings = findings_over(read_then, history.load(since, until), settings)
         ledger = storage.ledger(settings.recommender.ledger)
-    tenures = tuple(each for each in tenures if each.since < until and each.seen > since)
+    tenures = tuple(tenure for tenure in tenures if tenure.since < until and tenure.seen > since)
     advice, is_judged_now = _advice(path, settings, ledger, is_latest=is_latest)
     return ReportFacts(
         since=since,
         until=until,
         history_start=extent[0],
         history_end=extent[1],
-        devices=_devices(known, tenures, sums, settings),
+        devices=_devices(devices, tenures, sums, settings),
         workloads=tuple(_workloads(tenures, sums)),
         advice=advice,
         findings=actionable(findings),
@@ -166,10 +166,10 @@ def _devices(
 ) -> tuple[ReportDeviceFacts, ...]:
     market = configured_market(settings)
     return tuple(
-        _device(each, tenures, sums, settings, market)
-        for each in known
+        _device(device, tenures, sums, settings, market)
+        for device in known
         # A parent of MIG instances has no state, unless windows precede its division.
-        if each.device.uuid in sums.windows or not each.device.has_mig_instances
+        if device.device.uuid in sums.windows or not device.device.has_mig_instances
     )
 
 
@@ -183,7 +183,7 @@ def _device(
     device = known.device
     builder = sums.windows.get(device.uuid)
     window = Window(device.uuid, 0, 0) if builder is None else builder.window()
-    holders = [each.workload for each in tenures if each.uuid == device.uuid]
+    holders = [tenure.workload for tenure in tenures if tenure.uuid == device.uuid]
     is_same = known.holder is not None and set(holders) <= {known.holder.key}
     allocator = known.holder.allocator if known.holder and is_same else Allocator.UNKNOWN
     return ReportDeviceFacts(
@@ -202,7 +202,7 @@ def _workloads(tenures: tuple[HolderPeriod, ...], sums: _Sums) -> Iterator[Workl
     for _, builder in sorted(sums.windows.items()):
         window = builder.window()
         if (key := window.workload_key) is not None:
-            held = (each.uuid for each in tenures if each.workload == key)
+            held = (tenure.uuid for tenure in tenures if tenure.workload == key)
             yield WorkloadFacts(key, window, tuple(dict.fromkeys(held)))
 
 

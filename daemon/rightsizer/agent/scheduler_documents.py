@@ -82,21 +82,25 @@ def slots_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSl
     A pause of a second does not end work.
     """
     last = reports[-1]
-    seen = [each for report in reports[:-1] for each in report.devices]
-    at_work = {each.device.uuid: each.state for each in seen if each.state in ACTIVE_STATES}
+    seen = [device for report in reports[:-1] for device in report.devices]
+    at_work = {
+        device_report.device.uuid: device_report.state
+        for device_report in seen
+        if device_report.state in ACTIVE_STATES
+    }
     slots = slots_of(last, view_of(settings, last.wall_time, FreshnessSettings()))
     return tuple(
-        each
-        if each.state in ACTIVE_STATES
-        else replace(each, state=at_work.get(each.uuid, each.state))
-        for each in slots
+        slot
+        if slot.state in ACTIVE_STATES
+        else replace(slot, state=at_work.get(slot.uuid, slot.state))
+        for slot in slots
     )
 
 
 def gres_of_node(settings: Settings, clock: Clock, host: str) -> str:
     """Return the lines of gres.conf, for the node's name in Slurm."""
     last = first_reports(settings, clock)[-1]
-    devices = tuple(each.device for each in last.devices)
+    devices = tuple(device.device for device in last.devices)
     files = device_files(Path(settings.path.procfs), devices)
     cores = read_cores(Path(settings.path.sysfs))
     return gres_conf(devices, last.node.topology or Topology(), files, cores, host)
@@ -107,7 +111,7 @@ def resource_topology_of_node(settings: Settings, clock: Clock, host: str) -> di
     reports = first_reports(settings, clock)
     last = reports[-1]
     held = {slot.uuid for slot in slots_over(reports, settings) if slot.holders}
-    devices = (each.device for each in last.devices)
+    devices = (device.device for device in last.devices)
     distances = read_distances(Path(settings.path.sysfs))
     return resource_topology(devices, last.node.topology or Topology(), distances, held, host)
 
@@ -116,7 +120,7 @@ def labels_of_node(settings: Settings, clock: Clock) -> dict[str, str]:
     """Return the node's labels by name; health is judged by this moment alone."""
     reports = first_reports(settings, clock)
     slots = slots_over(reports, settings)
-    healthy = (each.uuid for each in slots if each.device.mig is None and each.trouble is None)
+    healthy = (slot.uuid for slot in slots if slot.device.mig is None and slot.trouble is None)
     return dict(labels(facts_of(reports[-1], healthy)))
 
 

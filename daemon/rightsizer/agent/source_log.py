@@ -55,7 +55,7 @@ class SlowDriverLog:
         postponed = sorted({name for of in slow.values() for name in of.postponed})
         self._log.warning(
             "driver_slow",
-            gpus=",".join(str(each.index) for each in snapshot.devices if each.uuid in slow),
+            gpus=",".join(str(device.index) for device in snapshot.devices if device.uuid in slow),
             longest_round_seconds=round(max(of.round_seconds for of in slow.values()), 1),
             asked_less_often=",".join(postponed),
             remedy=_REMEDY,
@@ -148,8 +148,8 @@ class DeviceLog:
         self._end_unlisted(snapshot)
         for device in devices:
             if device.uuid in down - self._down:
-                known = self._outages.get(device.uuid, _Outage(device, snapshot.time))
-                self._outages[device.uuid] = replace(known, began=snapshot.time, is_reported=False)
+                outage = self._outages.get(device.uuid, _Outage(device, snapshot.time))
+                self._outages[device.uuid] = replace(outage, began=snapshot.time, is_reported=False)
         silent = (each for each in devices if each.uuid in down)
         self._log_down([each for each in silent if self._is_due(each, snapshot.time)], snapshot)
         self._down = down
@@ -176,15 +176,15 @@ class DeviceLog:
             )
         for device in due:
             outage = self._outages[device.uuid]
-            found = snapshot.down[device.uuid]
+            down = snapshot.down[device.uuid]
             if len(due) < _SUMMARY_FROM:
                 self._log.warning(
                     "device_down",
                     gpu=device.title,
                     uuid=device.uuid,
-                    reason=str(found.reason),
-                    **({"cause": found.cause} if found.cause else {}),
-                    detail=found.detail,
+                    reason=str(down.reason),
+                    **({"cause": down.cause} if down.cause else {}),
+                    detail=down.detail,
                     since=_utc_text(snapshot.wall_time_of(outage.began)),
                     **({"times_before": outage.unreported} if outage.unreported else {}),
                 )
@@ -205,7 +205,7 @@ class DeviceLog:
 
     def _end_unlisted(self, snapshot: Snapshot) -> None:
         """Log the end of outages of devices that were identified or removed meanwhile."""
-        listed = {each.uuid for each in snapshot.devices}
+        listed = {device.uuid for device in snapshot.devices}
         for uuid in self._down - listed:
             outage = self._outages.pop(uuid)
             if outage.is_reported:

@@ -58,7 +58,7 @@ def refused_reservation(
         most = format_duration(settings.furthest_reservation_seconds)
         return f"it would begin in {format_duration(seconds(ahead))}; {most} is the furthest"
     if not is_operator:
-        made = (each.reservation for each in state.bookings if each.replaces is None)
+        made = (booking.reservation for booking in state.bookings if booking.replaces is None)
         held = sum(each.user == reservation.user for each in made)
         if settings.maximum_reservations_per_user == 0:
             return (
@@ -249,7 +249,7 @@ class Broker:
         ordered = [ticket for ticket in ranking if ticket.id not in not_yet]
         served = serve_queue(ordered, replace(scheduling, bookings=bookings), self._settings)
         gone = {grant.id for grant in served.grants}
-        state = state.with_tickets(each for each in state.tickets if each.id not in gone)
+        state = state.with_tickets(ticket for ticket in state.tickets if ticket.id not in gone)
         state = state.with_leases((*state.leases, *served.grants))
         granted = (transitions.granted(state, grant) for grant in served.grants)
         step = BrokerTransition(state, (*events, *granted))
@@ -324,7 +324,7 @@ class Broker:
         if boot == state.boot:
             state = self._charged(state, now)
             return BrokerTransition(
-                state.with_leases(replace(each, last_active=state.as_of) for each in state.leases)
+                state.with_leases(replace(lease, last_active=state.as_of) for lease in state.leases)
             )
         half_life_seconds = self._settings.fair_share_half_life_seconds
         step = transitions.rebooted(state, now, boot, shift, half_life_seconds)
@@ -356,5 +356,5 @@ class Broker:
 
     def _notified(self, state: BrokerState, record: LeaseRecord) -> BrokerTransition:
         record, events = transitions.with_notices(record, state.as_of, self._settings)
-        others = (each for each in state.leases if each.id != record.id)
+        others = (lease for lease in state.leases if lease.id != record.id)
         return BrokerTransition(state.with_leases((*others, record)), events)

@@ -57,13 +57,13 @@ def exit_on_signals() -> Iterator[None]:
         raise ExitSignal(number)
 
     ours = [each for each in _ENDING if signal.getsignal(each) is signal.SIG_DFL]
-    for each in ours:
-        signal.signal(each, leave)
+    for our in ours:
+        signal.signal(our, leave)
     try:
         yield
     finally:
-        for each in ours:
-            signal.signal(each, signal.SIG_DFL)
+        for our in ours:
+            signal.signal(our, signal.SIG_DFL)
 
 
 class ChildExit(Struct, frozen=True):

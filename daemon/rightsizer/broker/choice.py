@@ -84,7 +84,7 @@ def reasons_for_none(
         )
     else:
         yield f"{wanted} asked for, {len(free)} of {len(free) + len(occupied)} can be given."
-    if counts := Counter(each.obstacle for each in occupied):
+    if counts := Counter(slot_verdict.obstacle for slot_verdict in occupied):
         counted = ", ".join(
             f"{number} {_SUMMARIES[obstacle]}"
             for obstacle, number in counts.most_common()
@@ -92,7 +92,7 @@ def reasons_for_none(
         )
         yield f"In the way: {counted}."
     if is_hopeless:
-        slots = [each.slot for each in (*free, *occupied)]
+        slots = [slot_verdict.slot for slot_verdict in (*free, *occupied)]
         yield f"Waiting does not help: {_why_never(request, slots)}."
     elif request.interconnect is Interconnect.NVLINK and len(free) >= request.gpus:
         yield "Without NVLink there are enough: ask with --interconnect any."
@@ -118,8 +118,8 @@ def _wanted(request: GpuRequest) -> str:
 
 
 def _freedom(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
-    unsure = [each.slot.label for each in verdicts if not each.is_certain]
-    shared = [each.slot.label for each in verdicts if each.is_shared]
+    unsure = [verdict.slot.label for verdict in verdicts if not verdict.is_certain]
+    shared = [verdict.slot.label for verdict in verdicts if verdict.is_shared]
     if rest := len(verdicts) - len(unsure) - len(shared):
         yield (
             f"{'It is' if rest == 1 else f'{rest} are'} empty, as was measured."
@@ -161,7 +161,9 @@ def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
     """Minimum of memory, power and thermal headroom, each if known for all."""
     each = " each" if len(verdicts) > 1 else ""
     slots = [verdict.slot for verdict in verdicts]
-    memory = [None if (left := each.memory_left_bytes) is None else left / GIB for each in verdicts]
+    memory = [
+        None if (left := verdict.memory_left_bytes) is None else left / GIB for verdict in verdicts
+    ]
     power = [slot.power_headroom_watts for slot in slots]
     heat = [slot.temperature_headroom_celsius for slot in slots]
     for values, text in (
@@ -257,7 +259,7 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         judge_slot(s, request, free, leased.get(s.uuid, ()), is_reserved=s.uuid in reserved)
         for s in sorted(slots, key=slot_order)
     ]
-    occupied = tuple(each for each in verdicts if not each.is_free)
+    occupied = tuple(verdict for verdict in verdicts if not verdict.is_free)
     in_use = frozenset(
         slot.device.board_uuid
         for slot in slots
@@ -265,22 +267,22 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         or leased.get(slot.uuid)
         or slot.state not in (State.IDLE_EMPTY, State.UNKNOWN)
     )
-    able = (each for each in verdicts if each.is_free)
+    able = (verdict for verdict in verdicts if verdict.is_free)
     table = table_of(able, topology, request, settings.scoring, in_use)
     must_be_joined = request.interconnect is Interconnect.NVLINK
-    found = best_sets(table, request.gpus, settings.search, must_be_joined=must_be_joined)
-    if not found.sets:
-        granted = tuple(each.verdict for each in table.candidates)
+    search_result = best_sets(table, request.gpus, settings.search, must_be_joined=must_be_joined)
+    if not search_result.sets:
+        granted = tuple(candidate.verdict for candidate in table.candidates)
         is_hopeless = not _could_be_met(slots, topology, request, settings)
         reasons = tuple(reasons_for_none(request, granted, occupied, is_hopeless=is_hopeless))
         return PlacementRefusal(request, reasons, occupied, granted, is_hopeless)
-    (best, score), *others = ((each, score_set(each, table)) for each in found.sets)
+    (best, score), *others = ((each, score_set(each, table)) for each in search_result.sets)
     chosen = tuple(table.candidates[at].verdict for at in best)
     return PlacementChoice(
         request=request,
         verdicts=chosen,
         score=score,
-        reasons=reasons_for(chosen, topology, found.equals),
+        reasons=reasons_for(chosen, topology, search_result.equals),
         rejected=tuple(
             RejectedSet(
                 tuple(table.candidates[at].slot for at in each), worse, why_worse(worse, score)
@@ -288,8 +290,8 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
             for each, worse in others
         ),
         occupied=occupied,
-        equals=found.equals,
-        is_exact=found.is_exact,
+        equals=search_result.equals,
+        is_exact=search_result.is_exact,
     )
 
 

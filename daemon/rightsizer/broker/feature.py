@@ -50,9 +50,9 @@ def place_route(
             view_of,
         )
 
-        found = settings()
+        placement_settings = settings()
         leased = broker.leased() if broker else LeasedSlots()
-        view = view_of(found, clock.wall_time(), freshness, leased.pids)
-        return placement_response(request, latest(), view, found, leased)
+        view = view_of(placement_settings, clock.wall_time(), freshness, leased.pids)
+        return placement_response(request, latest(), view, placement_settings, leased)
 
     return Route("GET", PLACE_PATH, answer)

@@ -80,9 +80,9 @@ def found_leases(
         uid = table.user(pid)
         if row is None or uid is None or not row.is_alive:
             continue
-        found = _found(marks, LeaseOwner(uid, name_of(uid), pid, row.started_ticks))
-        if found is not None:
-            yield found
+        lease = _found(marks, LeaseOwner(uid, name_of(uid), pid, row.started_ticks))
+        if lease is not None:
+            yield lease
 
 
 def _found(marks: Mapping[str, str], client: LeaseOwner) -> Lease | None:

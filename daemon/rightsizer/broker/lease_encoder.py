@@ -52,11 +52,11 @@ def encode_broker(overview: BrokerOverview, offset: Nanoseconds) -> JsonObject:
     return {
         "trouble": overview.trouble,
         "promised": None if promised is None else seconds(promised.at + offset),
-        "leases": [_lease(each, overview.node, offset) for each in state.leases],
+        "leases": [_lease(lease, overview.node, offset) for lease in state.leases],
         "queue": [
-            _ticket(each, overview.why_waiting(each.id), offset) for each in _queue(overview)
+            _ticket(ticket, overview.why_waiting(ticket.id), offset) for ticket in _queue(overview)
         ],
-        "reservations": [encode_booking(each, offset) for each in state.bookings],
+        "reservations": [encode_booking(booking, offset) for booking in state.bookings],
     }
 
 
@@ -78,7 +78,9 @@ def _queue(overview: BrokerOverview) -> list[Ticket]:
     """Tickets in queue order, those not yet served last."""
     places = {ticket.id: place for place, (ticket, _) in enumerate(overview.waiting)}
     last = len(places)
-    return sorted(overview.state.tickets, key=lambda each: (places.get(each.id, last), each.asked))
+    return sorted(
+        overview.state.tickets, key=lambda ticket: (places.get(ticket.id, last), ticket.asked)
+    )
 
 
 def _pause_seconds(place: int | None, waited_seconds: float) -> float:
@@ -90,11 +92,11 @@ def _pause_seconds(place: int | None, waited_seconds: float) -> float:
 
 def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> JsonObject:
     lease = record.lease
-    slots = [] if node is None else [each for each in node.slots if each.uuid in lease.uuids]
+    slots = [] if node is None else [slot for slot in node.slots if slot.uuid in lease.uuids]
     # CPUs and NUMA nodes are only reported if known for all slots.
     slots = slots if len(slots) == len(lease.uuids) else []
-    near = [each.cpus for each in slots]
-    nodes = {each.numa_node for each in slots}
+    near = [slot.cpus for slot in slots]
+    nodes = {slot.numa_node for slot in slots}
     return {
         **_lease(record, node, offset),
         "memory_bytes": list(lease.memory_bytes),
@@ -107,7 +109,7 @@ def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds
 
 def _lease(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> JsonObject:
     lease = record.lease
-    labels = {} if node is None else {each.uuid: each.label for each in node.slots}
+    labels = {} if node is None else {slot.uuid: slot.label for slot in node.slots}
     return {
         "id": lease.id,
         "user": lease.client.user,

@@ -96,7 +96,7 @@ class LeaseManager:
             "rightsizer_broker_leases": float(len(state.leases)),
             "rightsizer_broker_queue_length": float(len(state.tickets)),
             "rightsizer_broker_lost_gpus": float(
-                len({uuid for each in state.leases for uuid in each.lost})
+                len({uuid for lease in state.leases for uuid in lease.lost})
             ),
         }
 
@@ -149,7 +149,9 @@ class LeaseManager:
         observed = self._observer.observe(state)
         with self._lock:
             before = self.overview
-            if {each.id for each in state.leases} - {each.id for each in before.state.leases}:
+            if {lease_record.id for lease_record in state.leases} - {
+                lease_record.id for lease_record in before.state.leases
+            }:
                 # Processes of a lease that just ended were excluded as its own: observe again.
                 self.woken.set()
                 return

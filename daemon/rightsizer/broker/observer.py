@@ -37,11 +37,17 @@ class BrokerObservation(Struct, frozen=True):
 def _observation(
     record: LeaseRecord, seen: ObservedProcesses, devices: Mapping[str, DeviceReport]
 ) -> LeaseObservation:
-    found = [devices[uuid] for uuid in record.lease.uuids if uuid in devices]
-    active = [_is_active(each, seen.pids, is_shared=record.lease.is_shared) for each in found]
+    device_reports = [devices[uuid] for uuid in record.lease.uuids if uuid in devices]
+    active = [
+        _is_active(device_report, seen.pids, is_shared=record.lease.is_shared)
+        for device_report in device_reports
+    ]
     is_known = len(active) == len(record.lease.uuids) and None not in active
     is_active = True if True in active else (False if is_known else None)
-    memory = {each.device.uuid: _memory_bytes(each, seen.pids) for each in found}
+    memory = {
+        device_report.device.uuid: _memory_bytes(device_report, seen.pids)
+        for device_report in device_reports
+    }
     return LeaseObservation(
         is_alive=seen.is_alive,
         is_active=is_active,
@@ -58,9 +64,9 @@ def _lost(record: LeaseRecord, devices: Mapping[str, DeviceReport]) -> dict[str,
         if (own := devices.get(uuid)) is None:
             found[uuid] = _NOT_LISTED
             continue
-        for each in (own, devices.get(own.device.board_uuid, own)):
-            if each.down is not None and each.down.reason is Missing.LOST:
-                found[uuid] = each.down.detail
+        for device_report in (own, devices.get(own.device.board_uuid, own)):
+            if device_report.down is not None and device_report.down.reason is Missing.LOST:
+                found[uuid] = device_report.down.detail
     return found
 
 
@@ -72,7 +78,9 @@ def _is_active(device: DeviceReport, pids: frozenset[int], *, is_shared: bool) -
     if not is_shared:
         return True
     processes = () if device.reading is None else device.reading.processes or ()
-    if (own := [each.gpu_busy for each in processes if each.pid in pids]) and None not in own:
+    if (
+        own := [process.gpu_busy for process in processes if process.pid in pids]
+    ) and None not in own:
         return any(own)
     return bool(own)
 
@@ -80,7 +88,7 @@ def _is_active(device: DeviceReport, pids: frozenset[int], *, is_shared: bool) -
 def _memory_bytes(device: DeviceReport, pids: frozenset[int]) -> float | None:
     if device.reading is None or device.reading.processes is None:
         return None
-    own = [each.memory_used_bytes for each in device.reading.processes if each.pid in pids]
+    own = [process.memory_used_bytes for process in device.reading.processes if process.pid in pids]
     known = [held for held in own if held is not None]
     return float(sum(known)) if len(known) == len(own) else None
 
@@ -113,10 +121,12 @@ class ProcfsNodeObserver:
         # Report first, so that all of its processes exist when procfs is read.
         report = self._latest()
         self._seen = seen = self._tracker.observe(
-            {each.id: each.lease.client for each in state.leases},
-            {each.id: each.processes for each in state.leases},
+            {lease.id: lease.lease.client for lease in state.leases},
+            {lease.id: lease.processes for lease in state.leases},
         )
-        devices = {} if report is None else {each.device.uuid: each for each in report.devices}
+        devices = (
+            {} if report is None else {device.device.uuid: device for device in report.devices}
+        )
         observations = {
             ticket.id: LeaseObservation(is_alive=self._tracker.is_alive(ticket.client))
             for ticket in state.tickets
@@ -141,9 +151,9 @@ class ProcfsNodeObserver:
         now = self._clock.wall_time()
         view = view_of(settings, now, self._freshness, _observed_pids(seen))
         pids = {
-            each.device.uuid: {process.pid for process in each.reading.processes or ()}
-            for each in report.devices
-            if each.reading is not None
+            device.device.uuid: {process.pid for process in device.reading.processes or ()}
+            for device in report.devices
+            if device.reading is not None
         }
         slots = []
         for slot in slots_of(report, view):
@@ -159,8 +169,8 @@ class ProcfsNodeObserver:
 
     def _seen_of(self, state: BrokerState) -> Mapping[str, ObservedProcesses]:
         seen = self._seen
-        return {each.id: seen[each.id] for each in state.leases if each.id in seen}
+        return {lease.id: seen[lease.id] for lease in state.leases if lease.id in seen}
 
 
 def _observed_pids(seen: Mapping[str, ObservedProcesses]) -> frozenset[int]:
-    return frozenset[int]().union(*(each.pids for each in seen.values()))
+    return frozenset[int]().union(*(processes.pids for processes in seen.values()))

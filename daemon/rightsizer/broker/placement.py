@@ -43,14 +43,14 @@ def encode_placement(
         "cuda_visible_devices": ",".join(choice.uuids) if choice else None,
         "cpus": (cpu_list(choice.cpus) or None) if choice else None,
         "numa_nodes": list(choice.numa_nodes) if choice else [],
-        "seats": [_chosen(each) for each in choice.verdicts] if choice else [],
+        "seats": [_chosen(verdict) for verdict in choice.verdicts] if choice else [],
         "score": plain_fields(choice.score) if choice else None,
         "reasons": list(answer.reasons),
         "equals": choice.equals if choice else 0,
         "is_exact": choice.is_exact if choice else True,
         "is_hopeless": isinstance(answer, PlacementRefusal) and answer.is_hopeless,
-        "rejected": [_rejected(each) for each in choice.rejected] if choice else [],
-        "occupied": [_occupied(each) for each in answer.occupied],
+        "rejected": [_rejected(rejected_set) for rejected_set in choice.rejected] if choice else [],
+        "occupied": [_occupied(slot_verdict) for slot_verdict in answer.occupied],
     }
 
 
@@ -145,7 +145,7 @@ def view_of(
 def _kept_later(answer: PlacementChoice | PlacementRefusal, leased: LeasedSlots) -> Iterator[str]:
     """One sentence per slot that is available now but reserved later."""
     verdicts = answer.verdicts if isinstance(answer, PlacementChoice) else answer.free
-    for slot in (each.slot for each in verdicts):
+    for slot in (verdict.slot for verdict in verdicts):
         if slot.uuid in leased.later:
             yield (
                 f"{slot.label} is kept for {leased.later[slot.uuid]}: "

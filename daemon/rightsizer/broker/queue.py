@@ -72,7 +72,7 @@ class QueuePass:
     def serve(self, ticket: Ticket) -> None:
         """Grant a ticket, or record why it waits."""
         user = ticket.client.user
-        held = sum(each.lease.client.user == user for each in self._scheduling.records)
+        held = sum(record.lease.client.user == user for record in self._scheduling.records)
         if held >= self._settings.maximum_leases_per_user:
             why: str | None = f"{user} holds {held} leases, as many as allowed"
         elif self._head is None or self._scheduling.is_entitled(ticket):
@@ -96,9 +96,9 @@ class QueuePass:
         # A request that only broken GPUs could serve does not block the queue.
         is_ordinary = not self._scheduling.is_entitled(ticket)
         if soonest is not None and self._head is None and is_ordinary:
-            known = self._scheduling.earliest(ticket, is_optimistic=False)
+            start = self._scheduling.earliest(ticket, is_optimistic=False)
             patience = nanoseconds(self._settings.unknown_patience_seconds)
-            self._head = _Head(ticket, soonest, known, self._scheduling.now + patience)
+            self._head = _Head(ticket, soonest, start, self._scheduling.now + patience)
         kept = reservation_clause(ticket, found, self._scheduling)
         why = found.reasons[0].rstrip(".") if found.reasons else "there is no room"
         return ", ".join(filter(None, (why, kept)))
@@ -140,9 +140,9 @@ def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState)
     wanted = request.memory_bytes or 0.0
     ends = [] if limit is None else [now + nanoseconds(limit)]
     ends += [
-        each.reservation.ends
-        for each in scheduling.bookings
-        if each.id == ticket.reservation and each.replaces is None
+        booking.reservation.ends
+        for booking in scheduling.bookings
+        if booking.id == ticket.reservation and booking.replaces is None
     ]
     totals = tuple(slot.device.memory_total_bytes for slot in slots)
     lease = Lease(

@@ -116,10 +116,10 @@ class BrokerRepository:
         usage = _decode_fact(facts.get("usage"), ShareUsage) or ShareUsage(self.clock.at)
         return (
             BrokerState(self.clock.boot, self.clock.at, usage=usage)
-            .with_tickets(each for each in items if isinstance(each, Ticket))
-            .with_leases(each for each in items if isinstance(each, LeaseRecord))
-            .with_bookings(each for each in items if isinstance(each, Booking))
-            .with_endings(each for each in items if isinstance(each, LeaseEnding))
+            .with_tickets(item for item in items if isinstance(item, Ticket))
+            .with_leases(item for item in items if isinstance(item, LeaseRecord))
+            .with_bookings(item for item in items if isinstance(item, Booking))
+            .with_endings(item for item in items if isinstance(item, LeaseEnding))
         )
 
     def save(self, state: BrokerState, wall: Nanoseconds) -> None:
@@ -173,7 +173,7 @@ def must_save(before: BrokerState, after: BrokerState) -> bool:
 
 def has_new_processes(before: BrokerState, after: BrokerState) -> bool:
     """Whether processes of leases started or exited, which may be saved some seconds later."""
-    old, new = ({each.id: each.processes for each in state.leases} for state in (before, after))
+    old, new = ({lease.id: lease.processes for lease in state.leases} for state in (before, after))
     return old != new
 
 

@@ -72,14 +72,14 @@ def replanned_reservations(
     """
     kept = list(bookings)
     events = []
-    available = {each.uuid for each in scheduling.node.slots if not (each.trouble or each.holders)}
+    available = {slot.uuid for slot in scheduling.node.slots if not (slot.trouble or slot.holders)}
     for at, booking in enumerate(bookings):
         planned = booking.reservation
         if planned.starts <= scheduling.now:
             missing = tuple(uuid for uuid in booking.uuids if uuid not in available)
             kept[at] = replace(booking, unavailable=missing)
             continue
-        rest = {each.uuid for each in scheduling.node.slots} - set(booking.uuids)
+        rest = {slot.uuid for slot in scheduling.node.slots} - set(booking.uuids)
         if scheduling.slots_at(planned.request, planned.starts, frozenset(rest)) is not None:
             kept[at] = replace(booking, is_at_risk=False)
         elif uuids := planned_slots(planned, kept, scheduling):
@@ -101,7 +101,7 @@ def too_early(
     tickets: Sequence[Ticket], bookings: Sequence[Booking], now: Nanoseconds
 ) -> tuple[tuple[Ticket, str], ...]:
     """Tickets of reservations that have not begun, each with its start as a clause."""
-    starts = {each.id: each.reservation.starts for each in bookings}
+    starts = {booking.id: booking.reservation.starts for booking in bookings}
     return tuple(
         (ticket, f"its reservation begins in {approximate_duration(start - now)}")
         for ticket in tickets
@@ -132,8 +132,12 @@ def reservation_clause(
 
     Empty if none does.
     """
-    kept = (each for each in refusal.occupied if each.obstacle is SlotObstacle.RESERVED)
-    reserved = {each.slot.uuid for each in kept}
+    kept = (
+        slot_verdict
+        for slot_verdict in refusal.occupied
+        if slot_verdict.obstacle is SlotObstacle.RESERVED
+    )
+    reserved = {slot_verdict.slot.uuid for slot_verdict in kept}
     bookings = [
         each
         for each in scheduling.bookings
@@ -197,12 +201,14 @@ def with_replacement(
     booking = _replacement(record, scheduling, settings) if may_keep else None
     if loss.is_notified and booking is None:
         return BrokerTransition(state)
-    known = replace(loss, is_notified=True, is_replaced=loss.is_replaced or booking is not None)
-    others = (each for each in state.leases if each.id != record.id)
-    state = state.with_leases((*others, replace(record, loss=known)))
+    lease_loss = replace(
+        loss, is_notified=True, is_replaced=loss.is_replaced or booking is not None
+    )
+    others = (lease_record for lease_record in state.leases if lease_record.id != record.id)
+    state = state.with_leases((*others, replace(record, loss=lease_loss)))
     if booking is not None:
         state = state.with_bookings((*state.bookings, booking))
-    message = _message(record, known, booking, scheduling, settings)
+    message = _message(record, lease_loss, booking, scheduling, settings)
     user = record.lease.client.user
     lease = record.lease
     event = BrokerEvent(EventKind.GPU_LOST, state.as_of, record.id, user, message, lease)
@@ -216,14 +222,17 @@ def _replacement(
     lease = record.lease
     now = scheduling.now
     booking_id = f"{lease.id}r"
-    if any(each.id == booking_id for each in scheduling.bookings):
+    if any(booking.id == booking_id for booking in scheduling.bookings):
         return None
     until = lease.ends if lease.ends is not None and lease.ends > now else None
-    bookings = (each for each in scheduling.bookings if each.is_within(now, until))
-    kept = frozenset(uuid for each in bookings for uuid in each.uuids)
+    bookings = (booking for booking in scheduling.bookings if booking.is_within(now, until))
+    kept = frozenset(uuid for booking in bookings for uuid in booking.uuids)
     # Its own remaining slots become free once the holder ends the command.
     ended = replace(record, lease=replace(lease, ends=now + 1))
-    records = tuple(ended if each.id == lease.id else each for each in scheduling.records)
+    records = tuple(
+        ended if lease_record.id == lease.id else lease_record
+        for lease_record in scheduling.records
+    )
     found = replace(scheduling, records=records).slots_at(lease.request, now + 1, kept)
     if found is None:
         return None

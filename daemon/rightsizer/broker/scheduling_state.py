@@ -50,8 +50,8 @@ class SchedulingState(Struct, frozen=True):
 
         A ticket with a reservation gets its slots, or others if those are unavailable.
         """
-        if (own := self._reservation_of(ticket)) is not None:
-            reserved = [slot for slot in self.node.slots if slot.uuid in own.uuids]
+        if (booking := self._reservation_of(ticket)) is not None:
+            reserved = [slot for slot in self.node.slots if slot.uuid in booking.uuids]
             found = self._choose(reserved, self.records, ticket.request, frozenset())
             if isinstance(found, PlacementChoice):
                 return found
@@ -63,10 +63,10 @@ class SchedulingState(Struct, frozen=True):
 
         It does as long as the reservation has enough GPUs for it and its existing leases.
         """
-        if (own := self._reservation_of(ticket)) is None:
+        if (booking := self._reservation_of(ticket)) is None:
             return False
-        leased = (each.lease for each in self.records if each.lease.reservation == own.id)
-        return ticket.request.gpus + sum(len(each.uuids) for each in leased) <= len(own.uuids)
+        leased = (record.lease for record in self.records if record.lease.reservation == booking.id)
+        return ticket.request.gpus + sum(len(lease.uuids) for lease in leased) <= len(booking.uuids)
 
     def has_room(self, ticket: Ticket, kept: frozenset[str]) -> bool:
         """Whether there are enough slots for a ticket now, regardless of their links.
@@ -103,7 +103,9 @@ class SchedulingState(Struct, frozen=True):
         )
 
     def _reservation_of(self, ticket: Ticket) -> Booking | None:
-        return next((each for each in self.bookings if each.id == ticket.reservation), None)
+        return next(
+            (booking for booking in self.bookings if booking.id == ticket.reservation), None
+        )
 
     def slots_at(
         self,
@@ -185,7 +187,7 @@ class SchedulingState(Struct, frozen=True):
         """
         if not (on_it := [record for record in records if slot.uuid in record.lease.uuids]):
             return slot
-        is_settled = all(self.now - each.lease.granted >= self.settling for each in on_it)
+        is_settled = all(self.now - lease.lease.granted >= self.settling for lease in on_it)
         demand = slot.demand if is_settled else {}
         if slot.memory_used_bytes is None:
             return replace(slot, demand=demand)

@@ -129,18 +129,18 @@ def table_of(
     `free` are available slots in any order; `in_use` are uuids of GPUs in use, as a whole or by an
     instance.
     """
-    ordered = sorted(free, key=lambda each: slot_order(each.slot))
+    ordered = sorted(free, key=lambda slot_verdict: slot_order(slot_verdict.slot))
     warmth = settings.temperature_step_celsius
     candidates = tuple(
         SlotCandidate(
-            verdict=each,
-            is_impaired=not _SLOWING.isdisjoint(each.slot.conditions),
-            is_opened=each.slot.device.board_uuid not in in_use,
-            spare_gibibytes=_spare(each, request),
-            power_steps=_steps(each.slot.power_headroom_watts, settings.power_step_watts),
-            temperature_steps=_steps(each.slot.temperature_headroom_celsius, warmth),
+            verdict=slot_verdict,
+            is_impaired=not _SLOWING.isdisjoint(slot_verdict.slot.conditions),
+            is_opened=slot_verdict.slot.device.board_uuid not in in_use,
+            spare_gibibytes=_spare(slot_verdict, request),
+            power_steps=_steps(slot_verdict.slot.power_headroom_watts, settings.power_step_watts),
+            temperature_steps=_steps(slot_verdict.slot.temperature_headroom_celsius, warmth),
         )
-        for each in ordered
+        for slot_verdict in ordered
     )
     by_pair = {frozenset((link.uuid, link.peer_uuid)): link for link in topology.links}
     # MIG instances have neither NVLink nor peer access.
@@ -157,7 +157,7 @@ def table_of(
     pcie = [[pcie_score(link, settings.links) for link in row] for row in pairs]
     kinds = ((link and link.kind for link in row) for row in pairs)
     joined = tuple(tuple(kind is LinkKind.NVLINK for kind in row) for row in kinds)
-    empty = [not each.verdict.is_shared for each in candidates]
+    empty = [not candidate.verdict.is_shared for candidate in candidates]
     return CandidateTable(candidates, links, joined, _among(links, empty), _among(pcie, empty))
 
 
@@ -167,19 +167,21 @@ def score_set(places: Sequence[int], table: CandidateTable) -> PlacementScore:
     pairs = [table.links[one][other] for one, other in combinations(places, 2)]
     behind = [at for at in range(len(table.candidates)) if at not in places]
     return PlacementScore(
-        instances=sum(each.is_instance for each in chosen),
-        uncertain=sum(not each.verdict.is_certain for each in chosen),
-        impaired=sum(each.is_impaired for each in chosen),
-        models=len({each.model for each in chosen}),
+        instances=sum(candidate.is_instance for candidate in chosen),
+        uncertain=sum(not candidate.verdict.is_certain for candidate in chosen),
+        impaired=sum(candidate.is_impaired for candidate in chosen),
+        models=len({candidate.model for candidate in chosen}),
         weakest=min(pairs, default=0),
         total=sum(pairs),
-        numa_nodes=len({each.slot.numa_node for each in chosen}),
-        spare_gibibytes=sum(each.spare_gibibytes for each in chosen),
-        opened=len({each.slot.device.board_uuid for each in chosen if each.is_opened}),
+        numa_nodes=len({candidate.slot.numa_node for candidate in chosen}),
+        spare_gibibytes=sum(candidate.spare_gibibytes for candidate in chosen),
+        opened=len(
+            {candidate.slot.device.board_uuid for candidate in chosen if candidate.is_opened}
+        ),
         kept=sum(table.empty_links[one][other] for one, other in combinations(behind, 2)),
         kept_pcie=sum(table.empty_pcie[one][other] for one, other in combinations(behind, 2)),
-        power_steps=min(each.power_steps for each in chosen),
-        temperature_steps=min(each.temperature_steps for each in chosen),
+        power_steps=min(candidate.power_steps for candidate in chosen),
+        temperature_steps=min(candidate.temperature_steps for candidate in chosen),
     )
 
 

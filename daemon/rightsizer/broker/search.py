@@ -60,20 +60,20 @@ class RankTable:
         candidates = table.candidates
         places = range(len(candidates))
         self.size = len(candidates)
-        self._power = [each.power_steps for each in candidates]
-        self._temperature = [each.temperature_steps for each in candidates]
+        self._power = [candidate.power_steps for candidate in candidates]
+        self._temperature = [candidate.temperature_steps for candidate in candidates]
         everyone = (1 << self.size) - 1
         self._partners = [
             sum(1 << other for other in places if row[other]) if must_be_joined else everyone
             for row in table.joined
         ]
         """Bit masks of the places that a slot may be combined with."""
-        on_gpu = Counter(each.slot.device.board_uuid for each in candidates)
+        on_gpu = Counter(candidate.slot.device.board_uuid for candidate in candidates)
         self._alone = [_alone(at, table, on_gpu) for at in places]
         self._pairs = [[_pair(one, other, table) for other in places] for one in places]
         self._best_pair = max(map(max, self._pairs), default=0)
         self._kind_bits = _Kinds()
-        self._slot_kinds = [self._kind_bits.of_slot(each, on_gpu) for each in candidates]
+        self._slot_kinds = [self._kind_bits.of_slot(candidate, on_gpu) for candidate in candidates]
         link_kinds = [[self._kind_bits.of_link(score) for score in row] for row in table.links]
         self._kind_ranks: dict[int, int] = {}
         self.classes: list[int] = self._classes()
@@ -330,13 +330,13 @@ def _search_beam(ranks: RankTable, count: int, best: _Best, most: int) -> None:
     followed = [ranks.empty()]
     for _ in range(count):
         longer: dict[int, tuple[int, PartialSet, int]] = {}
-        for each in followed:
-            for rank, at in ranks.ranks_with_one_more(each):
-                longer.setdefault(each.bits | 1 << at, (rank, each, at))
+        for partial_set in followed:
+            for rank, at in ranks.ranks_with_one_more(partial_set):
+                longer.setdefault(partial_set.bits | 1 << at, (rank, partial_set, at))
         chosen = nlargest(most, longer.values(), key=itemgetter(0))
         followed = [ranks.extended(each, at) for _, each, at in chosen]
-    for each in followed:
-        best.offer(ranks.rank(each), tuple(sorted(each.places)))
+    for partial_set in followed:
+        best.offer(ranks.rank(partial_set), tuple(sorted(partial_set.places)))
 
 
 def _number_of_sets(classes: Sequence[int], count: int) -> int:

@@ -115,8 +115,8 @@ class BrokerService:
         """Current leases and reservations."""
         state = self.manager.overview.state
         now = self._clock.time()
-        begun = (each for each in state.bookings if each.reservation.starts <= now)
-        reserved = {uuid for each in begun for uuid in each.uuids}
+        begun = (booking for booking in state.bookings if booking.reservation.starts <= now)
+        reserved = {uuid for booking in begun for uuid in booking.uuids}
         pids = self._observer.leased_pids(state)
         return LeasedSlots(state.leased(), reserved, pids, _reserved_later(state, now))
 
@@ -180,12 +180,12 @@ class BrokerService:
 def _reserved_later(state: BrokerState, now: Nanoseconds) -> Mapping[str, str]:
     """First future reservation by slot uuid, as a clause."""
     later = sorted(
-        (each for each in state.bookings if each.reservation.starts > now),
-        key=lambda each: (-each.reservation.starts, each.id),
+        (booking for booking in state.bookings if booking.reservation.starts > now),
+        key=lambda booking: (-booking.reservation.starts, booking.id),
     )
     return {
-        uuid: f"reservation {each.id} of {each.reservation.user}, which begins in "
-        f"{approximate_duration(each.reservation.starts - now)}"
-        for each in later
-        for uuid in each.uuids
+        uuid: f"reservation {booking.id} of {booking.reservation.user}, which begins in "
+        f"{approximate_duration(booking.reservation.starts - now)}"
+        for booking in later
+        for uuid in booking.uuids
     }

@@ -50,10 +50,10 @@ class SlotView(Struct, frozen=True):
 
 def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
     """Build a slot for every device of a report."""
-    by_uuid = {each.device.uuid: each for each in report.devices}
-    boards = (by_uuid.get(each.device.board_uuid, each) for each in report.devices)
+    by_uuid = {device.device.uuid: device for device in report.devices}
+    boards = (by_uuid.get(device.device.board_uuid, device) for device in report.devices)
     pairs = zip(report.devices, boards, strict=True)
-    return tuple(_slot(each, board, report, view) for each, board in pairs)
+    return tuple(_slot(device_report, board, report, view) for device_report, board in pairs)
 
 
 def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> LeaseSlot:
@@ -76,24 +76,28 @@ def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView
         power_headroom_watts=_difference(limit, signals.get(Signal.POWER_WATTS)),
         temperature_headroom_celsius=None if margin is None else max(0.0, margin),
         idle_seconds=_idle_seconds(own.strip),
-        demand={name: each.demand for name, each in needs.items() if each.demand is not None},
+        demand={
+            name: provisioning.demand
+            for name, provisioning in needs.items()
+            if provisioning.demand is not None
+        },
     )
 
 
 def _placement(device: Device, topology: Topology) -> Placement | None:
     """Placement of its GPU, with the CPUs of its NUMA node if the bus reports none."""
-    if (found := topology.placements.get(device.board_uuid)) is None:
+    if (placement := topology.placements.get(device.board_uuid)) is None:
         return None
-    if not (cpus := found.cpus) and found.numa_node is not None:
-        cpus = topology.numa_nodes.get(found.numa_node, ())
-    return replace(found, uuid=device.uuid, cpus=cpus)
+    if not (cpus := placement.cpus) and placement.numa_node is not None:
+        cpus = topology.numa_nodes.get(placement.numa_node, ())
+    return replace(placement, uuid=device.uuid, cpus=cpus)
 
 
 def _trouble(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> str | None:
     """First reason why it is unusable, as a clause."""
-    for each in (own, board):
-        if each.down is not None:
-            return f"down: {each.down.detail}"
+    for device_report in (own, board):
+        if device_report.down is not None:
+            return f"down: {device_report.down.detail}"
     if not is_fresh(own, report, view.now, view.freshness):
         return "gives no fresh reading"
     return next(_hardware_troubles(board, report, view), None)
@@ -103,14 +107,16 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> I
     """Faults reported by the driver now, then by open advice."""
     if (reading := board.reading) is not None:
         devices = report.devices
-        readings = {each.device.uuid: each.reading for each in devices if each.reading is not None}
-        node = Node(tuple(each.device for each in devices), readings)
+        readings = {
+            device.device.uuid: device.reading for device in devices if device.reading is not None
+        }
+        node = Node(tuple(device.device for device in devices), readings)
         status = BoardStatus(board.device, reading, board.xids)
         stands = InspectedBoard(status, node, report.wall_time)
         # Other links are covered by the topology.
         links = [e for e in link_faults(stands, view.trouble) if "fabric_state" in e.evidence]
-        own = (*driver_faults(stands, view.trouble), *memory_faults(stands, view.trouble))
-        yield from (each.what for each in (*own, *links) if each.severity in _BARRING)
+        faults = (*driver_faults(stands, view.trouble), *memory_faults(stands, view.trouble))
+        yield from (fault.what for fault in (*faults, *links) if fault.severity in _BARRING)
     for advice in report.advice:
         finding = advice.finding
         is_about = advice.is_open and finding.rule == RULE.name
@@ -121,7 +127,7 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> I
 def _holders(own: DeviceReport, leased_pids: Collection[int]) -> Iterator[SlotHolder]:
     """Workloads and processes without a lease; a running workload accounts for all processes."""
     processes = () if own.reading is None else own.reading.processes or ()
-    unleased = sorted({each.pid for each in processes} - set(leased_pids))
+    unleased = sorted({process.pid for process in processes} - set(leased_pids))
     are_leased = bool(processes) and not unleased
     running = [each for each in own.holdings if each.has_process and not are_leased]
     if unleased and not running:

@@ -39,7 +39,7 @@ class ShareUsage(Struct, frozen=True):
         added = life * -math.expm1(-elapsed / life)
         used = self.gpu_seconds
         users = sorted({*used, *(user for user, rate in rates.items() if rate > 0)})
-        sums = {each: used.get(each, 0.0) * kept + rates.get(each, 0.0) * added for each in users}
+        sums = {user: used.get(user, 0.0) * kept + rates.get(user, 0.0) * added for user in users}
         known = {each: sum_ for each, sum_ in sums.items() if sum_ >= _FORGOTTEN or rates.get(each)}
         return ShareUsage(now, known)
 
@@ -143,7 +143,9 @@ class BrokerState(Struct, frozen=True):
 
     def lease(self, lease_id: str) -> LeaseRecord | None:
         """Active lease, or `None`."""
-        return next((each for each in self.leases if each.id == lease_id), None)
+        return next(
+            (lease_record for lease_record in self.leases if lease_record.id == lease_id), None
+        )
 
     def booking(self, reservation_id: str) -> Booking | None:
         """Current or future reservation, or `None`."""
@@ -151,7 +153,9 @@ class BrokerState(Struct, frozen=True):
 
     def ending(self, item_id: str) -> LeaseEnding | None:
         """Recorded end of a ticket or lease; `None` if not ended by others, or long ago."""
-        return next((each for each in self.endings if each.id == item_id), None)
+        return next(
+            (lease_ending for lease_ending in self.endings if lease_ending.id == item_id), None
+        )
 
     def leased(self) -> Mapping[str, tuple[Lease, ...]]:
         """Leases by slot uuid."""
@@ -179,7 +183,7 @@ class BrokerState(Struct, frozen=True):
         until = max(now, self.as_of)
         state = self
         periods = [each.reservation for each in self.bookings]
-        edges = {each.starts for each in periods} | {each.ends for each in periods}
+        edges = {period.starts for period in periods} | {period.ends for period in periods}
         for at in (*sorted(edge for edge in edges if self.as_of < edge < until), until):
             usage = state.usage.charged(at, state.rates(), half_life_seconds)
             state = replace(state, as_of=at, usage=usage)
@@ -199,7 +203,9 @@ class BrokerState(Struct, frozen=True):
 
     def with_endings(self, endings: Iterable[LeaseEnding]) -> "BrokerState":
         """Copy with other endings, limited to the latest."""
-        latest = sorted(endings, key=lambda each: (each.at, each.id))[-_ENDINGS_KEPT:]
+        latest = sorted(endings, key=lambda lease_ending: (lease_ending.at, lease_ending.id))[
+            -_ENDINGS_KEPT:
+        ]
         return replace(self, endings=tuple(sorted(latest, key=lambda each: each.id)))
 
     def joined_by(self, found: Iterable[Lease]) -> "BrokerState":

@@ -207,7 +207,7 @@ def without_lease(
     what = f"lease {record.id} was ended"
     ending = ending_by(by, record.lease.client, record.id, state.as_of, what)
     event = _ended_lease(record, state.as_of, reason)
-    state = state.with_leases(each for each in state.leases if each.id != record.id)
+    state = state.with_leases(lease for lease in state.leases if lease.id != record.id)
     return BrokerTransition(_with_ending(state, ending), (event,))
 
 
@@ -220,8 +220,8 @@ def without_booking(
     event = BrokerEvent(kind, state.as_of, name, user, f"reservation {name} {what}")
     state = state.with_bookings(each for each in state.bookings if each.id != name)
     state = state.with_tickets(
-        replace(each, reservation=None) if each.reservation == name else each
-        for each in state.tickets
+        replace(ticket, reservation=None) if ticket.reservation == name else ticket
+        for ticket in state.tickets
     )
     return BrokerTransition(state, (event,))
 
@@ -244,16 +244,16 @@ def rebooted(
     if shift is not None and state.as_of + shift < now:
         usage = replace(usage, as_of=state.as_of + shift).charged(now, {}, half_life_seconds)
     events = (
-        *(_ended_lease(each, now, EndReason.REBOOTED) for each in state.leases),
-        *(_ended_ticket(each, now, EndReason.REBOOTED) for each in state.tickets),
+        *(_ended_lease(lease, now, EndReason.REBOOTED) for lease in state.leases),
+        *(_ended_ticket(ticket, now, EndReason.REBOOTED) for ticket in state.tickets),
     )
     step = BrokerTransition(BrokerState(boot, now, usage=usage), events)
     if shift is not None:
         bookings = (_shifted(each, shift) for each in state.bookings)
         return replace(step, state=step.state.with_bookings(bookings))
     lost = "cannot be kept over a reboot whose clock is not known; reserve again"
-    for each in state.bookings:
-        step = step.then(without_booking, each, EventKind.CANCELED, lost)
+    for booking in state.bookings:
+        step = step.then(without_booking, booking, EventKind.CANCELED, lost)
     return step
 
 

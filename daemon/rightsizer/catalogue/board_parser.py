@@ -206,7 +206,9 @@ class BoardEntry(Struct, frozen=True):
             architecture=self.architecture,
             compute_capability=(int(major), int(minor)),
             release_year=self.release_year,
-            peak_per_second={each: peak * 1e12 for each, peak in self.dense_peak_tera.items()},
+            peak_per_second={
+                precision: peak * 1e12 for precision, peak in self.dense_peak_tera.items()
+            },
             vendor=self.vendor,
             form_factor=self.form_factor,
             memory_type=self.memory_type,
@@ -255,7 +257,7 @@ def _with_efficiency(
     for table, kind in product(tables, EFFICIENCIES):
         assumed[kind] |= getattr(table, kind)
     watts = [table.full_speed_watts_per_tera for table in tables]
-    watts_per_tera = next((each for each in reversed(watts) if each is not None), 0.0)
+    watts_per_tera = next((watt for watt in reversed(watts) if watt is not None), 0.0)
     source = next((table.source for table in reversed(tables) if table.source), "")
     is_measured = Precision.BF16 in given["gemm"]
     peak = board.peak_per_second

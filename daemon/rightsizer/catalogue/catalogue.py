@@ -188,7 +188,7 @@ class Catalogue:
             possible = [
                 board
                 for board in possible
-                if any(_adds_no_detail(each, given) for each in alike[board.key])
+                if any(_adds_no_detail(spelling, given) for spelling in alike[board.key])
             ]
         return possible[0] if len(possible) == 1 else None
 
@@ -196,8 +196,8 @@ class Catalogue:
         """Boards of the named model that nothing in the name contradicts."""
         given = _Spelling.of(name)
         alike = self._models.get(given.model, {}) if given.model else {}
-        boards = ((self.boards[key], own) for key, own in alike.items())
-        return [board for board, own in boards if _is_compatible(given, board, own)]
+        boards = ((self.boards[key], spellings) for key, spellings in alike.items())
+        return [board for board, spellings in boards if _is_compatible(given, board, spellings)]
 
     def get(self, name: str) -> Board:
         """Find a board by key or name; raise `UsageError` if there is none."""
@@ -241,7 +241,7 @@ class Catalogue:
         words = text.lower().split()
         boards = self.boards.values()
         return tuple(
-            each for each in boards if all(word in _identification(each) for word in words)
+            board for board in boards if all(word in _identification(board) for word in words)
         )
 
 
@@ -314,7 +314,7 @@ def mig_profile_of(board: Board, name: str) -> MigProfile | None:
     Media extensions (`1g.10gb+me`) change neither compute nor memory.
     """
     plain = name.lower().partition("+")[0]
-    known = {each.name: each for each in board.mig_profiles}
+    known = {profile.name: profile for profile in board.mig_profiles}
     if plain in known or (wanted := _PROFILE.fullmatch(plain)) is None:
         return known.get(plain)
     far = {
@@ -330,14 +330,14 @@ def mig_instance(
     board: Board, profile: str, parent_uuid: str, gpu_instance_id: int
 ) -> MigInstance | None:
     """MIG instance of a board's profile, or `None` if the board has no such profile."""
-    known = mig_profile_of(board, profile)
-    if known is None:
+    mig_profile = mig_profile_of(board, profile)
+    if mig_profile is None:
         return None
     return MigInstance(
         parent_uuid=parent_uuid,
-        profile=profile if known.name in profile else known.name,
+        profile=profile if mig_profile.name in profile else mig_profile.name,
         gpu_instance_id=gpu_instance_id,
         compute_instance_id=0,
-        compute_share=known.compute_share,
-        memory_share=known.memory_share,
+        compute_share=mig_profile.compute_share,
+        memory_share=mig_profile.memory_share,
     )

@@ -96,9 +96,9 @@ class OnDemand(Struct, frozen=True):
 def _spread(offers: Sequence[OnDemand]) -> OnDemand | None:
     if not offers:
         return None
-    middle = sum(each.median_dollars_per_hour for each in offers) / len(offers)
-    low = min(each.low_dollars_per_hour for each in offers)
-    return OnDemand(middle, low, max(each.high_dollars_per_hour for each in offers))
+    middle = sum(offer.median_dollars_per_hour for offer in offers) / len(offers)
+    low = min(offer.low_dollars_per_hour for offer in offers)
+    return OnDemand(middle, low, max(offer.high_dollars_per_hour for offer in offers))
 
 
 class Purchase(Struct, frozen=True):
@@ -215,8 +215,10 @@ class Prices(Struct, frozen=True):
         """Marketplace, or only cloud without a known instance type, that a price is of."""
         price = self.of(key)
         clouds = () if price is None or price.is_stated else price.clouds
-        proper = tuple(each for each in clouds if not each.endswith(_MARKETPLACE))
-        is_rented = len(proper) > 1 or any(each.board == key for each in built_in_instances())
+        proper = tuple(cloud for cloud in clouds if not cloud.endswith(_MARKETPLACE))
+        is_rented = len(proper) > 1 or any(
+            instance.board == key for instance in built_in_instances()
+        )
         return "" if is_rented and proper else next(iter(proper or clouds), "")
 
     @property
@@ -231,13 +233,13 @@ class Prices(Struct, frozen=True):
         """
         own = dict(self.by_board)
         for key, dollars in dollars_by_key.items():
-            known = self.of(key) or Price(key)
+            price = self.of(key) or Price(key)
             own[key] = Price(
                 key,
                 on_demand=OnDemand(dollars),
                 sources=(source,),
-                purchases=known.purchases,
-                node_power_factor=known.node_power_factor,
+                purchases=price.purchases,
+                node_power_factor=price.node_power_factor,
                 is_stated=True,
             )
         return replace(self, by_board=own) if dollars_by_key else self

@@ -50,7 +50,7 @@ def advise_blocks(
     yield section("Closed:", Items(tuple(ended)))
     others = tuple(map(finding_line, without_advice(findings, advice)))
     yield section(_WITHOUT_ADVICE, Items(others))
-    abstained = {each.rule for each in findings if each.abstained is not None}
+    abstained = {finding.rule for finding in findings if finding.abstained is not None}
     if abstained and is_verbose:
         yield section("No verdict:", Items(tuple(_abstentions(findings))))
     elif abstained:

@@ -67,7 +67,7 @@ def with_collector_flags(
     settings: MetricsSettings, arguments: argparse.Namespace
 ) -> MetricsSettings:
     """Apply the collector flags to the settings."""
-    said = {each: getattr(arguments, f"collector_{each}") for each in COLLECTORS}
+    said = {collector: getattr(arguments, f"collector_{collector}") for collector in COLLECTORS}
     on = [collector for collector, switch in said.items() if switch is True]
     off = [collector for collector, switch in said.items() if switch is False]
     return settings.switched(on=on, off=off) if on or off else settings

@@ -33,7 +33,9 @@ def _run(arguments: argparse.Namespace) -> int:
 def doctor_text(checks: Sequence[Check]) -> str:
     """Format a line per check, with cost and remedy, and a total."""
     lines = [line for check in checks for line in _lines(check)]
-    counts = [f"{sum(each.verdict is verdict for each in checks)} {verdict}" for verdict in Verdict]
+    counts = [
+        f"{sum(check.verdict is verdict for check in checks)} {verdict}" for verdict in Verdict
+    ]
     return "\n".join([*lines, "", ", ".join(counts)])
 
 

@@ -88,7 +88,7 @@ def merged(windows: Iterable[Window], grain: Nanoseconds) -> Iterator[Window]:
 def _rows(
     history: HistoryRepository, query: ExportQuery, wanted: frozenset[str]
 ) -> Iterator[ExportRow]:
-    devices = {known.device.uuid: known.device for known in history.devices()}
+    devices = {device.device.uuid: device.device for device in history.devices()}
     tenures: dict[str, list[HolderPeriod]] = defaultdict(list)
     for tenure in history.tenures():
         tenures[tenure.uuid].append(tenure)
@@ -98,19 +98,22 @@ def _rows(
         if window.workload_key is None and (not wanted or window.uuid in wanted)
     )
     for window in merged(windows, query.grain):
-        own = tenures[window.uuid]
-        holders = dict.fromkeys(each.workload for each in own if each.overlaps(window))
+        periods = tenures[window.uuid]
+        holders = dict.fromkeys(period.workload for period in periods if period.overlaps(window))
         yield ExportRow(window, devices.get(window.uuid), tuple(holders))
 
 
 def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[str]:
     wanted = set()
-    devices = [each.device for each in known]
+    devices = [device.device for device in known]
     for name in names:
-        found = [each.uuid for each in devices if name in (each.uuid, str(each.stated_index))]
+        found = [
+            device.uuid for device in devices if name in (device.uuid, str(device.stated_index))
+        ]
         if not found:
             there = ", ".join(
-                f"{each.index} ({each.uuid})" if each.has_index else each.uuid for each in devices
+                f"{device.index} ({device.uuid})" if device.has_index else device.uuid
+                for device in devices
             )
             raise UsageError(f"--devices: the history has no device '{name}'; it has {there}")
         wanted.update(found)

@@ -90,19 +90,21 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
     """
     with closing(Storage(str(path), read_only=True)) as storage:
         history = storage.kept_history
-        tenures = [each for each in history.tenures() if each.workload in _keys(job)]
+        tenures = [tenure for tenure in history.tenures() if tenure.workload in _keys(job)]
         window = _window(history, job, tenures)
         key = window.workload_key or job
-        held = {each.uuid for each in tenures}
-        known = (each.device for each in history.devices() if each.device.uuid in held)
-        devices = tuple(JobDevice(each.uuid, each.name, each.memory_total_bytes) for each in known)
+        held = {tenure.uuid for tenure in tenures}
+        known = (device.device for device in history.devices() if device.device.uuid in held)
+        devices = tuple(
+            JobDevice(device.uuid, device.name, device.memory_total_bytes) for device in known
+        )
         advice = storage.ledger(settings.recommender.ledger).advice()
     measures_energy = window.energy_joules > 0.0
     memory = window.demands.get(Resource.MEMORY)
     return JobUsageReport(
         job=key,
         devices=devices,
-        start=seconds(min((each.since for each in tenures), default=window.start)),
+        start=seconds(min((tenure.since for tenure in tenures), default=window.start)),
         end=seconds(window.end),
         held_seconds=seconds(window.accounted),
         known_seconds=window.known_seconds,
@@ -121,7 +123,7 @@ def _keys(job: str) -> tuple[str, ...]:
 
 
 def _window(history: HistoryRepository, job: str, tenures: Iterable[HolderPeriod]) -> Window:
-    since = min((each.since for each in tenures), default=_ROWS_SINCE) - _ROWS_SINCE
+    since = min((tenure.since for tenure in tenures), default=_ROWS_SINCE) - _ROWS_SINCE
     builder: WindowBuilder | None = None
     for window in history.load(since):
         if window.workload_key in _keys(job):
@@ -148,7 +150,7 @@ def job_report_blocks(report: JobUsageReport, node: str) -> Iterator[Block]:
 
 
 def _facts(report: JobUsageReport) -> Iterator[tuple[str, str]]:
-    names = Counter(each.name or "unknown" for each in report.devices)
+    names = Counter(device.name or "unknown" for device in report.devices)
     counts = ", ".join(f"{count} x {name}" for name, count in names.items())
     length = format_duration(report.end - report.start)
     yield "GPUs", counts or "unknown"
@@ -165,7 +167,7 @@ def _facts(report: JobUsageReport) -> Iterator[tuple[str, str]]:
         hours = f"{part_seconds / HOUR_SECONDS:.2f} GPU-hours"
         yield word, f"{percent_text(part_seconds / known)}, {hours}{energy}"
     if (peak := report.memory_peak_ratio) is not None:
-        totals = {each.memory_total_bytes for each in report.devices}
+        totals = {device.memory_total_bytes for device in report.devices}
         sizes = ""
         if len(totals) == 1 and (total := totals.pop()) is not None:
             sizes = f" ({peak * total / GIB:.1f} of {total / GIB:.0f} GiB)"

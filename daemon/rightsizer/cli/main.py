@@ -51,7 +51,7 @@ COMMANDS: Final = tuple(CommandEntry(**row) for row in table_rows(__file__, "com
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; return the exit code (0 done, 1 failed, 2 usage, 78 configuration)."""
     asked = arguments[0] if arguments else ""
-    entry = next((each for each in COMMANDS if each.name == asked), None)
+    entry = next((command for command in COMMANDS if command.name == asked), None)
     if entry is None:
         return _without_command(arguments)
     try:

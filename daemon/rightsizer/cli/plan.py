@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 """File name extensions of requirements."""
-_FLAGS: Final = {each.name: each.destination for each in flag_rows(_HELP["question"])}
+_FLAGS: Final = {row.name: row.destination for row in flag_rows(_HELP["question"])}
 """Destination of each flag that is a key of a requirement."""
 _COUNTS: Final = frozenset({"spares", "tp"})
 _PERCENTILES: Final = ("p50", "p90", "p95", "p99")
@@ -75,7 +75,7 @@ class _OneValue(argparse.Action):
 def _configure(parser: argparse.ArgumentParser) -> None:
     file_help = "a model, as --model names it, or YAML or JSON of requirements"
     parser.add_argument("file", nargs="?", type=Path, metavar="MODEL", help=file_help)
-    kinds: dict[str, Any] = {each: {"action": _OneValue} for each in _FLAGS.values()}
+    kinds: dict[str, Any] = {flag: {"action": _OneValue} for flag in _FLAGS.values()}
     kinds |= {each: {"action": _OneValue, "type": int} for each in _COUNTS}
     kinds["spot"] = {"action": "store_const", "const": True}
     add_flags(parser.add_argument, _HELP["question"], **kinds)
@@ -168,24 +168,26 @@ def _run(arguments: argparse.Namespace) -> int:
 
         say(form_document(arguments.form, planner))
         return 0
-    file, found = _answered(arguments, planner)
-    measured = _measured(arguments, file, found, planner)
+    file, answers = _answered(arguments, planner)
+    measured = _measured(arguments, file, answers, planner)
     if arguments.learn:
-        _learn(arguments, file, found, planner, learned_file)
+        _learn(arguments, file, answers, planner, learned_file)
     if arguments.html is not None:
-        _write_html(arguments.html, arguments.file, found)
+        _write_html(arguments.html, arguments.file, answers)
     if arguments.save is not None and file.is_list:
         raise UsageError("--save: is for one question; give a file of one requirement")
-    forms = _forms(found, measured) if arguments.format == "json" else []
+    forms = _forms(answers, measured) if arguments.format == "json" else []
     result = forms if file.is_list else next(iter(forms), None)
-    show(arguments, _title(found), result, _blocks(arguments, found, measured), may_color=False)
+    show(arguments, _title(answers), result, _blocks(arguments, answers, measured), may_color=False)
     if arguments.save is not None:
-        written = f"wrote {_save(arguments.save, found[0], planner)}"
+        written = f"wrote {_save(arguments.save, answers[0], planner)}"
         if arguments.format == "json":
             print(written, file=sys.stderr)
         else:
             say(f"\n{written}")
-    is_answered = all(each.plan is not None and each.plan.best is not None for each in found)
+    is_answered = all(
+        answer.plan is not None and answer.plan.best is not None for answer in answers
+    )
     return 0 if is_answered else 1
 
 
@@ -204,7 +206,8 @@ def _forms(found: Sequence[PlanAnswer], measured: PlanCheck | None = None) -> li
     from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check  # noqa: PLC0415
 
     forms: list[dict[str, Any]] = [
-        encode_plan(each.plan, each.notes) if each.plan else {"error": each.error} for each in found
+        encode_plan(answer.plan, answer.notes) if answer.plan else {"error": answer.error}
+        for answer in found
     ]
     if measured is not None:
         forms[0]["measured"] = encode_plan_check(measured)
@@ -212,7 +215,7 @@ def _forms(found: Sequence[PlanAnswer], measured: PlanCheck | None = None) -> li
 
 
 def _title(found: Sequence[PlanAnswer]) -> str:
-    models = (each.plan.requirement.model.name for each in found if each.plan)
+    models = (answer.plan.requirement.model.name for answer in found if answer.plan)
     return ": ".join(filter(None, ("GPU plan", ", ".join(filter(None, models)))))
 
 

@@ -32,7 +32,7 @@ def compare_trace(prediction: Prediction, profiles: Sequence[Profile]) -> PlanCh
     requirement = prediction.requirement
     layout = prediction.planned.layout
     if requirement.task.trains:
-        sizes = [each.world_size for each in profiles if each.world_size is not None]
+        sizes = [profile.world_size for profile in profiles if profile.world_size is not None]
         layout = layout_of_count(prediction.planned, max((run.devices, *sizes)), run.source)
     asked = replace(requirement, parallel=layout)
     candidate = prediction.planner.predicted(asked, gpu)
@@ -48,37 +48,37 @@ def check_plan(prediction: Prediction, paths: Sequence[Path]) -> PlanCheck:
         UsageError: the files are of several runs, or of different GPUs.
     """
     limits = ReadLimits()
-    of_profilers = [each for each in paths if is_profile(each, limits)]
-    recordings = [each for each in paths if each not in of_profilers]
-    found: list[PlanCheck] = []
+    of_profilers = [path for path in paths if is_profile(path, limits)]
+    recordings = [path for path in paths if path not in of_profilers]
+    checks: list[PlanCheck] = []
     if recordings:
         catalogue = prediction.planner.catalogue
         opened = open_recording(recordings, catalogue=catalogue, board=prediction.board)
         with closing(opened) as source:
             devices = read_devices(source)
-        found.append(compare_recording(prediction, devices))
+        checks.append(compare_recording(prediction, devices))
     if of_profilers:
         profiles = read_all(of_profilers, limits)
-        traces = [each for each in profiles if each.benchmark is None]
-        results = [each for each in profiles if each.benchmark is not None]
+        traces = [profile for profile in profiles if profile.benchmark is None]
+        results = [profile for profile in profiles if profile.benchmark is not None]
         if len(results) > 1:
             raise UsageError(
                 f"--measured: {len(results)} results of benchmarks; a prediction is of one run"
             )
         if traces:
-            found.append(compare_trace(prediction, traces))
+            checks.append(compare_trace(prediction, traces))
         if results:
-            found.append(compare_benchmark(prediction, results[0]))
-    return _joined(found)
+            checks.append(compare_benchmark(prediction, results[0]))
+    return _joined(checks)
 
 
 def _joined(found: Sequence[PlanCheck]) -> PlanCheck:
     first, *others = found
-    for each in others:
-        if each.candidate.gpu != first.candidate.gpu:
-            files = f"files of {first.candidate.gpu} and of {each.candidate.gpu}"
+    for check in others:
+        if check.candidate.gpu != first.candidate.gpu:
+            files = f"files of {first.candidate.gpu} and of {check.candidate.gpu}"
             raise UsageError(f"--measured: {files}; give those of one run")
     # If two sources measured a figure, the first wins: a recording's window is the longest.
-    figures = (figure for each in reversed(found) for figure in each.comparisons)
+    figures = (figure for plan_check in reversed(found) for figure in plan_check.comparisons)
     comparisons = {figure.what: figure for figure in figures}
     return PlanCheck(first.candidate, tuple(comparisons.values()))

@@ -57,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _reader_of_runs(folder: Path, usual: Sequence[Path], catalogue: Catalogue) -> ReadRun:
     @cache
     def run_of(files: tuple[str, ...]) -> ProfiledRun | None:
-        paths = [folder / each for each in files] or usual
+        paths = [folder / file for file in files] or usual
         return profiled_run(read_all(paths, ReadLimits()), catalogue) if paths else None
 
     return run_of

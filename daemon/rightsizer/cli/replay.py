@@ -43,7 +43,7 @@ _SPARSE: Final = 10 * NANOSECONDS_PER_SECOND
 def replay_text(result: Replay) -> str:
     """Format the replay in a few lines per device."""
     lines = [line for summary in result.devices for line in _device_lines(summary)]
-    found = actionable(result.findings)
+    findings = actionable(result.findings)
     abstained = sum(finding.abstained is not None for finding in result.findings)
     if (coverage := result.coverage_ratio) < 1.0:
         start, end = result.span
@@ -55,22 +55,24 @@ def replay_text(result: Replay) -> str:
     # Caveats stand below their device.
     told = {caveat for summary in result.devices for caveat in summary.caveats}
     weighty = [
-        each
-        for each in result.evidence
-        if each.kind in (EvidenceKind.ASSUMED, EvidenceKind.DROPPED)
-        and each.effect
-        and each.effect not in told
+        evidence
+        for evidence in result.evidence
+        if evidence.kind in (EvidenceKind.ASSUMED, EvidenceKind.DROPPED)
+        and evidence.effect
+        and evidence.effect not in told
     ]
-    lines.extend(each.text for each in weightiest(weighty, _EVIDENCE_SHOWN))
+    lines.extend(evidence.text for evidence in weightiest(weighty, _EVIDENCE_SHOWN))
     lines.append("")
     # What is true of the end of a recording need not be of all of it, and is advised all the same.
-    known = {finding.id for finding in found}
-    later = [each.finding for each in result.advice if each.is_open and each.id not in known]
-    lines.extend(finding_line(finding) for finding in (*found, *later))
+    known = {finding.id for finding in findings}
+    later = [
+        advice.finding for advice in result.advice if advice.is_open and advice.id not in known
+    ]
+    lines.extend(finding_line(finding) for finding in (*findings, *later))
     lines.append(
-        f"{counted(len(found), 'finding')}; {counted(abstained, 'check')} could not be judged; "
+        f"{counted(len(findings), 'finding')}; {counted(abstained, 'check')} could not be judged; "
         f"{counted(len(result.advice), 'recommendation')} opened, "
-        f"{sum(each.is_open for each in result.advice)} still open at the end."
+        f"{sum(advice.is_open for advice in result.advice)} still open at the end."
     )
     return "\n".join(lines)
 

@@ -67,8 +67,10 @@ def topology_blocks(survey: NodeSurvey) -> Iterator[Block]:
     topology = survey.topology
     offered = survey.offered
     labels = {
-        each.uuid: f"GPU{each.index}" if each.uuid in offered else each.uuid.removeprefix("0000:")
-        for each in survey.devices
+        device.uuid: f"GPU{device.index}"
+        if device.uuid in offered
+        else device.uuid.removeprefix("0000:")
+        for device in survey.devices
     }
     columns = tuple(_columns(topology.adapters))
     absent = "not offered by the driver", None
@@ -77,9 +79,9 @@ def topology_blocks(survey: NodeSurvey) -> Iterator[Block]:
         for gpu in survey.devices
     )
     adapters = (
-        (column.label, each.pci_bus_id, _or_nothing(each.numa_node), column.names)
+        (column.label, adapter.pci_bus_id, _or_nothing(adapter.numa_node), column.names)
         for column in columns
-        for each in column.adapters[:1]
+        for adapter in column.adapters[:1]
     )
     nodes = (
         (str(node), cpu_list(cpus) or "none: memory alone")
@@ -153,14 +155,14 @@ def _port(port: Placement | Bridge) -> tuple[str | None, str | None]:
 def _peers(links: Sequence[GpuLink], labels: Mapping[str, str]) -> str:
     if not links:
         return "there is no other GPU"
-    known = [link for link in links if link.can_read_peer is not None]
-    refused = [link for link in known if not link.can_read_peer]
-    if not known:
+    gpu_links = [link for link in links if link.can_read_peer is not None]
+    refused = [link for link in gpu_links if not link.can_read_peer]
+    if not gpu_links:
         return "the driver does not say who can read whose"
     if len(refused) == len(links):
         return "no GPU can read another's"
-    if len(known) < len(links) or len(refused) > _PAIRS_SHOWN:
-        return f"{len(known) - len(refused)} of {len(links)} pairs can read each other's"
+    if len(gpu_links) < len(links) or len(refused) > _PAIRS_SHOWN:
+        return f"{len(gpu_links) - len(refused)} of {len(links)} pairs can read each other's"
     pairs = ", ".join(f"{labels[link.uuid]}-{labels[link.peer_uuid]}" for link in refused)
     return "each GPU can read every other's" + (f", but not {pairs}" if pairs else "")
 

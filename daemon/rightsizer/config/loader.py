@@ -310,14 +310,14 @@ def drop_ins(path: Path) -> tuple[Path, ...]:
     """
     folder = path.with_name("conf.d" if path.name == "rightsizer.yaml" else f"{path.stem}.d")
     try:
-        found = sorted(folder.iterdir())
+        paths = sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return ()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         remedy = "let the user that runs the program read it"
         raise ConfigurationError(f"{folder}: {reason}; {remedy}") from None
-    return tuple(each for each in found if each.suffix == ".yaml" and not each.name.startswith("."))
+    return tuple(each for each in paths if each.suffix == ".yaml" and not each.name.startswith("."))
 
 
 def _texts(path: Path, remedy: str = _REMEDY) -> Sequence[tuple[str, str]]:
@@ -453,7 +453,9 @@ def _lines(faults: Iterable[Fault], document: Document, said: Iterable[Override]
 
 def _variable(fault: Fault, said: Iterable[Override]) -> Override | None:
     """Variable that caused a fault, or `None` if the file did."""
-    return next((each for each in said if fault.path[: len(each.path)] == each.path), None)
+    return next(
+        (override for override in said if fault.path[: len(override.path)] == override.path), None
+    )
 
 
 def load_sections(
@@ -470,7 +472,7 @@ def load_sections(
     Raises:
         ConfigurationError: the file cannot be read, or a section has faults.
     """
-    others = SECTIONS - {key_in_file(each, None) for each in cast(Any, root).__struct_fields__}
+    others = SECTIONS - {key_in_file(field, None) for field in cast(Any, root).__struct_fields__}
     texts = [("", "")] if path is None else _texts(path)
     return _load(root, texts, environ, others, constants)[0]
 

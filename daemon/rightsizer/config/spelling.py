@@ -100,7 +100,7 @@ def plain(value: Any, shape: Shape) -> Any:
     """Convert a value to the mappings, lists and scalars of the file."""
     match shape:
         case Group(entries=entries):
-            return {each.key: plain(getattr(value, each.name), each.shape) for each in entries}
+            return {entry.key: plain(getattr(value, entry.name), entry.shape) for entry in entries}
         case Many(item):
             return [plain(element, item) for element in value]
         case Named(inner):

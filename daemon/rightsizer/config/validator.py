@@ -294,7 +294,7 @@ def kind(shape: Shape) -> str:
 def limits(scalar: Scalar) -> str:
     """Describe the bounds: `between 1s and 1h`, `at least 1s`; empty without bounds."""
     bounds = scalar.minimum, scalar.maximum
-    low, high = (None if each is None else _spell_limit(each, scalar) for each in bounds)
+    low, high = (None if bound is None else _spell_limit(bound, scalar) for bound in bounds)
     if low is None or high is None:
         return f"at least {low}" if low is not None else f"at most {high}" if high else ""
     return f"between {low} and {high}"
@@ -389,10 +389,10 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
         # Indented below a heading that does not exist.
         nearest = [each for each in value if each in known]
     inside = [
-        f"{each}.{found}"
+        f"{each}.{word}"
         for each in known
         if isinstance(inner := _shape_below(around, each), Group)
-        for found in near_words(key.lower(), [entry.key for entry in inner.entries], 1, _SURE)
+        for word in near_words(key.lower(), [entry.key for entry in inner.entries], 1, _SURE)
     ]
     if nearest or inside:
         return f"unknown key; did you mean '{(nearest or inside)[0]}'?"

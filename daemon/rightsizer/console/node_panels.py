@@ -101,7 +101,7 @@ def _chart(
     each_width = width // count - _GAP
     drawn = list[RenderableType]()
     for place, (name, color) in enumerate([*_COLORS.items()][:count]):
-        values = [each[place] for each in figures]
+        values = [figure[place] for figure in figures]
         last = values[-1] if values else None
         now = ABSENT if last is None else percent_text(last)
         title = Text.assemble(("" if place else f"{row.title}  ", "bold"), f"{name} {now}")

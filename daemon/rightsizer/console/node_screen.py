@@ -248,13 +248,13 @@ class NodeScreen:
     def renew(self, frame: NodeFrame) -> NodeFrame:
         """Return the agent's present answer, or the last one while it is away."""
         try:
-            found = frame_of(self._agent)
+            node_frame = frame_of(self._agent)
         except RightsizerError as error:
             self._trouble = str(error)
             return frame
         self._trouble = ""
-        self.history.add(found)
-        return found
+        self.history.add(node_frame)
+        return node_frame
 
     def view(self, frame: NodeFrame, console: Console) -> RenderableType:
         """Return the whole screen."""
@@ -293,7 +293,7 @@ class NodeScreen:
             self._is_here = self.is_agent_of_host(frame)
         if not self._is_here or str(frame.report["agent"]["source"]).startswith(_SIMULATED):
             return {}
-        pids = {each["pid"] for row in rows for each in row.processes}
+        pids = {process["pid"] for row in rows for process in row.processes}
         return {pid: local_process(pid) for pid in pids}
 
     def is_agent_of_host(self, frame: NodeFrame) -> bool:

@@ -139,7 +139,7 @@ def _headline(frame: NodeFrame) -> Text:
     opened = sum(each["closed"] is None for each in frame.report["advice"])
     boards = {row.board for row in rows}
     devices = frame.report["devices"]
-    instances = sum(bool(each["mig_profile"]) for each in devices)
+    instances = sum(bool(device["mig_profile"]) for device in devices)
     gpus = f"x {min(boards)}" if len(boards) == 1 and all(boards) and not instances else "GPUs"
     divided = f", {instances} MIG instances" if instances else ""
     counts = ((idle, "idle"), (stalled, "stalled"), (silent, "unknown"))
@@ -219,7 +219,10 @@ def _details(row: NodeRow, view: TableView) -> list[RenderableType]:
         text = printable(each["text"]).strip()
         lines += [Text(f"  {line}", overflow="fold") for line in text.split("\n")]
     commands = (f"{program()} {verb} {advice['id']}{view.flags}" for verb in ("explain", "claim"))
-    return [*lines, *(Text(line, "dim") for each in commands for line in _to_copy(each, view))]
+    return [
+        *lines,
+        *(Text(line, "dim") for command in commands for line in _to_copy(command, view)),
+    ]
 
 
 def _to_copy(command: str, view: TableView) -> list[str]:

@@ -111,17 +111,17 @@ def _entities(
 ) -> Iterator[_Entity]:
     cards = {each.device.uuid: each for each in report.devices}
     seen = set()
-    for each in report.devices:
-        device = each.device
-        mig = each.device.mig
+    for device_report in report.devices:
+        device = device_report.device
+        mig = device_report.device.mig
         key = (device.uuid, 0) if mig is None else (mig.parent_uuid, mig.gpu_instance_id)
         if device.uuid not in fresh or device.has_mig_instances or key in seen:
             continue
         seen.add(key)  # Compute instances that share a GPU instance are one entity.
-        card = each if mig is None else cards.get(mig.parent_uuid, each)
+        card = device_report if mig is None else cards.get(mig.parent_uuid, device_report)
         labels = spelling.device(device, card.device)
-        holders = spelling.holders(each.holdings)
-        yield _Entity(each, card, tuple(labels | holder for holder in holders))
+        holders = spelling.holders(device_report.holdings)
+        yield _Entity(device_report, card, tuple(labels | holder for holder in holders))
 
 
 def _lines(counter: DcgmCounter, entity: _Entity, spelling: DcgmLabelEncoder) -> Iterator[str]:
@@ -142,14 +142,14 @@ def _lines(counter: DcgmCounter, entity: _Entity, spelling: DcgmLabelEncoder) ->
 
 def _value(counter: DcgmCounter, entity: _Entity) -> float | None:
     """Return the value in base units, or `None` where dcgm-exporter would have no series."""
-    own = entity.report
+    device_report = entity.report
     is_instance = entity.report is not entity.card
     if is_instance and counter.name.endswith(_NOT_OF_INSTANCES):
         return None
     if counter.field.is_profiling:
-        origins = own.reading.origins if own.reading is not None else {}
+        origins = device_report.reading.origins if device_report.reading is not None else {}
         is_guessed = any(origins.get(signal) in _NO_COUNTER for signal in counter.signals)
-        if own.tier is not Tier.PROFILING or is_guessed:
+        if device_report.tier is not Tier.PROFILING or is_guessed:
             return None
     known = [_reading(counter, entity, signal) for signal in counter.signals]
     values = [value for value in known if value is not None]

@@ -47,10 +47,14 @@ def _selected_collectors(
 def _selected(
     families: Iterable[SampleFamily], names: frozenset[str], collectors: frozenset[Collector] | None
 ) -> list[SampleFamily]:
-    chosen = [each for each in families if collectors is None or each.head.collector in collectors]
+    chosen = [
+        sample_family
+        for sample_family in families
+        if collectors is None or sample_family.head.collector in collectors
+    ]
     if not names:
         return chosen
-    return [family for each in chosen if (family := each.restricted(names)).lines]
+    return [family for sample_family in chosen if (family := sample_family.restricted(names)).lines]
 
 
 def _known(asked: Iterable[str], enabled: Collection[Collector]) -> frozenset[Collector]:
@@ -206,8 +210,8 @@ class MetricsExposition:
 
 
 def _add_prices(families: Families, report: Report, rate_of: RateOf) -> None:
-    for each in report.devices:
-        device = each.device
+    for device_report in report.devices:
+        device = device_report.device
         if (rate := rate_of(device)) is not None:
             dollars = rate.dollars_per_hour_typical * device.capacity_ratio
             families.add("rightsizer_device_dollars_per_hour", dollars, device.uuid)

@@ -117,7 +117,7 @@ class SampleFamily:
 
     def restricted(self, names: Collection[str]) -> "SampleFamily":
         """Return the family with only the samples of these names."""
-        chosen = [each for each in self.lines if _NAME_END.split(each, 1)[0] in names]
+        chosen = [line for line in self.lines if _NAME_END.split(line, 1)[0] in names]
         return SampleFamily(self.head, chosen)
 
 
@@ -249,10 +249,12 @@ def _histogram_series(name: str, values: tuple[str, ...]) -> tuple[MetricSeries,
 
 def prometheus_text(families: Iterable[SampleFamily]) -> bytes:
     """Encode as Prometheus's text format, versions 0.0.4 and 1.0.0."""
-    return "".join(line for each in families for line in (each.head.text, *each.lines)).encode()
+    return "".join(
+        line for family in families for line in (family.head.text, *family.lines)
+    ).encode()
 
 
 def open_metrics_text(families: Iterable[SampleFamily]) -> bytes:
     """Encode as OpenMetrics, version 1.0.0."""
-    lines = (line for each in families for line in (each.head.open_metrics, *each.lines))
+    lines = (line for family in families for line in (family.head.open_metrics, *family.lines))
     return "".join((*lines, "# EOF\n")).encode()

@@ -238,7 +238,9 @@ def add_report(
     _add_node(families, report.node)
     for device in report.devices:
         add_device(families, device, is_fresh=device.device.uuid in fresh)
-    numbers = {each.device.uuid: each.device.number for each in report.devices}
+    numbers = {
+        device_report.device.uuid: device_report.device.number for device_report in report.devices
+    }
     _add_served(families, report)
     _add_advice(families, report.advice, numbers, advice_limit)
     _add_agent(families, report.agent)

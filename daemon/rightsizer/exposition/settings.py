@@ -68,9 +68,9 @@ class MetricsSettings(Struct, frozen=True):
         if self.details:
             return frozenset(Collector)
         return frozenset(
-            Collector(each)
-            for each in self.collectors.__struct_fields__
-            if getattr(self.collectors, each)
+            Collector(struct_field)
+            for struct_field in self.collectors.__struct_fields__
+            if getattr(self.collectors, struct_field)
         )
 
     def switched(

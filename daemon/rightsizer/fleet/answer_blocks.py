@@ -68,17 +68,17 @@ def _clusters(clusters: Sequence[Mapping[str, Any]]) -> Table:
     names = ("pools", "nodes", "GPUs", "workloads", "held", "active", "free", "waiting")
     rows = (
         (
-            _short(each["name"] or "(no cluster)"),
-            each["pools"],
-            each["nodes"],
-            each["gpus"],
-            each["workloads"],
-            each["held_mean"],
-            each["active_mean"],
-            each["free_now"],
-            each["waiting_gpus"],
+            _short(cluster["name"] or "(no cluster)"),
+            cluster["pools"],
+            cluster["nodes"],
+            cluster["gpus"],
+            cluster["workloads"],
+            cluster["held_mean"],
+            cluster["active_mean"],
+            cluster["free_now"],
+            cluster["waiting_gpus"],
         )
-        for each in clusters
+        for cluster in clusters
     )
     return _table(("cluster", *_numbers(names)), rows if len(clusters) > 1 else ())
 
@@ -174,10 +174,10 @@ def _node_advice(
 ) -> Section:
     """Return the advice of the nodes' own agents, a line per reason; the fleet's may overlap."""
     known = {each["id"] for each in opened(advice)}
-    same = sum(each["id"] in known for each in pieces)
+    same = sum(piece["id"] in known for piece in pieces)
     same_text = f", {same} of them listed above too" if same else ""
     title = f"The nodes' own agents have {counted(len(pieces), 'open recommendation')}{same_text}:"
-    ordered = sorted(pieces, key=lambda each: (each["reason"], each["action"], each["id"]))
+    ordered = sorted(pieces, key=lambda piece: (piece["reason"], piece["action"], piece["id"]))
     lines = []
     for (reason, action), group in groupby(ordered, key=lambda e: (e["reason"], e["action"])):
         named = first_names(list(dict.fromkeys(each["id"] for each in group)), _MOST_IDS)

@@ -120,7 +120,7 @@ def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
     Raises:
         UsageError: a file is unreadable, or holds no such answer.
     """
-    found = []
+    answers = []
     for path in paths:
         try:
             with path.open("rb") as file:
@@ -135,8 +135,8 @@ def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
         is_part = isinstance(document, dict) and isinstance(document.get("days"), str)
         if not is_part and not (isinstance(document, dict) and document.keys() >= _KEYS):
             raise UsageError(f"{path}: is no answer about a fleet; {_REMEDY}")
-        found.append(document)
-    return found
+        answers.append(document)
+    return answers
 
 
 def caches_in(answers: Sequence[_JsonObject]) -> list[Path] | None:
@@ -175,9 +175,9 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
         UsageError: two answers are about one cluster, or look back over different spans.
     """
     _check(answers, names)
-    answers = sorted(answers, key=lambda each: [row["name"] for row in each["clusters"]])
-    devices = sum(each["devices"] for each in answers)
-    known = sum(each["coverage_ratio"] * each["devices"] for each in answers)
+    answers = sorted(answers, key=lambda answer: [row["name"] for row in answer["clusters"]])
+    devices = sum(answer["devices"] for answer in answers)
+    known = sum(answer["coverage_ratio"] * answer["devices"] for answer in answers)
     rows: _JsonObject = {
         name: list(chain.from_iterable(a[name] for a in answers)) for name in _ROWS
     }
@@ -185,20 +185,23 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
         name: sorted(rows[name], key=lambda row: row["name"]) for name in ("clusters", "pools")
     }
     document = {
-        "time": max(each["time"] for each in answers),
+        "time": max(answer["time"] for answer in answers),
         "lookback_seconds": answers[0]["lookback_seconds"],
         "coverage_ratio": known / devices if devices else 0.0,
-        **{name: sum(each[name] for each in answers) for name in ("devices", "gpus", "workloads")},
+        **{
+            name: sum(answer[name] for answer in answers)
+            for name in ("devices", "gpus", "workloads")
+        },
         **rows,
         "advice": ranked(rows["advice"]),
-        "verdicts": _verdicts(each["verdicts"] for each in answers),
+        "verdicts": _verdicts(answer["verdicts"] for answer in answers),
         "waiting_work": sorted(
-            chain.from_iterable(each["waiting_work"] for each in answers),
+            chain.from_iterable(answer["waiting_work"] for answer in answers),
             key=lambda row: -(row["waiting_seconds"] or 0.0),
         ),
-        **usage_tables([part for each in answers for part in each["usage"]["parts"]]),
-        "use": {key: sum(each["use"][key] for each in answers) for key in answers[0]["use"]},
-        "notes": list(dict.fromkeys(chain.from_iterable(each["notes"] for each in answers))),
+        **usage_tables([part for answer in answers for part in answer["usage"]["parts"]]),
+        "use": {key: sum(answer["use"][key] for answer in answers) for key in answers[0]["use"]},
+        "notes": list(dict.fromkeys(chain.from_iterable(answer["notes"] for answer in answers))),
     }
     return {**document, **summarized(document), "evidence": evidence_of(document)}
 
@@ -213,10 +216,13 @@ def evidence_of(document: _JsonObject) -> list[_JsonObject]:
     )
     evidence = chain(
         noted(EvidenceKind.ASSUMED, document["notes"]),
-        noted(EvidenceKind.ASSUMED, chain.from_iterable(each["cannot"] for each in sources)),
-        noted(EvidenceKind.DROPPED, chain.from_iterable(each["warnings"] for each in sources)),
+        noted(EvidenceKind.ASSUMED, chain.from_iterable(source["cannot"] for source in sources)),
+        noted(EvidenceKind.DROPPED, chain.from_iterable(source["warnings"] for source in sources)),
         missing,
-        (Evidence(EvidenceKind.READ, each["source"], count=each["devices"]) for each in sources),
+        (
+            Evidence(EvidenceKind.READ, source["source"], count=source["devices"])
+            for source in sources
+        ),
     )
     return [plain_fields(each) for each in evidence]
 

@@ -73,28 +73,28 @@ def clusters_in(
     over = over_time(devices, start, now, _EVERY)
     seen = divided(store, over, UUID_LABELS)
     of_schedulers = [series.labels for series in store.instant(schedulers, now)]
-    all_labels = (*(each.labels for each in seen), *of_schedulers)
+    all_labels = (*(sampled_series.labels for sampled_series in seen), *of_schedulers)
     around = given[:-1] if given else _around(all_labels, of_schedulers)
     own = given[-1:] if given else CLUSTER_LABELS
     known = tuple(dict.fromkeys((_TENANT, *around, *own)))
-    used = [name for name in known if any(each.get(name) for each in all_labels)]
+    used = [name for name in known if any(all_label.get(name) for all_label in all_labels)]
     last: dict[_Place, Nanoseconds] = {}
     for series in seen:
         place = _place(series.labels, used, around)
         last[place] = max(series.span[1], last.get(place, 0))
     # A device belongs to the first cluster that has it: those that have ended come last.
     places = sorted(last, key=lambda place: (-last[place], place))
-    others = {_place(each, used, around) for each in of_schedulers} - set(places)
+    others = {_place(scheduler, used, around) for scheduler in of_schedulers} - set(places)
     names = _names((*places, *others))
-    if len(places) <= 1 and len({names[each] for each in names if each}) <= 1:
+    if len(places) <= 1 and len({names[name] for name in names if name}) <= 1:
         # One cluster; some of its series may lack the label, or have another.
         return (Cluster(next((names[each] for each in places), "")),), ()
     is_several = len({names[each] for each in places}) > 1
-    found = tuple(
+    clusters = tuple(
         Cluster(names[each], names[each] if is_several else "", _matchers(each, used))
         for each in places
     )
-    return found, tuple(_left_out(others, {names[each] for each in places}, names, used))
+    return clusters, tuple(_left_out(others, {names[each] for each in places}, names, used))
 
 
 def _left_out(
@@ -126,16 +126,16 @@ def _around(
     labels are external only if all series have them, and the schedulers of one name differ.
     """
     if any(
-        all(map(each.get, _GOOGLE)) and any(map(each.get, CLUSTER_LABELS)) for each in all_labels
+        all(map(label.get, _GOOGLE)) and any(map(label.get, CLUSTER_LABELS)) for label in all_labels
     ):
         return _GOOGLE
     found = []
     for name in _OUTER:
         values = defaultdict[str, set[str]](set)
-        for each in of_schedulers:
-            values[first_label(each, CLUSTER_LABELS)].add(each.get(name, ""))
+        for scheduler in of_schedulers:
+            values[first_label(scheduler, CLUSTER_LABELS)].add(scheduler.get(name, ""))
         differs = any(len(some) > 1 for some in values.values())
-        if differs and all(each.get(name) for each in all_labels):
+        if differs and all(label.get(name) for label in all_labels):
             found.append(name)
     return found
 
@@ -181,13 +181,13 @@ def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
     return FleetInventory(
         devices={
             uuid: replace(
-                each,
+                device,
                 cluster=cluster.name,
-                pool=named(each.pool),
+                pool=named(device.pool),
                 # Includes the host in the device's name.
-                device=replace(each.device, host=each.node),
+                device=replace(device.device, host=device.node),
             )
-            for uuid, each in found.devices.items()
+            for uuid, device in found.devices.items()
         },
         workloads={
             named(key): replace(workload, key=named(workload.key))
@@ -195,12 +195,17 @@ def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
         },
         teams={named(key): team for key, team in found.teams.items()},
         advice=tuple(
-            replace(each, cluster=cluster.name, workload=named(each.workload))
-            for each in found.advice
+            replace(advice, cluster=cluster.name, workload=named(advice.workload))
+            for advice in found.advice
         ),
         waiting=tuple(
-            replace(each, cluster=cluster.name, key=named(each.key), pool=named(each.pool))
-            for each in found.waiting
+            replace(
+                waiting_work,
+                cluster=cluster.name,
+                key=named(waiting_work.key),
+                pool=named(waiting_work.pool),
+            )
+            for waiting_work in found.waiting
         ),
     )
 

@@ -52,7 +52,7 @@ class CompositeSource:
         self, sources: Sequence[FleetSource], settings: FleetSettings | None = None
     ) -> None:
         wanted = (settings or FleetSettings()).sources
-        self._sources = [each for each in sources if not wanted or each.name in wanted]
+        self._sources = [source for source in sources if not wanted or source.name in wanted]
         self._schedulers: tuple[KubernetesState | SlurmState, ...] = (
             KubernetesState(settings),
             SlurmState(),
@@ -64,7 +64,7 @@ class CompositeSource:
         self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
     ) -> tuple[SourceReport, ...]:
         """Probe all sources; a report without devices and metrics found nothing."""
-        reports = [each.probe(store, now, lookback) for each in self._sources]
+        reports = [source.probe(store, now, lookback) for source in self._sources]
         return (*reports, *(_probed(each, store, now, lookback) for each in self._others))
 
     def inventory(
@@ -75,23 +75,27 @@ class CompositeSource:
         lookback: Nanoseconds,
     ) -> FleetInventory:
         """Return all devices, each by the first source that knows it."""
-        found = FleetInventory()
+        fleet_inventory = FleetInventory()
         for source, report in self.readers(reports):
             if report.devices:
-                found = _merged(found, source.name, source.inventory(store, report, now, lookback))
+                fleet_inventory = _merged(
+                    fleet_inventory, source.name, source.inventory(store, report, now, lookback)
+                )
         times = {report.source: report.time or now for report in reports if report.metrics}
         # Of two schedulers, what is there now wins over what has gone.
-        for each in sorted(self._schedulers, key=lambda one: times.get(one.name, 0)):
-            if (time := times.get(each.name)) is not None:
-                waiting = found.waiting
-                found = each.enrich(store, found, time, lookback)
-                found = found if time == now else replace(found, waiting=waiting)
-        return with_witnesses(store, found, now, lookback)
+        for scheduler in sorted(self._schedulers, key=lambda one: times.get(one.name, 0)):
+            if (time := times.get(scheduler.name)) is not None:
+                waiting = fleet_inventory.waiting
+                fleet_inventory = scheduler.enrich(store, fleet_inventory, time, lookback)
+                fleet_inventory = (
+                    fleet_inventory if time == now else replace(fleet_inventory, waiting=waiting)
+                )
+        return with_witnesses(store, fleet_inventory, now, lookback)
 
     def readers(self, reports: Sequence[SourceReport]) -> list[tuple[FleetSource, SourceReport]]:
         """Pair the sources with their reports."""
         known = {report.source: report for report in reports}
-        return [(each, known[each.name]) for each in self._sources if each.name in known]
+        return [(source, known[source.name]) for source in self._sources if source.name in known]
 
 
 _GONE: Final = "No series for {}: what it tells is as of then; work that waits is not known."
@@ -117,10 +121,10 @@ def _merged(better: FleetInventory, name: str, other: FleetInventory) -> FleetIn
     devices = dict(better.devices)
     slots = {_slot(each) for each in devices.values()}
     for uuid, device in other.devices.items():
-        known = devices.get(uuid)
-        if known and known.seen[1] >= device.seen[1]:
-            devices[uuid] = replace(known, former=name)
-        elif known or _slot(device) not in slots:
+        fleet_device = devices.get(uuid)
+        if fleet_device and fleet_device.seen[1] >= device.seen[1]:
+            devices[uuid] = replace(fleet_device, former=name)
+        elif fleet_device or _slot(device) not in slots:
             devices[uuid] = replace(device, source=name)
     return replace(better.merged(other), devices=devices)
 
@@ -184,11 +188,14 @@ def fleet_context(
     for done, cluster in enumerate(clusters, start=1):
         sources = CompositeSource(sources_of(settings, catalogue), fleet)
         part = store.within(cluster.matchers) if cluster.matchers else store
-        probed = [replace(each, cluster=cluster) for each in sources.probe(part, now, lookback)]
+        probed = [
+            replace(source_report, cluster=cluster)
+            for source_report in sources.probe(part, now, lookback)
+        ]
         reports += probed
-        own = sources.inventory(part, probed, now, lookback)
-        inventories.append((cluster, inventory_in(cluster, own)))
-        readers |= {each[1].key: each for each in sources.readers(probed)}
+        fleet_inventory = sources.inventory(part, probed, now, lookback)
+        inventories.append((cluster, inventory_in(cluster, fleet_inventory)))
+        readers |= {reader[1].key: reader for reader in sources.readers(probed)}
         progress("probing", done, len(clusters) + 1)
     if not any(report.devices for report in reports) and (clusters or not found):
         raise StoreError(f"the store at {fleet.store.url} {why_nothing(store, now, lookback)}")
@@ -200,10 +207,10 @@ def fleet_context(
             PlannedSource(
                 report,
                 tuple(
-                    each
-                    for each in inventory.devices.values()
-                    if report.source in (each.source, each.former)
-                    and each.cluster == report.cluster.name
+                    device
+                    for device in inventory.devices.values()
+                    if report.source in (device.source, device.former)
+                    and device.cluster == report.cluster.name
                 ),
             )
             for _, report in readers.values()
@@ -220,12 +227,16 @@ def teams_of_ended(
     kubernetes = KubernetesState(settings)
     found = dict[str, str]()
     known = context.inventory.workloads.keys() | context.inventory.teams.keys()
-    ended = [each for key, each in workloads.items() if key not in known]
+    ended = [workload for key, workload in workloads.items() if key not in known]
     span = LookbackSpan(context.now, nanoseconds(settings.lookback_seconds))
     for report in context.reports:
         if report.source == kubernetes.name and "kube_pod_labels" in report.metrics:
             cluster = report.cluster
-            own = (each for each in ended if each.key.startswith(cluster.named("kubernetes:")))
+            own = (
+                workload
+                for workload in ended
+                if workload.key.startswith(cluster.named("kubernetes:"))
+            )
             store = context.store.within(cluster.matchers)
             found |= kubernetes.teams_of_pods(store, own, span)
     return found

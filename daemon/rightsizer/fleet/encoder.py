@@ -39,8 +39,8 @@ _PLACES: Final = 4
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
     """Return the GPUs that work waits for, by pool."""
     found: defaultdict[str, float] = defaultdict(float)
-    for each in waiting:
-        found[each.pool] += each.gpus
+    for waiting_work in waiting:
+        found[waiting_work.pool] += waiting_work.gpus
     return found
 
 
@@ -77,19 +77,19 @@ class FleetAnswer(Struct, frozen=True):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Findings of the judgements."""
-        return tuple(each.finding for each in self.judgements)
+        return tuple(judgement.finding for judgement in self.judgements)
 
 
 def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     """Encode the answer; judgements that were not kept appear as counts."""
-    keys = {each.finding.id: each.key for each in answer.judgements}
+    keys = {judgement.finding.id: judgement.key for judgement in answer.judgements}
     holdings = _holdings(answer)
     place = _places(answer)
     team_of = _teams(answer)
     waiting = waiting_by_pool(answer.waiting)
-    pools = [_pool(each, waiting.get(each.name)) for each in answer.view.pools]
-    pending = [plain_fields(each) for each in answer.waiting]
-    names = (each.cluster.name for each in answer.sources)
+    pools = [_pool(pool, waiting.get(pool.name)) for pool in answer.view.pools]
+    pending = [plain_fields(waiting_work) for waiting_work in answer.waiting]
+    names = (source.cluster.name for source in answer.sources)
     clusters = cluster_rows(names, pools, holdings, pending)
     document = {
         "time": seconds(answer.time),
@@ -101,26 +101,28 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
             {(row["cluster"], row["workload"]) for row in holdings if row["workload"]}
         ),
         "clusters": clusters,
-        "sources": [encode_source(each) for each in answer.sources],
+        "sources": [encode_source(source) for source in answer.sources],
         "pools": pools,
         "holdings": holdings,
         "findings": [
-            place(each.key, each.finding) | encode_finding(each.finding)
-            for each in answer.judgements
+            place(judgement.key, judgement.finding) | encode_finding(judgement.finding)
+            for judgement in answer.judgements
         ],
         "verdicts": _verdicts(answer),
         "advice": ranked(
             [
-                place(keys.get(each.id, each.finding.workload), each.finding) | encode_advice(each)
-                for each in answer.advice
+                place(keys.get(advice.id, advice.finding.workload), advice.finding)
+                | encode_advice(advice)
+                for advice in answer.advice
             ]
         ),
         "node_advice": [
-            {**plain_fields(each), "team": team_of(each.devices)} for each in answer.node_advice
+            {**plain_fields(advice), "team": team_of(advice.devices)}
+            for advice in answer.node_advice
         ],
         "waiting": pending,
-        "waiting_work": [_served(each) for each in answer.served],
-        **usage_tables([plain_fields(each) for each in answer.usage]),
+        "waiting_work": [_served(outcome) for outcome in answer.served],
+        **usage_tables([plain_fields(use_row) for use_row in answer.usage]),
         "use": plain_fields(answer.use),
         "notes": list(answer.notes),
     }
@@ -129,7 +131,11 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
 
 def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:
     """Encode who has which GPU now, and what became of its hours."""
-    devices = {each.device.uuid: each for pool in answer.view.pools for each in pool.devices}
+    devices = {
+        fleet_device.device.uuid: fleet_device
+        for pool in answer.view.pools
+        for fleet_device in pool.devices
+    }
     cost_of = cache(answer.market.cost_near)
     rows = []
     for held in sorted(answer.holdings, key=lambda held: (held.uuid, held.workload)):
@@ -167,10 +173,10 @@ def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:
 
 def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, Any]]:
     """Return a function for key, cluster and team of a finding; empty if unknown."""
-    workloads = {each.case.key: each for each in answer.view.workloads}
+    workloads = {workload.case.key: workload for workload in answer.view.workloads}
     present = chain.from_iterable(pool.devices for pool in answer.view.pools)
-    devices = chain(present, (each.device for each in answer.view.lost))
-    clusters = {each.device.uuid: each.cluster for each in devices}
+    devices = chain(present, (device.device for device in answer.view.lost))
+    clusters = {device.device.uuid: device.cluster for device in devices}
     team_of = _teams(answer)
 
     def place(key: str | None, finding: Finding) -> dict[str, Any]:
@@ -204,7 +210,7 @@ def encode_plan(
     """Encode what a run would query."""
     return {
         "time": seconds(now),
-        "sources": [encode_source(each) for each in reports],
+        "sources": [encode_source(report) for report in reports],
         "fine_days": len(plan.fine_days),
         "coarse_days": len(plan.coarse_days),
         "kept_device_days": plan.kept,
@@ -229,18 +235,18 @@ def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
 
     Missing telemetry is counted by its description, most frequent first.
     """
-    found: dict[str, dict[str, Any]] = {}
+    verdicts: dict[str, dict[str, Any]] = {}
     ordered = sorted(answer.tallies.items(), key=lambda each: (each[0].rule, -each[1], each[0][1:]))
     for tally, count in ordered:
         none = {"complaints": 0, "well": 0, "abstained": Counter[str](), "missing": Counter[str]()}
-        rule = found.setdefault(tally.rule, none)
+        rule = verdicts.setdefault(tally.rule, none)
         if tally.abstained is not None:
             rule["abstained"][tally.abstained] += count
             if tally.missing:
                 rule["missing"][tally.missing] += count
         else:
             rule["well" if tally.finding is FindingKind.OPTIMIZED else "complaints"] += count
-    return found
+    return verdicts
 
 
 def encode_source(report: SourceReport) -> dict[str, Any]:
@@ -281,13 +287,13 @@ def _served(served: WaitingOutcome) -> dict[str, Any]:
                 "nodes": dict(offer.nodes),
                 "steps": [
                     {
-                        "action": each.action,
-                        "advice": each.advice or None,
-                        "workloads": list(each.workloads),
-                        "frees": dict(each.frees),
-                        "target": each.target or None,
+                        "action": step.action,
+                        "advice": step.advice or None,
+                        "workloads": list(step.workloads),
+                        "frees": dict(step.frees),
+                        "target": step.target or None,
                     }
-                    for each in offer.steps
+                    for step in offer.steps
                 ],
             }
             for offer in served.offers
@@ -338,34 +344,38 @@ USED: Final = {
 
 def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
     """Return gauges of the largest pools, teams and sources; unknown values have no series."""
-    found: dict[str, float] = {}
+    gauges: dict[str, float] = {}
 
     def add(name: str, value: float | None, **labels: str) -> None:
         if value is not None:
             # User-defined names may contain quotes.
             safe = {label: text.replace('"', "'") for label, text in labels.items()}
-            found[series_key(f"rightsizer_{name}", **safe)] = float(value)
+            gauges[series_key(f"rightsizer_{name}", **safe)] = float(value)
 
     for (name, reason), count in _verdicts_by_reason(answer).items():
         add(f"recommender_{name}", count, reason=reason)
     add("fleet_coverage_ratio", answer.view.coverage_ratio)
-    for source in dict.fromkeys(each.source for each in answer.sources):
-        devices = sum(each.devices for each in answer.sources if each.source == source)
+    for source in dict.fromkeys(source_report.source for source_report in answer.sources):
+        devices = sum(
+            source_report.devices
+            for source_report in answer.sources
+            if source_report.source == source
+        )
         add("fleet_source_devices", devices, source=source)
-    for name, count in Counter(each.finding for each in answer.node_advice).items():
+    for name, count in Counter(advice.finding for advice in answer.node_advice).items():
         add("fleet_node_advice", count, finding=name)
     for pool, figures in _pool_figures(answer, limit).items():
         for name, value in figures.items():
             add(f"fleet_pool_{name}", value, pool=pool)
     for team, gpus in _wasted_gpus(answer, limit).items():
         add("fleet_team_wasted_gpus", gpus, team=team)
-    return found
+    return gauges
 
 
 def _wasted_gpus(answer: FleetAnswer, limit: int) -> dict[str, float]:
     """Return the GPUs that the largest teams waste, on average."""
     hours = answer.lookback_seconds / HOUR_SECONDS
-    is_several = any(each.cluster.prefix for each in answer.sources)
+    is_several = any(source.cluster.prefix for source in answer.sources)
     wasted = defaultdict[str, float](float)
     held = defaultdict[str, float](float)
     for row in answer.usage:
@@ -380,9 +390,9 @@ def _wasted_gpus(answer: FleetAnswer, limit: int) -> dict[str, float]:
 def _verdicts_by_reason(answer: FleetAnswer) -> Counter[tuple[str, str]]:
     """Count complaints and abstentions by their first reason, which bounds their number."""
     found = Counter(
-        ("findings", str(each.reasons[0]))
-        for each in answer.findings
-        if each.is_actionable and each.reasons
+        ("findings", str(finding.reasons[0]))
+        for finding in answer.findings
+        if finding.is_actionable and finding.reasons
     )
     for tally, count in answer.tallies.items():
         if tally.abstained is not None:
@@ -393,11 +403,11 @@ def _verdicts_by_reason(answer: FleetAnswer) -> Counter[tuple[str, str]]:
 def _pool_figures(answer: FleetAnswer, limit: int) -> dict[str, dict[str, float | None]]:
     waiting = waiting_by_pool(answer.waiting)
     given: dict[tuple[str, bool], float] = defaultdict(float)
-    for offer in (offer for each in answer.served for offer in each.offers):
+    for offer in (offer for outcome in answer.served for offer in outcome.offers):
         given[offer.pool, offer.is_now] += offer.gpus
-    found: dict[str, dict[str, float | None]] = {}
+    figures: dict[str, dict[str, float | None]] = {}
     for pool in sorted(answer.view.pools, key=lambda pool: (-pool.gpus, pool.name))[:limit]:
-        found[pool.name] = {
+        figures[pool.name] = {
             "gpus": pool.gpus,
             "held_gpus": _mean_now(pool, pool.held),
             "active_gpus": _mean_now(pool, pool.active),
@@ -405,8 +415,8 @@ def _pool_figures(answer: FleetAnswer, limit: int) -> dict[str, dict[str, float 
             "waiting_gpus": waiting.get(pool.name),
         }
         if answer.served:
-            found[pool.name] |= {
+            figures[pool.name] |= {
                 "servable_gpus": given[pool.name, True],
                 "servable_after_gpus": given[pool.name, False],
             }
-    return found
+    return figures

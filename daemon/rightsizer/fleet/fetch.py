@@ -91,9 +91,12 @@ def plan_of(
     late = nanoseconds(settings.late_seconds)
     days = range(first, now // DAY + 1)
     by_cluster = defaultdict[str, list[PlannedSource]](list)
-    for each in sources:
-        by_cluster[each.report.cluster.name].append(each)
-    fine = {name: _fine_days(own, days, now, settings) for name, own in by_cluster.items()}
+    for planned_source in sources:
+        by_cluster[planned_source.report.cluster.name].append(planned_source)
+    fine = {
+        name: _fine_days(planned_sources, days, now, settings)
+        for name, planned_sources in by_cluster.items()
+    }
     shards: list[FetchShard] = []
     kept = wanted = samples = 0
     part = settings.part
@@ -101,7 +104,9 @@ def plan_of(
         name = source.report.key
         most = max(1, settings.store.series_maximum // source.report.series_at_once)
         known = done(source.report.key, days)
-        devices = tuple(each for each in source.devices if part.has_node(each.cluster, each.node))
+        devices = tuple(
+            device for device in source.devices if part.has_node(device.cluster, device.node)
+        )
         asked: list[_GridDevices] = []
         for day in reversed(days):
             grid = _grid_of(
@@ -111,15 +116,12 @@ def plan_of(
                 continue
             # A day read after its last sample is complete, in either step.
             complete = min(grid.end + late, now) if is_read else grid.end + late
-            own = [
-                each
-                for each in devices
-                if each.former != source.report.source
-                or grid.end <= (each.seen[0] - 1) // DAY * DAY
-            ]
-            left = tuple(each for each in own if known.get((day, each.device.uuid), 0) < complete)
-            wanted += len(own)
-            kept += len(own) - len(left)
+            read_here = [device for device in devices if _is_told(device, source.report, grid)]
+            left = tuple(
+                device for device in read_here if known.get((day, device.device.uuid), 0) < complete
+            )
+            wanted += len(read_here)
+            kept += len(read_here) - len(left)
             asked.append((grid, left))
             samples += len(left) * COLUMNS * min(grid.count, (now - grid.start) // grid.step)
         for grid, left in _at_once(asked, source.report, now - late):
@@ -131,6 +133,11 @@ def plan_of(
     finely = tuple(day for day in days if day not in coarse)
     queries = len(shards) * SHARD_QUERIES
     return FetchPlan(tuple(shards), finely, coarse, kept, wanted, queries, samples)
+
+
+def _is_told(device: FleetDevice, report: SourceReport, grid: Grid) -> bool:
+    """Whether a source tells the time of a device: of a former one, until another took over."""
+    return device.former != report.source or grid.end <= (device.seen[0] - 1) // DAY * DAY
 
 
 def _grid_of(report: SourceReport, day: int, now: Nanoseconds, *, is_fine: bool) -> Grid | None:

@@ -84,7 +84,7 @@ def _others(store: MetricStore, now: Nanoseconds) -> list[str]:
     """Return some metrics that are about GPUs by their names."""
     query = f'topk({_SHOWN}, count by (__name__) ({{__name__=~"{_ABOUT_GPUS}"}}))'
     try:
-        return sorted(each.labels["__name__"] for each in store.instant(query, now))
+        return sorted(series.labels["__name__"] for series in store.instant(query, now))
     except StoreError:  # Not all stores look for parts of names.
         return []
 
@@ -92,8 +92,11 @@ def _others(store: MetricStore, now: Nanoseconds) -> list[str]:
 def _foreign(store: MetricStore, now: Nanoseconds) -> dict[str, int]:
     """Return the number of series of each unsupported exporter, by metric name."""
     others = one_of("__name__", sorted(_FOREIGN))
-    found = store.instant(f"count by (__name__) ({{{others}}})", now)
-    counts = {each.labels.get("__name__", ""): int(each.value) for each in found}
+    series = store.instant(f"count by (__name__) ({{{others}}})", now)
+    counts = {
+        sampled_series.labels.get("__name__", ""): int(sampled_series.value)
+        for sampled_series in series
+    }
     return {name: count for name, count in counts.items() if name in _FOREIGN}
 
 
@@ -112,7 +115,7 @@ def left_out(store: MetricStore, now: Nanoseconds) -> Iterator[str]:
 
 def unnamed_nodes(inventory: FleetInventory) -> Iterator[str]:
     """Yield a sentence if GPUs are known by the pods of their exporters alone."""
-    if count := sum(EXPORTER in each.node for each in inventory.devices.values()):
+    if count := sum(EXPORTER in device.node for device in inventory.devices.values()):
         yield (
             f"The nodes of {count} GPUs or instances are named by the pods of their exporters, "
             "which change with each restart: set NODE_NAME in dcgm-exporter's environment, add a "

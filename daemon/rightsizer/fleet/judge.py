@@ -75,10 +75,10 @@ def owners_of(
 ) -> dict[str, WorkloadOwner]:
     """Return the owner of each workload that held a GPU, ended ones included."""
     teams = teams_of_ended(context, settings, request.workloads) | dict(context.inventory.teams)
-    clusters = {each.cluster for each in context.reports}
+    clusters = {report.cluster for report in context.reports}
     return {
-        key: WorkloadOwner(_team(key, each.namespace, teams, clusters), each.kind.value)
-        for key, each in request.workloads.items()
+        key: WorkloadOwner(_team(key, workload.namespace, teams, clusters), workload.kind.value)
+        for key, workload in request.workloads.items()
     }
 
 
@@ -95,11 +95,11 @@ def _team(
 
 def _waiting(context: FleetContext) -> tuple[WaitingWork, ...]:
     """Return the waiting work with its teams."""
-    clusters = {each.cluster for each in context.reports}
+    clusters = {report.cluster for report in context.reports}
     teams = context.inventory.teams
     return tuple(
-        replace(each, team=_team(each.key, each.namespace, teams, clusters))
-        for each in context.inventory.waiting
+        replace(waiting_work, team=_team(waiting_work.key, waiting_work.namespace, teams, clusters))
+        for waiting_work in context.inventory.waiting
     )
 
 
@@ -202,18 +202,18 @@ class FleetJudge:
             if each.workload.startswith(f"{each.cluster}/")
         }
         faulty: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        for each in advice:
-            faulty[each.reason, each.action].update(each.devices)
+        for node_advice in advice:
+            faulty[node_advice.reason, node_advice.action].update(node_advice.devices)
         return frozenset(each.id for each in advice) | {
-            each.id
-            for each in self._answer.findings
-            if each.reasons
+            finding.id
+            for finding in self._answer.findings
+            if finding.reasons
             and (
-                (each.workload, each.reasons[0], each.action) in known
+                (finding.workload, finding.reasons[0], finding.action) in known
                 # Agents fold faults by links that a store does not know.
                 or (
-                    each.shared_by
-                    and faulty[each.reasons[0], each.action].issuperset(each.culprits)
+                    finding.shared_by
+                    and faulty[finding.reasons[0], finding.action].issuperset(finding.culprits)
                 )
             )
         }
@@ -345,7 +345,7 @@ class FleetJudge:
         self._read_until = max(times)
         if now - self._read_until > _LATELY * interval:
             return now
-        return min(now, *(each for each in times if each > self._read_until - interval))
+        return min(now, *(time for time in times if time > self._read_until - interval))
 
     def _progress_and_log(self, stage: str, done: int, total: int) -> None:
         """Report progress, and log when waiting for the store begins."""
@@ -361,11 +361,11 @@ class FleetJudge:
         rows = merged_holdings(self._cache.holdings(first, context.now // DAY), names)
         occupancy = occupancy_of(inventory.devices, rows, context.now, self._case_settings.gap)
         holders = {key: uuids[0] for key, uuids in occupancy.present.items()}
-        known = with_workloads(inventory, self._cache.workloads())
+        fleet_inventory = with_workloads(inventory, self._cache.workloads())
         return BatchRequest(
             occupancy=occupancy,
             devices=inventory.devices,
-            workloads=with_stated(known, holders, self._settings.policies).workloads,
+            workloads=with_stated(fleet_inventory, holders, self._settings.policies).workloads,
             first_day=first,
             now=context.now,
             sources=names,
@@ -403,7 +403,7 @@ class FleetJudge:
 
     def _market_of(self, context: FleetContext) -> Market:
         """Return the market of boards that pools have; clouds add what they rent out."""
-        boards = (each.device.board for each in context.inventory.devices.values())
+        boards = (device.device.board for device in context.inventory.devices.values())
         return replace(self._market, offered=frozenset(filter(None, boards)))
 
     def _add_fleet_rules(
@@ -427,10 +427,10 @@ class FleetJudge:
             verdicts.faults.append(RuleFault(rule, key, repr(error)))
 
         whole = evaluate_fleet(views, self._fleet_rules, open_now, failed)
-        verdicts.tallies += Counter(VerdictKind.of(each.finding) for each in whole)
+        verdicts.tallies += Counter(VerdictKind.of(judgement.finding) for judgement in whole)
         verdicts.judgements += [
-            _worth_advice(each)
-            for each in without_conflicts(whole)
-            if self._keeps_all or matters(each, open_now)
+            _worth_advice(conflict)
+            for conflict in without_conflicts(whole)
+            if self._keeps_all or matters(conflict, open_now)
         ]
         return view

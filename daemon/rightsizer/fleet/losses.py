@@ -38,16 +38,20 @@ class Losses:
             return judgement
         # What is idle loses all of its time, however long it was at work before.
         is_idle = finding.kind is FindingKind.IDLE
-        parts = [each.gpus * (1.0 if is_idle else each.lost_ratio) for each in held]
-        prices = [self._price(each, part) for each, part in zip(held, parts, strict=True)]
-        known = [price for price in prices if price is not None]
-        dollars = reduce(EstimateInterval.plus, known) if len(known) == len(prices) else None
+        parts = [gpu.gpus * (1.0 if is_idle else gpu.lost_ratio) for gpu in held]
+        prices = [self._price(gpu, part) for gpu, part in zip(held, parts, strict=True)]
+        intervals = [price for price in prices if price is not None]
+        dollars = (
+            reduce(EstimateInterval.plus, intervals) if len(intervals) == len(prices) else None
+        )
         limited = replace(
             finding,
             savings=_at_most(finding.savings, sum(parts), dollars),
             options=tuple(
-                replace(each, savings=each.savings and _at_most(each.savings, sum(parts), dollars))
-                for each in finding.options
+                replace(
+                    option, savings=option.savings and _at_most(option.savings, sum(parts), dollars)
+                )
+                for option in finding.options
             ),
         )
         return replace(judgement, finding=limited)
@@ -57,8 +61,8 @@ class Losses:
         uuids = (key,) if is_of_whole_pool(key, finding.devices) else finding.devices
         if not all(uuid in self._held for uuid in uuids):
             return []
-        held = [each for uuid in uuids for each in self._held[uuid]]
-        return [each for each in held if each.workload == finding.workload] or held
+        held = [gpu for uuid in uuids for gpu in self._held[uuid]]
+        return [gpu for gpu in held if gpu.workload == finding.workload] or held
 
     def _price(self, held: HeldGpu, gpus: float) -> EstimateInterval | None:
         device = self._devices[held.uuid]

@@ -253,12 +253,12 @@ class FleetPool(Struct, frozen=True):
     @property
     def gpus(self) -> float:
         """Capacity of its devices, MIG instances by their share."""
-        return sum(each.device.capacity_ratio for each in self.devices)
+        return sum(device.device.capacity_ratio for device in self.devices)
 
     @property
     def provider(self) -> str:
         """Cloud of its nodes; empty if unknown, or if they are of several."""
-        providers = {each.cloud.provider for each in self.devices}
+        providers = {device.cloud.provider for device in self.devices}
         return providers.pop() if len(providers) == 1 else ""
 
     @property

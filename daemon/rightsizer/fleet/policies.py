@@ -28,7 +28,9 @@ class FleetPolicies(Struct, frozen=True):
         if not policies:
             return cls({})
         sets = {pool: PolicySet(found) for pool, found in _by_pool(policies, inventory).items()}
-        return cls({uuid: sets[each.pool] for uuid, each in inventory.devices.items()}, sets[""])
+        return cls(
+            {uuid: sets[device.pool] for uuid, device in inventory.devices.items()}, sets[""]
+        )
 
     def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
         """Return the rule with the thresholds for a workload."""
@@ -51,10 +53,10 @@ def _by_pool(
 ) -> dict[str, tuple[Policy, ...]]:
     """Return each pool's policies, which match its name with or without its cluster's."""
     found = {"": policies_of_pool(policies, "")}
-    for each in inventory.devices.values():
-        if each.pool not in found:
-            own = each.pool.removeprefix(f"{each.cluster}/")
-            found[each.pool] = policies_of_pool(policies, each.pool, own)
+    for device in inventory.devices.values():
+        if device.pool not in found:
+            own = device.pool.removeprefix(f"{device.cluster}/")
+            found[device.pool] = policies_of_pool(policies, device.pool, own)
     return found
 
 
@@ -67,7 +69,7 @@ def with_stated(
     """
     if not policies:
         return inventory
-    pools = {uuid: each.pool for uuid, each in inventory.devices.items()}
+    pools = {uuid: device.pool for uuid, device in inventory.devices.items()}
     by_pool = _by_pool(policies, inventory)
     workloads = {}
     for key, workload in inventory.workloads.items():

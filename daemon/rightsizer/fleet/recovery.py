@@ -75,8 +75,8 @@ def scraped_last(
         # Limited by the precision of doubles; annotations are matched by the millisecond.
         opened_at = round(nanoseconds(series.value), -3)
         if key and 0 < opened_at <= now:
-            seen, known = states.get(key, (last - _MOMENT, AdviceState.ACTIVE))
-            found[key] = Scraped(key, opened_at, known, seen)
+            seen, advice_state = states.get(key, (last - _MOMENT, AdviceState.ACTIVE))
+            found[key] = Scraped(key, opened_at, advice_state, seen)
     return found
 
 
@@ -88,8 +88,8 @@ def _last_scraped(
     span = lookback
     for step in _NARROWED:
         steps = max(1, span // step)
-        found = store.range(_over(_SCRAPED, step), end - (steps - 1) * step, end, step)
-        times = [each.span[1] for each in found]
+        series = store.range(_over(_SCRAPED, step), end - (steps - 1) * step, end, step)
+        times = [sampled_series.span[1] for sampled_series in series]
         if not times:
             return None
         end = max(times)
@@ -110,10 +110,10 @@ def restoration(judge: FleetJudge, settings: FleetConfig, warn: Warn, sleep: Sle
     now = judge.answer.time
     fleet = settings.fleet
     scraped = {}
-    for each in judge.answer.node_advice:
-        if each.opened_seconds:
-            opened = nanoseconds(each.opened_seconds)
-            scraped[each.id] = Scraped(each.id, opened, AdviceState.ACTIVE, seen=opened)
+    for advice in judge.answer.node_advice:
+        if advice.opened_seconds:
+            opened = nanoseconds(advice.opened_seconds)
+            scraped[advice.id] = Scraped(advice.id, opened, AdviceState.ACTIVE, seen=opened)
     with closing(store_of(fleet)) as store:
         scraped |= scraped_last(store, now, nanoseconds(fleet.lookback_seconds))
     regions = _regions(settings.grafana, now, partial(warn, "ledger_lost"), sleep)
@@ -127,17 +127,17 @@ def _regions(
     if not grafana.url:
         return []
     api = GrafanaClient(http_client(grafana, sleep=sleep))
-    found = api.regions(now - _SPAN, now, _MOST_REGIONS)
+    regions = api.regions(now - _SPAN, now, _MOST_REGIONS)
     api.hang_up()
-    if isinstance(found, Failure):
+    if isinstance(regions, Failure):
         warn(
             "The fleet's ledger is empty, and Grafana could not say what was claimed, snoozed "
-            f"or dismissed before: {found.message}"
+            f"or dismissed before: {regions.message}"
         )
         return []
-    if len(found) >= _MOST_REGIONS:
+    if len(regions) >= _MOST_REGIONS:
         warn(
             "The fleet's ledger is empty, and of what Grafana knows of advice only the latest "
             f"{_MOST_REGIONS} annotations were read; older decisions may be missing."
         )
-    return found
+    return regions

@@ -47,8 +47,8 @@ class DeduplicatingSink:
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Pass on the fleet's own events."""
         node_ids = self._judge.node_advice_ids
-        if own := [event for event in events if event.advice.finding.id not in node_ids]:
-            self._sink.offer(own)
+        if advice_events := [event for event in events if event.advice.finding.id not in node_ids]:
+            self._sink.offer(advice_events)
 
 
 def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as arguments.
@@ -113,16 +113,16 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Explan
         AbsentError: there is no verdict with that id.
         StoreError: the store does not answer, or not wholly.
     """
-    ledger, found, _ = _unsaved(judge, settings)
+    ledger, recommender_result, _ = _unsaved(judge, settings)
     trees = rule_trees(settings)
     advice = ledger.advice()
-    verdicts = (each.finding for each in found.judgements)
-    verdict = next((each for each in verdicts if each.id == asked), None)
+    verdicts = (judgement.finding for judgement in recommender_result.judgements)
+    verdict = next((finding for finding in verdicts if finding.id == asked), None)
     if verdict is None or any(each.id == asked for each in advice):
         explanation = explain_advice(find_advice(advice, asked), trees)
     else:
-        explanation = explain_finding(verdict, found.time, trees)
-    has_agents = any(each.devices for each in judge.answer.sources if each.source == _AGENTS)
+        explanation = explain_finding(verdict, recommender_result.time, trees)
+    has_agents = any(source.devices for source in judge.answer.sources if source.source == _AGENTS)
     # Queries apply to metrics exported by agents.
     return explanation if has_agents else replace(explanation, queries=())
 
@@ -136,13 +136,15 @@ def _unsaved(
     if judge.ledger_path.is_file():
         with closing(opened_ledger(judge.ledger_path, read_only=True)) as storage:
             ledger = storage.ledger(ledger_settings(settings))
-    found = judge.run(ledger.open_now(), ledger.advice())
+    recommender_result = judge.run(ledger.open_now(), ledger.advice())
     if not ledger.records:
         ledger.restore(
             restoration(judge, settings, lambda _, message: troubles.append(message), _at_once)
         )
-    ledger.update(found.judgements, found.time, found.measured)
-    return ledger, found, troubles
+    ledger.update(
+        recommender_result.judgements, recommender_result.time, recommender_result.measured
+    )
+    return ledger, recommender_result, troubles
 
 
 def _at_once(_: float) -> bool:

@@ -100,8 +100,8 @@ class FleetService:
     @property
     def answer(self) -> FleetAnswer | None:
         """Result of the last successful look, `None` before the first."""
-        found = self._found
-        return None if found is None else replace(found, advice=self.advice)
+        fleet_answer = self._found
+        return None if fleet_answer is None else replace(fleet_answer, advice=self.advice)
 
     @property
     def is_looking(self) -> bool:
@@ -191,7 +191,7 @@ class FleetService:
         web = self._settings.web
         fleet = self._settings.fleet
         wall_time = self._clock.wall_time
-        own = FleetApi(
+        api = FleetApi(
             lambda: self.answer,
             lambda: self.trouble,
             fleet.interval_seconds,
@@ -206,7 +206,7 @@ class FleetService:
             wall_time=wall_time,
             local_socket=fleet.api_socket,
             local_routes=(
-                *own.routes,
+                *api.routes,
                 *AdviceApi(self, rule_trees(self._settings)).routes,
                 plan_route(self._config_file, web.server),
             ),
@@ -227,9 +227,9 @@ class FleetService:
         self._notifier.status(self.trouble or f"{open_count} recommendations are open")
 
     def _new_report(self) -> Report:
-        found = self._found
+        fleet_answer = self._found
         limit = self._settings.fleet.exported_maximum
-        gauges = {} if found is None else fleet_gauges(found, limit)
+        gauges = {} if fleet_answer is None else fleet_gauges(fleet_answer, limit)
         used = {metric: float(getattr(self._used, name)) for name, metric in USED.items()}
         return Report(
             generation=self._generation,

@@ -129,7 +129,7 @@ def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
         wasted=_a_day(total["wasted_dollars"], days),
         left_over=sum(map(_left_over, answer["usage"]["parts"])) / days,
         reclaimable=_reclaimable(savings),
-        gpus=sum_known(each.gpus_low for each in savings),
+        gpus=sum_known(saving.gpus_low for saving in savings),
         hours=whole,
         parts=tuple(
             HourPart(part, name, hours[part], hours[part] / whole)
@@ -180,9 +180,9 @@ def _a_day(span: Mapping[str, float] | None, days: float) -> EstimateInterval | 
 
 
 def _reclaimable(savings: Sequence[Savings]) -> EstimateInterval | None:
-    low = sum_known(each.dollars_per_hour_low for each in savings)
-    high = sum_known(each.dollars_per_hour_high for each in savings)
+    low = sum_known(saving.dollars_per_hour_low for saving in savings)
+    high = sum_known(saving.dollars_per_hour_high for saving in savings)
     if low is None or high is None:
         return None
-    value = sum(each.dollars_per_hour for each in savings)
+    value = sum(saving.dollars_per_hour for saving in savings)
     return EstimateInterval(value, low, high).scaled(HOURS_A_DAY)

@@ -99,14 +99,14 @@ def cluster_rows(
 ) -> list[JsonRow]:
     """Return clusters with sums over their pools, ignoring unknown means."""
     workloads = {(row["cluster"], row["workload"]) for row in holdings if row["workload"]}
-    found = []
+    rows = []
     for name in dict.fromkeys(names):
         mine = [pool for pool in pools if pool["cluster"] == name]
         means = {
             figure: [pool[figure] for pool in mine if pool[figure] is not None]
             for figure in ("held_mean", "active_mean")
         }
-        found.append(
+        rows.append(
             {
                 "name": name,
                 "pools": len(mine),
@@ -117,7 +117,7 @@ def cluster_rows(
                 "waiting_gpus": sum(row["gpus"] for row in waiting if row["cluster"] == name),
             }
         )
-    return found
+    return rows
 
 
 def pools_of_team(document: Mapping[str, Any], pools: Iterable[JsonRow]) -> list[JsonRow]:

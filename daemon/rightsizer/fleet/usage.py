@@ -97,8 +97,8 @@ Uses: TypeAlias = "dict[UseKey, UseSum]"
 
 def add_uses(found: Uses, more: Mapping[UseKey, UseSum]) -> None:
     """Sum by key."""
-    for key, each in more.items():
-        found.setdefault(key, UseSum()).add(each)
+    for key, use_sum in more.items():
+        found.setdefault(key, UseSum()).add(use_sum)
 
 
 UNNAMED: Final = ""
@@ -165,7 +165,7 @@ def _silent(
     """Yield seconds without any series of a device between two sightings of one holder."""
     start, end = span
     last: dict[str, HoldingRow] = {}
-    for row in sorted(rows, key=lambda each: (each.start, each.end)):
+    for row in sorted(rows, key=lambda holding_row: (holding_row.start, holding_row.end)):
         before = last.get(row.workload)
         if before is None or row.end > before.end:
             last[row.workload] = row
@@ -173,7 +173,9 @@ def _silent(
         again = min(end, row.start)
         if before is not None and left < again <= left + _LONGEST_SILENCE:
             silent = seconds(again - left) - days.present_in(left, again)
-            others = sum(each.start < again and each.end > left for each in rows)
+            others = sum(
+                holding_row.start < again and holding_row.end > left for holding_row in rows
+            )
             if silent > 0.0 and not others:
                 yield row.workload, silent * min(before.share_ratio, row.share_ratio)
 

@@ -80,12 +80,12 @@ class ControlGroupMembership(NamedTuple):
 
 def outermost(groups: Iterable[ControlGroup | None]) -> frozenset[ControlGroup]:
     """Distinct groups without those nested in others, which already count them."""
-    found = {group for group in groups if group is not None}
-    if len(found) == 1:
-        return frozenset(found)
+    control_groups = {group for group in groups if group is not None}
+    if len(control_groups) == 1:
+        return frozenset(control_groups)
     chosen: list[ControlGroup] = []
     # In this order, nested groups directly follow their parent.
-    for group in sorted(found, key=lambda group: f"{group.folder}/"):
+    for group in sorted(control_groups, key=lambda group: f"{group.folder}/"):
         if not chosen or not f"{group.folder}/".startswith(f"{chosen[-1].folder}/"):
             chosen.append(group)
     return frozenset(chosen)
@@ -275,14 +275,14 @@ class CpuLimits:
         self, memberships: _Memberships, online: frozenset[int], now: Nanoseconds
     ) -> float | None:
         quota = math.inf
-        if all(each.cpu_quota for each in memberships):
-            groups = outermost([each.cpu_quota for each in memberships])
+        if all(membership.cpu_quota for membership in memberships):
+            groups = outermost([membership.cpu_quota for membership in memberships])
             quota = cores_allowed(
                 groups, lambda group: self._quotas.get(group, now, lambda: _quota(group))
             )
         sets = [
             frozenset[int]() if group is None else self._cpus.get(group, now, partial(_cpus, group))
-            for group in (each.cpu_set for each in memberships)
+            for group in (membership.cpu_set for membership in memberships)
         ]
         # A group without a CPU set may use all CPUs.
         cpus: frozenset[int] = frozenset().union(*sets) if all(sets) else online
@@ -323,8 +323,8 @@ def _cpus(group: ControlGroup) -> frozenset[int]:
     unified = ("cpuset.cpus.effective",)
     former = ("cpuset.effective_cpus", "cpuset.cpus")
     files = [
-        f"{each.folder}/{name}"
-        for each in group.lineage
+        f"{control_group.folder}/{name}"
+        for control_group in group.lineage
         for name in (unified if group.is_unified else former)
     ]
     return next(filter(None, (cpu_set(read_file(file) or "") for file in files)), frozenset())

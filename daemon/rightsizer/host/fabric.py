@@ -137,15 +137,15 @@ class FabricPortReader:
             return {}
         ports = {port.name: port for port in last if port.is_active}
         rates = self._meter.update(time, lambda: _counters(last, time))
-        located = [each for each in self._all(now) if each.port.name in ports]
+        located = [port for port in self._all(now) if port.port.name in ports]
         chosen = nearest(located, place, self._distances)
         signals: dict[Signal, float] = {}
         for throughput, ratio in _DIRECTIONS:
-            measured = [each for each in chosen if (throughput, each.port.name) in rates]
+            measured = [port for port in chosen if (throughput, port.port.name) in rates]
             if not measured:
                 continue
-            signals[throughput] = sum(rates[throughput, each.port.name] for each in measured)
-            limits = {each.wire: each.port.rate_bytes_per_second for each in measured}
+            signals[throughput] = sum(rates[throughput, port.port.name] for port in measured)
+            limits = {port.wire: port.port.rate_bytes_per_second for port in measured}
             known = [limit for limit in limits.values() if limit]
             if len(known) == len(limits):
                 signals[ratio] = min(1.0, signals[throughput] / sum(known))
@@ -157,7 +157,7 @@ class FabricPortReader:
 
     def _pass(self, now: Nanoseconds) -> _FabricPoll:
         return self._ports.get(
-            None, now, lambda: (now, tuple(self._read(each, now) for each in self._all(now)))
+            None, now, lambda: (now, tuple(self._read(port, now) for port in self._all(now)))
         )
 
     def _read(self, located: LocatedPort, now: Nanoseconds) -> FabricPort:

@@ -116,7 +116,7 @@ def disk_counters(
 ) -> Mapping[tuple[Signal, str], MonotonicCounter]:
     """Bytes read and written by disk."""
     lines = (line.split() for line in (read_file(f"{procfs}/diskstats") or "").splitlines())
-    whole = (each for each in lines if len(each) > _SECTORS_WRITTEN and each[_NAME] in disks.names)
+    whole = (line for line in lines if len(line) > _SECTORS_WRITTEN and line[_NAME] in disks.names)
     rows = {each[_NAME]: (each[_SECTORS_READ], each[_SECTORS_WRITTEN]) for each in whole}
     # A multipath disk's own counters stay 0 before Linux 6.3; those of its paths do not.
     repeated = {_MULTIPATH.sub(r"\1\2", name) for name in rows if _MULTIPATH.fullmatch(name)}

@@ -65,13 +65,13 @@ def read_distances(sysfs: Path) -> Mapping[tuple[int, int], int]:
     """Distance between nodes by pair (10 within a node); empty if unknown."""
     folder = sysfs / "devices/system/node"
     nodes = parse_cpus(read_line(folder / "online"))
-    found: dict[tuple[int, int], int] = {}
+    distances: dict[tuple[int, int], int] = {}
     for node in nodes:
         words = read_line(folder / f"node{node}" / "distance").split()
         if len(words) != len(nodes) or not all(word.isdecimal() for word in words):
             return {}
-        found |= {(node, other): int(word) for other, word in zip(nodes, words, strict=True)}
-    return found
+        distances |= {(node, other): int(word) for other, word in zip(nodes, words, strict=True)}
+    return distances
 
 
 def read_cores(sysfs: Path) -> Mapping[int, int]:
@@ -224,8 +224,8 @@ class NumaLocalityReader:
 
     def _note_use(self, group: ControlGroup, node: int, now: Nanoseconds) -> bool:
         """Record the node for which a group is queried; return whether this is its first pass."""
-        for each in group.lineage:
-            use = self._uses.get(each, now, lambda: _LocalityEntry(now))
+        for control_group in group.lineage:
+            use = self._uses.get(control_group, now, lambda: _LocalityEntry(now))
             use.nodes[node] = now
         return now - self._uses.get(group, now, lambda: _LocalityEntry(now)).since < self._shortest
 
@@ -239,8 +239,8 @@ class NumaLocalityReader:
                 counted.add(group)
                 yield count
         for place in places:
-            own = place.membership.memory
-            if own is None or counted.isdisjoint(own.lineage):
+            control_group = place.membership.memory
+            if control_group is None or counted.isdisjoint(control_group.lineage):
                 yield self._process(place, now)
 
     def _group(self, group: ControlGroup, now: Nanoseconds) -> ByNode | None:

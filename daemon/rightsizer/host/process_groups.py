@@ -183,7 +183,7 @@ class ProcessGroupReader:
         self, memberships: _Memberships, online: frozenset[int], now: Nanoseconds
     ) -> dict[Signal, float]:
         """CPU time used, relative to the quota; groups without a rate are excluded from both."""
-        groups = outermost([each.cpu_time for each in memberships])
+        groups = outermost([membership.cpu_time for membership in memberships])
         rates = {
             group: rate
             for group in groups
@@ -192,9 +192,9 @@ class ProcessGroupReader:
         if not rates:
             return {}
         measured = frozenset(
-            each
-            for each in memberships
-            if each.cpu_time and not rates.keys().isdisjoint(each.cpu_time.lineage)
+            membership
+            for membership in memberships
+            if membership.cpu_time and not rates.keys().isdisjoint(membership.cpu_time.lineage)
         )
         cores = self._limits.cores(measured, online, now)
         return {Signal.CPU: min(1.0, sum(rates.values()) / cores)} if cores else {}
@@ -202,7 +202,7 @@ class ProcessGroupReader:
     def _pressure(self, memberships: _Memberships, now: Nanoseconds) -> dict[Signal, float]:
         """Maximum over the groups, a lower bound of the time that some task waited."""
         worst: dict[Signal, float] = {}
-        for group in outermost([each.pressure for each in memberships]):
+        for group in outermost([membership.pressure for membership in memberships]):
             found = self._rates(self._pressures, group, now, _pressures)
             for signal, ratio in found.items():
                 worst[signal] = max(worst.get(signal, 0.0), min(1.0, ratio))
@@ -213,7 +213,7 @@ class ProcessGroupReader:
     ) -> dict[Signal, float]:
         parts = {
             (signal, group.folder): rate
-            for group in outermost([each.io for each in memberships])
+            for group in outermost([membership.io for membership in memberships])
             for signal, rate in self._rates(
                 self._disks, group, now, lambda group, now: disk_bytes(group, disks.numbers, now)
             ).items()

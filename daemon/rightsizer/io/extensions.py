@@ -31,12 +31,12 @@ class Extension(Struct, frozen=True):
 
 @cache
 def _points(group: str) -> tuple[EntryPoint, ...]:
-    return tuple(sorted(entry_points(group=f"rightsizer.{group}"), key=lambda each: each.name))
+    return tuple(sorted(entry_points(group=f"rightsizer.{group}"), key=lambda point: point.name))
 
 
 def extension_names(group: str) -> tuple[str, ...]:
     """Names of a group's entry points, in order; none is loaded."""
-    return tuple(dict.fromkeys(each.name for each in _points(group)))
+    return tuple(dict.fromkeys(point.name for point in _points(group)))
 
 
 def extended(
@@ -50,7 +50,7 @@ def extended(
     `checked` returns the member of an entry point's name and value, or raises for what cannot be
     used.
     """
-    members = {name_of(each): each for each in ours}
+    members = {name_of(our): our for our in ours}
     for point in _points(group):
         try:
             member = checked(point.name, point.load())

@@ -116,15 +116,15 @@ class Repeater:
     def _admit(self, identity: Hashable) -> int | None:
         """Number dropped since the last one; `None` to drop this one."""
         now = self._clock()
-        known = self._seen.get(identity)
-        if known is not None and now - known.logged < self._interval:
-            known.suppressed += 1
+        repetition = self._seen.get(identity)
+        if repetition is not None and now - repetition.logged < self._interval:
+            repetition.suppressed += 1
             return None
         self._seen[identity] = _Repetition(now)
         self._seen.move_to_end(identity)
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
-        return known.suppressed if known else 0
+        return repetition.suppressed if repetition else 0
 
 
 def _identity(event: EventDict) -> Hashable:
@@ -162,7 +162,7 @@ def configure(
         stream=stream,
     )
     root = logging.getLogger()
-    others = [each for each in root.handlers if not isinstance(each, _Bridge)]
+    others = [handler for handler in root.handlers if not isinstance(handler, _Bridge)]
     root.handlers = [*others, _Bridge(logging.WARNING)]
     root.setLevel(logging.WARNING)
     return counter
@@ -218,7 +218,7 @@ class _Bridge(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log a record under the name of its logger."""
-        severity = max(known for known in _FAULTS if known <= record.levelno)
+        severity = max(fault for fault in _FAULTS if fault <= record.levelno)
         logger(record.name).log(severity, record.getMessage(), exc_info=record.exc_info)
 
 

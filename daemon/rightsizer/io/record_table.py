@@ -66,10 +66,10 @@ class RecordTable(Generic[_Record]):
 
     def ordered(self, records: Iterable[_Record]) -> list[_Record]:
         """Sort records in the table's order."""
-        return sorted(records, key=lambda each: (getattr(each, self._time), each.id))
+        return sorted(records, key=lambda record: (getattr(record, self._time), record.id))
 
     def _drop(self, statement: str, keys: Iterable[str]) -> None:
-        if rows := [(each,) for each in keys]:
+        if rows := [(key,) for key in keys]:
             with self._database.transaction() as connection:
                 connection.executemany(statement, rows)
 
@@ -97,14 +97,14 @@ class RecordCache(Generic[_Record]):
 
     def records(self) -> Sequence[_Record]:
         """All records, oldest first, without writing."""
-        kept = {each.id: each for each in self._table.records()}
+        kept = {record.id: record for record in self._table.records()}
         with self._lock:
             return self._ordered(kept)
 
     def mended(self) -> Sequence[_Record]:
         """All records, oldest first; rewrites those lost by the table."""
         with self._lock:
-            kept = {each.id: each for each in self._table.records()}
+            kept = {record.id: record for record in self._table.records()}
             for key, each in kept.items():
                 if self._outlives(each):
                     self._own.setdefault(key, each)
@@ -131,8 +131,8 @@ class RecordCache(Generic[_Record]):
     def forget(self, ids: Collection[str]) -> None:
         """Delete records."""
         with self._lock:
-            for each in ids:
-                self._own.pop(each, None)
+            for identifier in ids:
+                self._own.pop(identifier, None)
             self._table.forget(ids)
 
     def _ordered(self, kept: Mapping[str, _Record]) -> list[_Record]:

@@ -45,7 +45,7 @@ def aligned(  # noqa: PLR0913 - the last ones have defaults.
     columns = list(zip(header, *rows, strict=True))
     for name in expendable:
         if sum(_last_wrapped(columns, left)) > most - indent - _gaps(columns):
-            columns = [each for each in columns if each[0] != name]
+            columns = [column for column in columns if column[0] != name]
     room = most - indent - _gaps(columns)
     sizes = _sizes(columns, left, room)
     names, *others = zip(*columns, strict=True)
@@ -73,7 +73,7 @@ def _gaps(columns: Sequence[Sequence[str]]) -> int:
 def _sizes(columns: Sequence[Sequence[str]], left: Collection[str], room: float) -> list[int]:
     """Return widths of columns, which exceed the room only if their words do."""
     sizes = [*map(_longest, columns)]
-    for leasts in (_last_wrapped(columns, left), [_least(each, left) for each in columns]):
+    for leasts in (_last_wrapped(columns, left), [_least(column, left) for column in columns]):
         while sum(sizes) > room and sizes != leasts:
             wide = (at for at, least in enumerate(leasts) if sizes[at] > least)
             sizes[max(wide, key=sizes.__getitem__)] -= 1

@@ -143,10 +143,10 @@ def merge_documents(documents: Sequence[Document]) -> Document:
     data = first.data
     places = dict(first.places)
     files = dict.fromkeys(first.places, first.name)
-    for each in others:
-        data = _over(data, each.data)
-        places.update(each.places)
-        files.update(dict.fromkeys(each.places, each.name))
+    for document in others:
+        data = _over(data, document.data)
+        places.update(document.places)
+        files.update(dict.fromkeys(document.places, document.name))
     return Document(first.name, data, places, files)
 
 

@@ -270,7 +270,7 @@ class Blocks:
         place = _PLACES[measure]
         # A first byte of a NaN may be present: take the slow path that checks each value.
         first_bytes = data[place::_SIZE]
-        may_lack = any(each in first_bytes for each in _NO_NUMBERS)
+        may_lack = any(number in first_bytes for number in _NO_NUMBERS)
         if may_lack or _may_repeat(data[_NUMBER_BYTES - 1 :: _SIZE]):
             return _cleaned(data, measure)
         unit = _UNITS.get(measure)
@@ -309,7 +309,7 @@ def _in_units(data: bytes, place: int, unit: float | None) -> Sequence[float]:
 def _known_seconds(data: bytes) -> Sequence[float]:
     """Share the few distinct values, since most blocks are known in full."""
     tenths = _column(data, _NUMBER_BYTES, "H")
-    lengths = {each: each / _TENTHS for each in set(tenths)}
+    lengths = {tenth: tenth / _TENTHS for tenth in set(tenths)}
     if len(lengths) == 1:
         return tuple(lengths.values()) * len(tenths)
     return tuple(map(lengths.__getitem__, tenths))

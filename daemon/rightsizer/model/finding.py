@@ -358,11 +358,11 @@ class Case(Struct, frozen=True, dict=True):
         past = self.past
         if past is None:
             return None
-        found = [past.exceedance(each.blocks, measure, capacity) for each in self.windows]
-        known = [each for each in found if each is not None]
-        if not known or len(known) < len(found):
+        found = [past.exceedance(window.blocks, measure, capacity) for window in self.windows]
+        exceedances = [each for each in found if each is not None]
+        if not exceedances or len(exceedances) < len(found):
             return None
-        return max(known, key=lambda each: (each.share, -each.effective_blocks))
+        return max(exceedances, key=lambda each: (each.share, -each.effective_blocks))
 
     def group_exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
         """Share of blocks with a total above a capacity, in units of one device or bytes."""
@@ -371,8 +371,8 @@ class Case(Struct, frozen=True, dict=True):
 
     @property
     def _blocks(self) -> Blocks:
-        found = self.workload_window
-        return Blocks() if found is None else found.blocks
+        window = self.workload_window
+        return Blocks() if window is None else window.blocks
 
 
 INCIDENT: Final = "incident"

@@ -47,7 +47,7 @@ class Histogram:
     def __init__(self, weights: Mapping[int, float] | None = None) -> None:
         self._weights = dict(weights) if weights else {}
         if self._weights and not 0 <= min(self._weights) <= max(self._weights) < BINS:
-            wrong = next(each for each in self._weights if not 0 <= each < BINS)
+            wrong = next(weight for weight in self._weights if not 0 <= weight < BINS)
             raise ValueError(f"a histogram has no bin {wrong}")
 
     def add(self, value: float, weight: float) -> None:

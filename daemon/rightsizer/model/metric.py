@@ -16,20 +16,24 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit
 
-_READ: Final = tuple(each for each in Signal if each.export is not Export.NAMED)
-_DEFAULT: Final = tuple(each for each in _READ if each.collector in DEFAULT_COLLECTORS)
+_READ: Final = tuple(signal for signal in Signal if signal.export is not Export.NAMED)
+_DEFAULT: Final = tuple(signal for signal in _READ if signal.collector in DEFAULT_COLLECTORS)
 
-DISTRIBUTION_SIGNALS: Final = tuple(each for each in Signal if each.export is Export.HISTOGRAM)
+DISTRIBUTION_SIGNALS: Final = tuple(
+    signal for signal in Signal if signal.export is Export.HISTOGRAM
+)
 """Ratios also exported as histograms."""
 
-RATIO_GAUGES: Final = tuple(each for each in _DEFAULT if each.unit is Unit.RATIO)
+RATIO_GAUGES: Final = tuple(signal for signal in _DEFAULT if signal.unit is Unit.RATIO)
 """Ratios exported as gauges. Links are exported in bytes per second, and their ratios as need
 of a resource; JPEG and optical flow engines are rare."""
 
-QUANTITY_SIGNALS: Final = tuple(each for each in _DEFAULT if each.unit is not Unit.RATIO)
+QUANTITY_SIGNALS: Final = tuple(signal for signal in _DEFAULT if signal.unit is not Unit.RATIO)
 """Readings with a unit, exported as they are."""
 
-DETAIL_SIGNALS: Final = tuple(each for each in _READ if each.collector not in DEFAULT_COLLECTORS)
+DETAIL_SIGNALS: Final = tuple(
+    signal for signal in _READ if signal.collector not in DEFAULT_COLLECTORS
+)
 """Signals exported only with details enabled, to limit the number of series."""
 _SIGNALS: Final = "(signals)"
 """Row of `metrics.csv` that is replaced by the metrics of signals."""

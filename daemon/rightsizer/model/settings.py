@@ -147,7 +147,7 @@ def split_hint(hint: Any) -> tuple[Any, Spec]:
     if get_origin(hint) is not Annotated:
         return hint, Spec()
     kind, *annotations = get_args(hint)
-    return kind, _merged(each for each in annotations if isinstance(each, Spec))
+    return kind, _merged(annotation for annotation in annotations if isinstance(annotation, Spec))
 
 
 def _merged(specs: Iterable[Spec]) -> Spec:

@@ -198,7 +198,7 @@ HOST_SIGNALS: Final = (
 )
 """Signals of the node, shared by its devices; an owner's own signals take precedence."""
 
-RATIO_SIGNALS: Final = frozenset(each for each in Signal if each.unit is Unit.RATIO)
+RATIO_SIGNALS: Final = frozenset(signal for signal in Signal if signal.unit is Unit.RATIO)
 """Signals in 0..1 of a capacity."""
 
 CAPACITY_SIGNALS: Final[dict[Signal, dict[Unit, Signal]]] = {

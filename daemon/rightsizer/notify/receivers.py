@@ -18,7 +18,7 @@ def receivers_of(
 ) -> tuple[Receiver, ...]:
     """Create the receivers of the settings; drop messages pending for other destinations."""
     made = tuple(_made(webhooks, mails, outbox, context))
-    outbox.keep_only(each.destination for each in made)
+    outbox.keep_only(receiver.destination for receiver in made)
     return made
 
 
@@ -33,9 +33,11 @@ def _made(
     if webhooks:
         from rightsizer.notify.webhook import service as webhook  # noqa: PLC0415 - on use.
 
-        for each in webhooks:
-            name = unique(webhook.name_of(each))
-            yield webhook.Webhook(name, each, RoutedReceiver(each, everyone), outbox, context)
+        for webhook_settings in webhooks:
+            name = unique(webhook.name_of(webhook_settings))
+            yield webhook.Webhook(
+                name, webhook_settings, RoutedReceiver(webhook_settings, everyone), outbox, context
+            )
     if mails:
         from rightsizer.notify.mail import service as mail  # noqa: PLC0415 - on use.
 

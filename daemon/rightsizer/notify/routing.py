@@ -88,7 +88,9 @@ class ReceiverSettings(Struct, frozen=True):
         return (
             (not self.reasons or any(reason in self.reasons for reason in finding.reasons))
             and finding.severity.rank >= self.minimum_severity.rank
-            and (not self.workloads or any(fnmatchcase(key, each) for each in self.workloads))
+            and (
+                not self.workloads or any(fnmatchcase(key, workload) for workload in self.workloads)
+            )
         )
 
 
@@ -102,5 +104,10 @@ class RoutedReceiver(Struct, frozen=True):
         """Whether the receiver gets advice."""
         if not self.settings.selects(advice):
             return False
-        first = (each for each in self.others if each.is_selective)
-        return not (self.settings.sends_rest and any(each.selects(advice) for each in first))
+        first = (
+            receiver_settings for receiver_settings in self.others if receiver_settings.is_selective
+        )
+        return not (
+            self.settings.sends_rest
+            and any(receiver_settings.selects(advice) for receiver_settings in first)
+        )

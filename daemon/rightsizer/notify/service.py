@@ -94,7 +94,11 @@ class NotificationService:
 
     def metrics(self) -> dict[str, float]:
         """Attempts, failures, pending messages and last successes by series."""
-        return {name: value for each in self._deliveries for name, value in each.metrics().items()}
+        return {
+            name: value
+            for delivery in self._deliveries
+            for name, value in delivery.metrics().items()
+        }
 
     def _grafana(self, settings: GrafanaSettings) -> tuple[Delivery[Any], ...]:
         if not settings.url:

@@ -76,7 +76,7 @@ def container_names(
         containers = None
     if not isinstance(containers, list):
         raise EngineError(f"{path} answered with something that is no list of containers")
-    found = (each for each in containers if isinstance(each, dict))
+    found = (container for container in containers if isinstance(container, dict))
     named = ((each.get("Id"), name_of(each)) for each in found)
     return {
         id_: name

@@ -75,7 +75,7 @@ def parse_pods(answer: bytes) -> tuple[ContainerDevices, ...]:
         containers = tuple(_containers(fields, memoryview(answer)))
     except (ProtobufError, DocumentError) as error:
         raise GrpcCallError(f"the kubelet's answer cannot be read: {error}") from None
-    return tuple(found for found in containers if found.devices or found.claimed)
+    return tuple(container for container in containers if container.devices or container.claimed)
 
 
 def _containers(fields: ProtobufFields, answer: memoryview) -> Iterator[ContainerDevices]:

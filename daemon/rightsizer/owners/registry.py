@@ -26,7 +26,7 @@ _OWNERS: Final[dict[WorkloadKind | None, Owner]] = {
 }
 _UNKNOWN: Final = Owner()
 
-SCHEDULER_KINDS: Final = tuple(kind for each in _SCHEDULERS for kind in each.kinds)
+SCHEDULER_KINDS: Final = tuple(kind for scheduler in _SCHEDULERS for kind in scheduler.kinds)
 
 
 def owner_of(kind: WorkloadKind | None) -> Owner:
@@ -36,7 +36,7 @@ def owner_of(kind: WorkloadKind | None) -> Owner:
 
 def schedulers_of(kind: WorkloadKind | None) -> tuple[Scheduler, ...]:
     """Scheduler by kind of workload; all schedulers if unknown."""
-    return tuple(each for each in _SCHEDULERS if kind in each.kinds) or _SCHEDULERS
+    return tuple(scheduler for scheduler in _SCHEDULERS if kind in scheduler.kinds) or _SCHEDULERS
 
 
 def scheduler_of(kind: WorkloadKind | None) -> Scheduler:

@@ -104,7 +104,7 @@ class OwnerResolver:
         return self._name_limiter.name(workload)
 
     def _look_up(self, pid: int, name: str) -> Workload | None:
-        if any(fnmatchcase(name, each) for each in self._servers):
+        if any(fnmatchcase(name, server) for server in self._servers):
             return SERVER
         answers = (source.workload_of(pid) for source in self._sources)
         return next((answer for answer in answers if answer is not None), None)

@@ -211,9 +211,9 @@ class SlurmCollector(SchedulerCollector):
     def _job_above(self, pid: int) -> Workload | None:
         """Job by the step's daemon, where Slurm tracks processes without control groups."""
         row = self._processes.row(pid)
-        for each in self._processes.ancestors(row) if row is not None else ():
-            is_daemon = each.name == _DAEMON and self._processes.user(each.pid) == _ROOT
-            title = self._processes.command_line(each.pid) if is_daemon else ""
+        for ancestor in self._processes.ancestors(row) if row is not None else ():
+            is_daemon = ancestor.name == _DAEMON and self._processes.user(ancestor.pid) == _ROOT
+            title = self._processes.command_line(ancestor.pid) if is_daemon else ""
             if found := _TITLE.match(title):
                 return workload_of_job(found["job"], found["step"] or "", _TITLED)
         return None

@@ -140,15 +140,15 @@ class SystemdCollector(NodeCollector):
         settings = self._settings
         root = row
         manager = None
-        for each in reversed(line):
-            if _is_named(each.name, settings.launchers):
-                return each, settings.launcher_confidence_ratio, None
-        for each in line[1:]:
-            if _is_named(each.name, settings.process_managers):
-                manager = each
-            if manager or _is_named(each.name, settings.shells):
+        for process_row in reversed(line):
+            if _is_named(process_row.name, settings.launchers):
+                return process_row, settings.launcher_confidence_ratio, None
+        for process_row in line[1:]:
+            if _is_named(process_row.name, settings.process_managers):
+                manager = process_row
+            if manager or _is_named(process_row.name, settings.shells):
                 break
-            root = each
+            root = process_row
         return root, 1.0 if root is row else settings.parent_confidence_ratio, manager
 
 

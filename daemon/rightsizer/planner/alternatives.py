@@ -58,10 +58,10 @@ def alternatives(
         if best.fits:
             yield Alternative(change.kind, change.change, best, change.caution)
     board, first = leading[0]
-    for each in search(open_layout).all(board):
-        if each.fits and each.layout != first.layout:
-            spread = str(each.layout)
-            yield Alternative("layout", f"{spread} parallel" if spread else "one GPU", each)
+    for candidate in search(open_layout).all(board):
+        if candidate.fits and candidate.layout != first.layout:
+            spread = str(candidate.layout)
+            yield Alternative("layout", f"{spread} parallel" if spread else "one GPU", candidate)
     yield from _slices(leading, search(open_layout))
 
 
@@ -130,9 +130,9 @@ def _remedies(requirement: Requirement) -> Iterator[_Change]:
 def _transformer_remedies(training: Training, task: ModelTask) -> Iterator[_Change]:
     if not training.has_chunked_loss:
         yield _training_change("logits and loss in chunks (fused_loss: true)", "", fused_loss=True)
-    for each, caution in _OFFLOADED.items() if training.offload is Offload.NONE else ():
-        change = f"{each} in the memory of the host (offload: {each})"
-        yield _training_change(change, caution, offload=each)
+    for offload, caution in _OFFLOADED.items() if training.offload is Offload.NONE else ():
+        change = f"{offload} in the memory of the host (offload: {offload})"
+        yield _training_change(change, caution, offload=offload)
     lora = ModelTask.FINETUNE_LORA
     qlora = ModelTask.FINETUNE_QLORA
     if task is ModelTask.TRAINING:
@@ -148,7 +148,9 @@ def _training_change(change: str, caution: str, **changes: Any) -> _Change:
 
 
 def _with(part: str, **changes: Any) -> Callable[[Requirement], Requirement]:
-    return lambda each: replace(each, **{part: replace(getattr(each, part), **changes)})
+    return lambda requirement: replace(
+        requirement, **{part: replace(getattr(requirement, part), **changes)}
+    )
 
 
 def remedies(
@@ -166,10 +168,10 @@ def remedies(
     changes = tuple(_remedies(requirement))
     is_enough = False
     for each in changes:
-        found = best(each.apply(requirement))
-        if found.fits:
+        candidate = best(each.apply(requirement))
+        if candidate.fits:
             is_enough = is_enough or each.kind != _OTHER_TASK
-            yield Alternative(each.kind, each.change, found, each.caution)
+            yield Alternative(each.kind, each.change, candidate, each.caution)
     together = requirement
     done = list[_Change]()
     for each in changes:
@@ -177,21 +179,21 @@ def remedies(
             continue
         together = each.apply(together)
         done.append(each)
-        if len(done) > 1 and (found := best(together)).fits:
+        if len(done) > 1 and (candidate := best(together)).fits:
             change = "; ".join(part.change for part in done)
-            yield Alternative("together", change, found, done[-1].caution)
+            yield Alternative("together", change, candidate, done[-1].caution)
             return
 
 
 def _slices(leading: _Leading, search: Search) -> Iterator[Alternative]:
     """Yield the smallest sufficient slice of each leading board of which one is enough."""
     for board in (board for board, candidate in leading if candidate.count == 1):
-        for profile in sorted(board.mig_profiles, key=lambda each: each.memory_share):
+        for profile in sorted(board.mig_profiles, key=lambda mig_profile: mig_profile.memory_share):
             part = slice_board(board, profile)
-            if profile.compute_share >= 1.0 or (found := search.best(part)).count > 1:
+            if profile.compute_share >= 1.0 or (plan_candidate := search.best(part)).count > 1:
                 continue
-            if found.fits:
+            if plan_candidate.fits:
                 change = f"a slice {profile.name} of {board.key}"
                 caution = "worth it if the other slices find their users"
-                yield Alternative("mig", change, found, caution)
+                yield Alternative("mig", change, plan_candidate, caution)
                 break

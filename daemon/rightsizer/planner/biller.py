@@ -58,14 +58,20 @@ class PlanPrices(Struct, frozen=True):
         whole, ratio = self._whole(board)
         if ratio == 1.0 or self.prices.of(board.key) is not None:
             return tuple(cost.hourly_costs(board, self.prices))
-        offers = ((each, each.dollars_per_hour) for each in cost.hourly_costs(whole, self.prices))
-        return tuple(replace(each, dollars_per_hour=hour.scaled(ratio)) for each, hour in offers)
+        offers = (
+            (hourly_cost, hourly_cost.dollars_per_hour)
+            for hourly_cost in cost.hourly_costs(whole, self.prices)
+        )
+        return tuple(
+            replace(hourly_cost, dollars_per_hour=hour.scaled(ratio))
+            for hourly_cost, hour in offers
+        )
 
     def owned(self, board: Board) -> cost.OwnedCost | None:
         """Return the cost of ownership, for a slice its share of the board."""
         whole, ratio = self._whole(board)
-        found = cost.owned_cost(whole, self.prices)
-        return None if found is None else found.scaled(ratio)
+        owned_cost = cost.owned_cost(whole, self.prices)
+        return None if owned_cost is None else owned_cost.scaled(ratio)
 
     def terms(self, board: Board) -> OnPremises:
         """Return the terms of ownership apart from the board."""
@@ -82,7 +88,9 @@ class PlanPrices(Struct, frozen=True):
         board = self.catalogue.boards[name]
         if not profile:
             return board, None
-        return board, next(each for each in board.mig_profiles if each.name == profile)
+        return board, next(
+            mig_profile for mig_profile in board.mig_profiles if mig_profile.name == profile
+        )
 
 
 def _rented_terms(candidate: PlanCandidate, terms: _Terms) -> _Terms:
@@ -90,9 +98,9 @@ def _rented_terms(candidate: PlanCandidate, terms: _Terms) -> _Terms:
     rental = candidate.rental
     if rental is None or rental.dollars_per_hour is None:
         return terms
-    each = EstimateInterval.exactly(rental.dollars_per_hour / rental.gpus)
+    interval = EstimateInterval.exactly(rental.dollars_per_hour / rental.gpus)
     source = f"{rental.instance.name}: {rental.instance.source}"
-    listed = cost.HourlyCost(cost.Billing.ON_DEMAND, each, source, rental.instance.date)
+    listed = cost.HourlyCost(cost.Billing.ON_DEMAND, interval, source, rental.instance.date)
     return (listed, *(term for term in terms if term.billing is not cost.Billing.ON_DEMAND))
 
 
@@ -105,7 +113,7 @@ class Biller(Struct, frozen=True):
 
     def each_billed(self, answers: Iterable[_Answer]) -> tuple[_Answer, ...]:
         """Add bills to the candidates of alternatives or growth steps."""
-        return tuple(replace(each, candidate=self.billed(each.candidate)) for each in answers)
+        return tuple(replace(answer, candidate=self.billed(answer.candidate)) for answer in answers)
 
     def billed(self, candidate: PlanCandidate) -> PlanCandidate:
         """Return a candidate with its bill."""
@@ -116,9 +124,12 @@ class Biller(Struct, frozen=True):
         energy = self._amount(self._kilowatts(board, candidate.count), rate)
         grams = self.requirement.carbon_grams_per_kilowatt_hour
         grams = self.settings.carbon_grams_per_kilowatt_hour if grams is None else grams
-        paid = ((each, each.dollars_per_hour.scaled(count)) for each in terms)
+        paid = ((term, term.dollars_per_hour.scaled(count)) for term in terms)
         bill = Bill(
-            offers=tuple(PriceOffer(each, self._amount(dollars, rate)) for each, dollars in paid),
+            offers=tuple(
+                PriceOffer(hourly_cost, self._amount(dollars, rate))
+                for hourly_cost, dollars in paid
+            ),
             ownership=self._ownership(board, count, terms),
             kilowatt_hours=energy,
             carbon_kilograms=None if grams is None else energy.scaled(grams / 1000.0),
@@ -145,29 +156,29 @@ class Biller(Struct, frozen=True):
         """Convert an hourly amount to amounts per unit of work."""
         throughput = rate.units_per_second
         hours = rate.training_hours
-        each = (
+        interval = (
             cost.dollars_per_unit(per_hour, throughput)
             if throughput and throughput.low > 0.0
             else None
         )
         return CostAmount(
             per_hour=per_hour,
-            per_million=None if each is None else each.scaled(1e6),
-            per_image=each if self.requirement.unit is WorkUnit.IMAGES else None,
+            per_million=None if interval is None else interval.scaled(1e6),
+            per_image=interval if self.requirement.unit is WorkUnit.IMAGES else None,
             per_run=None if hours is None else per_hour.times(hours),
         )
 
     def _ownership(self, board: Board, count: int, terms: _Terms) -> OwnershipCost | None:
-        own = self.prices.owned(board)
-        if own is None:
+        owned_cost = self.prices.owned(board)
+        if owned_cost is None:
             return None
         use = self.prices.prices.on_premises.utilization_ratio.value
-        cloud = next((each for each in terms if each.billing is cost.Billing.ON_DEMAND), None)
+        cloud = next((term for term in terms if term.billing is cost.Billing.ON_DEMAND), None)
         hours = months = None
         if cloud is not None:
-            hours = cost.break_even_hours(cloud, own)
-            months = cost.break_even_months(cloud, own, use, self.settings.hours_per_month)
-        return OwnershipCost(own.scaled(count), hours, months, use)
+            hours = cost.break_even_hours(cloud, owned_cost)
+            months = cost.break_even_months(cloud, owned_cost, use, self.settings.hours_per_month)
+        return OwnershipCost(owned_cost.scaled(count), hours, months, use)
 
     def _kilowatts(self, board: Board, count: int) -> EstimateInterval:
         """Return the draw of all GPUs under load, including nodes and building."""

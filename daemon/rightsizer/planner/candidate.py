@@ -83,7 +83,7 @@ class Bill(Struct, frozen=True):
     @property
     def rented(self) -> PriceOffer | None:
         """Offer without commitment; of spot capacity if there is no other."""
-        return next((each for each in self.offers if each.terms.billing in _RENTED), None)
+        return next((offer for offer in self.offers if offer.terms.billing in _RENTED), None)
 
     @property
     def on_demand(self) -> CostAmount | None:
@@ -203,7 +203,7 @@ class PlanCandidate(Struct, frozen=True):
     def fits_memory(self) -> bool:
         """Whether it meets the memory requirements."""
         lacking = {CandidateFilter.LAYOUT, CandidateFilter.MEMORY}
-        return lacking.isdisjoint(each.by for each in self.rejections)
+        return lacking.isdisjoint(rejection.by for rejection in self.rejections)
 
     @property
     def is_memory_tight(self) -> bool:
@@ -228,7 +228,7 @@ class PlanCandidate(Struct, frozen=True):
     @property
     def lack_ratio(self) -> float:
         """Distance from fitting: the greatest of what its rejections lack; 1 if it fits."""
-        return max((each.lack_ratio for each in self.rejections), default=1.0)
+        return max((rejection.lack_ratio for rejection in self.rejections), default=1.0)
 
     @property
     def _needed(self) -> MemoryEstimate:
@@ -309,14 +309,16 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
 def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[PlanCandidate]]:
     """Return unsuitable candidates by the first filter each failed, in order of filters."""
     found: dict[CandidateFilter, list[PlanCandidate]] = {by: [] for by in CandidateFilter}
-    for each in candidates:
-        if not each.fits:
-            found[each.rejections[0].by].append(each)
+    for candidate in candidates:
+        if not candidate.fits:
+            found[candidate.rejections[0].by].append(candidate)
     return {by: failed for by, failed in found.items() if failed}
 
 
 def ranked(candidates: Iterable[PlanCandidate]) -> tuple[PlanCandidate, ...]:
     """Return candidates best first, numbered from 1; unsuitable ones follow without a number."""
-    ordered = sorted(candidates, key=lambda each: (preference(each), each.gpu))
+    ordered = sorted(candidates, key=lambda candidate: (preference(candidate), candidate.gpu))
     placed = enumerate(ordered, 1)
-    return tuple(replace(each, rank=place if each.fits else None) for place, each in placed)
+    return tuple(
+        replace(candidate, rank=place if candidate.fits else None) for place, candidate in placed
+    )

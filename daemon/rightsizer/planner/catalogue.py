@@ -207,7 +207,7 @@ def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Boar
         except UsageError as error:
             if here is None:
                 here = survey_node(sysfs, catalogue).devices
-            called = [each for each in here if plain_name(each.name) == plain_name(name)]
+            called = [device for device in here if plain_name(device.name) == plain_name(name)]
             if not called:
                 remedy = "a file of boards may describe it (--catalogue FILE)"
                 here_too = "no GPU of this node is called so either"

@@ -191,7 +191,7 @@ def _row(board: Board, price: Price | None) -> tuple[Cell, ...]:
         ),
         _marked(board, "power_limit_watts", short_number(board.power_limit_watts)),
         _marked(board, "nvlink_total_gbs", short_number(link / 1e9)) if link else None,
-        max((each.maximum_count for each in board.mig_profiles), default=None),
+        max((profile.maximum_count for profile in board.mig_profiles), default=None),
         None if dollars is None else f"{dollars:.2f}",
         None if dollars is None or price is None else price.period,
     )

@@ -148,7 +148,9 @@ def _comparison(asked: Mapping[str, Any], find: _Find) -> GpuComparison:
     if "precision" in asked:
         precision = parse_precision(asked["precision"])
         workload = replace(workload, precision=precision)
-        without = (each.name for each in places if each.board.peak(precision) is None)
+        without = (
+            gpu_place.name for gpu_place in places if gpu_place.board.peak(precision) is None
+        )
         notes += [f"{each} has no {precision}: its best usable format counts" for each in without]
     ratio = place_ratio(workload, place, other, built_in_ratios())
     return GpuComparison(

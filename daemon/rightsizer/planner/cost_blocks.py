@@ -52,7 +52,7 @@ def _bill(candidate: PlanCandidate, bill: Bill, unit: str) -> Iterator[Block]:
     notes = SourceNotes()
     if bill.offers:
         columns = _work_columns(candidate, bill.offers[0].dollars, unit)
-        rows = [_offer_row(each, columns, notes) for each in bill.offers]
+        rows = [_offer_row(offer, columns, notes) for offer in bill.offers]
         header = ("terms", "$/h", "from", *(heading for heading, _, _ in columns), "as of", "")
         several = f"{columns[0][0]}: of {unit} asked for; full load: of all it could make."
         yield table(_kinds(header, _LEFT), rows, several if len(columns) > 1 else "")
@@ -143,21 +143,21 @@ def _parts(amount: CostAmount, hourly: str, each: str, unit: str) -> str:
 
 def rejected_title(candidates: Sequence[PlanCandidate]) -> str:
     """Return the title with the number of unsuitable candidates."""
-    count = sum(not each.fits for each in candidates)
+    count = sum(not candidate.fits for candidate in candidates)
     return f"rejected, {count} of {counted(len(candidates), 'kind', 'kinds')} of GPU:"
 
 
 def rejection_section(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Section:
     """Return all unsuitable candidates, by the first filter each failed; nearest first."""
     blocks = list[Block]()
-    for by, found in rejected(candidates).items():
-        shown = found if shows_all else found[:1]
-        lines = [f"{each}: {'; '.join(map(str, each.rejections))}" for each in shown]
-        rest = [each.gpu for each in found[len(shown) :]]
+    for by, plan_candidates in rejected(candidates).items():
+        shown = plan_candidates if shows_all else plan_candidates[:1]
+        lines = [f"{candidate}: {'; '.join(map(str, candidate.rejections))}" for candidate in shown]
+        rest = [candidate.gpu for candidate in plan_candidates[len(shown) :]]
         if rest:
             more = f", and {len(rest) - _NAMED} more (--all)" if len(rest) > _NAMED else ""
             lines.append(f"also {', '.join(rest[:_NAMED])}{more}")
-        blocks.append(section(f"{by.lack} on {len(found)}:", Items(tuple(lines))))
+        blocks.append(section(f"{by.lack} on {len(plan_candidates)}:", Items(tuple(lines))))
     return section(rejected_title(candidates), *blocks)
 
 
@@ -174,13 +174,13 @@ def growth_section(plan: GpuPlan) -> Block:
     )
     kinds = (
         (
-            each.gpu,
-            str(each.steps[0].candidate.count),
-            str(each.steps[-1].candidate.count) if each.outgrown is None else NOTHING,
-            _span_text(plan.span_dollars(each), each),
-            "" if each.outgrown is None else f"outgrown in month {each.outgrown}",
+            kind.gpu,
+            str(kind.steps[0].candidate.count),
+            str(kind.steps[-1].candidate.count) if kind.outgrown is None else NOTHING,
+            _span_text(plan.span_dollars(kind), kind),
+            "" if kind.outgrown is None else f"outgrown in month {kind.outgrown}",
         )
-        for each in (outlook.kinds if len(outlook.kinds) > 1 else ())
+        for kind in (outlook.kinds if len(outlook.kinds) > 1 else ())
     )
     leading = ("kind", "now", "then", "$ in all", "remark")
     return section(

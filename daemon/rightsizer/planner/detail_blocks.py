@@ -178,26 +178,50 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
     has_targets = not trains and load.has_targets
     is_written = not trains and is_of_tokens
     columns: dict[str, tuple[bool, str, Callable[[PlanCandidate], str]]] = {
-        "rank": (True, "#", lambda each: NOTHING if each.rank is None else str(each.rank)),
-        "name": (True, "GPUs", lambda each: f"{each.with_spares}{'*' * (each.format is not None)}"),
-        "layout": (True, "TxPxDxE", lambda each: "x".join(map(str, astuple(each.layout)))),
-        "spread": (True, "layout", lambda each: str(each.layout)),
+        "rank": (
+            True,
+            "#",
+            lambda candidate: NOTHING if candidate.rank is None else str(candidate.rank),
+        ),
+        "name": (
+            True,
+            "GPUs",
+            lambda candidate: f"{candidate.with_spares}{'*' * (candidate.format is not None)}",
+        ),
+        "layout": (
+            True,
+            "TxPxDxE",
+            lambda candidate: "x".join(map(str, astuple(candidate.layout))),
+        ),
+        "spread": (True, "layout", lambda candidate: str(candidate.layout)),
         "memory": (True, "GiB", _gibibytes),
-        "requests": (not trains, requests, lambda each: number(each.rate.concurrency)),
-        "rate": (True, f"{unit}/s", lambda each: middle(each.rate.units_per_second)),
-        "within": (True, "90% range", lambda each: range_text(each.rate.units_per_second)),
+        "requests": (not trains, requests, lambda candidate: number(candidate.rate.concurrency)),
+        "rate": (True, f"{unit}/s", lambda candidate: middle(candidate.rate.units_per_second)),
+        "within": (
+            True,
+            "90% range",
+            lambda candidate: range_text(candidate.rate.units_per_second),
+        ),
         "first": (
             not trains,
             first,
-            lambda each: middle((ms := each.rate.ttft_ms) and ms.scaled(scale)),
+            lambda candidate: middle((ms := candidate.rate.ttft_ms) and ms.scaled(scale)),
         ),
-        "between": (is_written, "TPOT", lambda each: middle(each.rate.tpot_ms)),
-        "in time": (has_targets, "in time", lambda each: percent(each.rate.targets_probability)),
-        "mfu": (trains, "MFU", lambda each: percent(each.rate.mfu_ratio)),
-        "hours": (has_run, "hours", lambda each: middle(each.rate.training_hours)),
+        "between": (is_written, "TPOT", lambda candidate: middle(candidate.rate.tpot_ms)),
+        "in time": (
+            has_targets,
+            "in time",
+            lambda candidate: percent(candidate.rate.targets_probability),
+        ),
+        "mfu": (trains, "MFU", lambda candidate: percent(candidate.rate.mfu_ratio)),
+        "hours": (has_run, "hours", lambda candidate: middle(candidate.rate.training_hours)),
         "rented": (bool(requirement.provider), "rented as", _rented_as),
         "run": (has_run, "$/run", _run_dollars),
-        "hour": (True, "$/h", lambda each: priced(each.dollars_per_hour, each.hourly_range)),
+        "hour": (
+            True,
+            "$/h",
+            lambda candidate: priced(candidate.dollars_per_hour, candidate.hourly_range),
+        ),
         "work": (not has_run, "$/M", _work_dollars),
     }
     return [columns[name][1:] for name in names if columns[name][0]]
@@ -263,7 +287,7 @@ def nothing_blocks(plan: GpuPlan) -> Iterator[Block]:
 
 
 def _fitting(plan: GpuPlan, *, shows_all: bool) -> Iterator[Block]:
-    fitting = [each for each in plan.candidates if each.fits]
+    fitting = [candidate for candidate in plan.candidates if candidate.fits]
     shown = fitting if shows_all else fitting[:_SHOWN]
     rates = columns_of(plan.requirement, _RATES)
     rest = len(fitting) - len(shown)
@@ -272,7 +296,7 @@ def _fitting(plan: GpuPlan, *, shows_all: bool) -> Iterator[Block]:
     parts = (
         f"And {counted(rest, 'more that fits', 'more that fit')} (--all)." if rest else "",
         _LEGEND,
-        STARRED if any(each.format is not None for each in shown) else "",
+        STARRED if any(candidate.format is not None for candidate in shown) else "",
         served if serves else "",
         _IN_TIME * ("in time" in dict(rates)),
     )
@@ -294,7 +318,7 @@ def candidate_table(
     kinds = (
         Column(name, CellKind.TEXT if name in left else CellKind.NUMBER) for name, _ in columns
     )
-    rows = tuple(tuple(cell(each) for _, cell in columns) for each in candidates)
+    rows = tuple(tuple(cell(candidate) for _, cell in columns) for candidate in candidates)
     return Table(tuple(kinds), rows, note=note, expendable=expendable, is_ranked=True)
 
 
@@ -326,7 +350,9 @@ def alternative_section(plan: GpuPlan) -> Section:
     """Return alternatives, or remedies if nothing fits, with memory and time."""
     title = "what else could be done:" if plan.best else "what would fit on what is asked for:"
     unit = plan.requirement.unit_text
-    return section(title, Items(tuple(_changed(each, unit) for each in plan.alternatives)))
+    return section(
+        title, Items(tuple(_changed(alternative, unit) for alternative in plan.alternatives))
+    )
 
 
 def _changed(alternative: Alternative, unit: str) -> str:

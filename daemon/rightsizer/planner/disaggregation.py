@@ -122,9 +122,9 @@ def _with_layout(candidate: PlanCandidate) -> str:
 
 def _price(candidates: Iterable[PlanCandidate]) -> tuple[bool, float]:
     """Dollars an hour, or the number of GPUs if a price is unknown, which ranks last."""
-    found = tuple(candidates)
-    priced = [each.dollars_per_hour for each in found]
+    plan_candidates = tuple(candidates)
+    priced = [candidate.dollars_per_hour for candidate in plan_candidates]
     known = [each for each in priced if each is not None]
-    if len(known) < len(found):
-        return True, float(sum(each.count for each in found))
+    if len(known) < len(plan_candidates):
+        return True, float(sum(candidate.count for candidate in plan_candidates))
     return False, sum(known)

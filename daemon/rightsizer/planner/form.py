@@ -79,9 +79,9 @@ def _answer(given: Mapping[str, str], planner: Planner) -> PlanAnswer:
     if not _MODEL.fullmatch(given.get("model", "")):
         raise UsageError("model: give a name as on the hubs, such as llama-3.1-70b, or a size: 70B")
     try:
-        (found,) = plan_answers(plan_of_flags(given, _NOWHERE), planner)
+        (answer,) = plan_answers(plan_of_flags(given, _NOWHERE), planner)
     except RequirementError as error:
         raise UsageError(flag_lines(str(error), given)) from None
-    if found.plan is None:
-        raise UsageError(found.error)
-    return found
+    if answer.plan is None:
+        raise UsageError(answer.error)
+    return answer

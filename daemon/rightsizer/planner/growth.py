@@ -90,7 +90,7 @@ def _grown(requirement: Requirement, ratio: float) -> Requirement:
     """Return the requirement with its load multiplied, and replicas left open."""
     load = requirement.load
     rates = (load.concurrency, load.units_per_second)
-    requests, units = (None if each is None else each * ratio for each in rates)
+    requests, units = (None if rate is None else rate * ratio for rate in rates)
     load = replace(load, concurrency=requests, units_per_second=units)
     return replace(requirement, parallel=None, load=load)
 
@@ -139,10 +139,12 @@ def growth_outlook(kinds: Sequence[GrowingKind], saving_ratio: float) -> GrowthO
 
 def _switch(today: GrowingKind, others: Sequence[GrowingKind], least: float) -> GpuSwitch | None:
     for month in range(1, today.months + 1):
-        holding = [each for each in others if _lasts(each) > month]
+        holding = [growing_kind for growing_kind in others if _lasts(growing_kind) > month]
         if not holding:
             return None
-        best = min(holding, key=lambda each: (-_lasts(each), _span(each, month)))
+        best = min(
+            holding, key=lambda growing_kind: (-_lasts(growing_kind), _span(growing_kind, month))
+        )
         count = best.steps[month].candidate.count
         if _lasts(today) <= month:
             return GpuSwitch(month, best.gpu, count, None)

@@ -54,7 +54,13 @@ def possible_layouts(
         and layout_fault(requirement.model, layout) is None
     ]
     if trains:
-        layouts.sort(key=lambda each: (each.gpus, each.tensor * each.pipeline, each.pipeline))
+        layouts.sort(
+            key=lambda parallelism: (
+                parallelism.gpus,
+                parallelism.tensor * parallelism.pipeline,
+                parallelism.pipeline,
+            )
+        )
     return layouts
 
 
@@ -87,9 +93,9 @@ def expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Paral
         return ()
     ways = product(_EXPERT_SPREADS, _ATTENTION)
     layouts = (Parallelism(tensor, 1, spread, spread) for spread, tensor in ways)
-    possible = [each for each in layouts if each.gpus <= gpu_maximum]
-    possible = [each for each in possible if layout_fault(model, each) is None]
-    return sorted(possible, key=lambda each: (each.gpus, each.tensor))
+    possible = [layout for layout in layouts if layout.gpus <= gpu_maximum]
+    possible = [parallelism for parallelism in possible if layout_fault(model, parallelism) is None]
+    return sorted(possible, key=lambda parallelism: (parallelism.gpus, parallelism.tensor))
 
 
 def replicated(layout: Parallelism, replicas: int) -> Parallelism:

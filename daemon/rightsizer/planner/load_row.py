@@ -62,7 +62,9 @@ _SPOKEN_TOKENS_PER_SECOND: Final = 3.3
 _ARRIVALS: Final[Mapping[str, float]] = {"closed": _CLOSED, "steady": 0.0, "poisson": 1.0}
 _BURSTY: Final = "bursty"
 _MOST_BURSTY: Final = 1000.0
-_TARGETS: Final = {each: each.replace("_ms", "_percentile") for each in _MILLISECONDS}
+_TARGETS: Final = {
+    millisecond: millisecond.replace("_ms", "_percentile") for millisecond in _MILLISECONDS
+}
 _TARGET: Final = re.compile(r"\{?\s*[pP](\d+(?:\.\d+)?)\s*[=: ]\s*([^}]+?)\s*\}?")
 _STREAM_CHUNK_SECONDS: Final = 2.0
 """Live, a window is processed again with this much new sound; assumed."""

@@ -31,13 +31,13 @@ def encode_bill(bill: Bill) -> dict[str, Any]:
     return {
         "offers": [
             {
-                "billing": str(each.terms.billing),
-                **_encode_work("cost_per_hour", "cost", each.dollars),
-                "source": each.terms.source or None,
-                "date": each.terms.date or None,
-                "assumed": each.terms.is_assumed,
+                "billing": str(offer.terms.billing),
+                **_encode_work("cost_per_hour", "cost", offer.dollars),
+                "source": offer.terms.source or None,
+                "date": offer.terms.date or None,
+                "assumed": offer.terms.is_assumed,
             }
-            for each in bill.offers
+            for offer in bill.offers
         ],
         "on_premises": None
         if ownership is None
@@ -95,19 +95,21 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "nothing_fits": plan.why_nothing_fits or None,
         "least": None if plan.least is None else encode_candidate(plan.least),
         "candidates": [
-            {**encode_candidate(each), "why_not_first": _why_not_first(best, each)}
-            for each in plan.candidates
+            {**encode_candidate(candidate), "why_not_first": _why_not_first(best, candidate)}
+            for candidate in plan.candidates
         ],
         "sure_ratio": plan.requirement.load.certainty,
         "alternatives": [
             {
-                "kind": each.kind,
-                "change": each.change,
-                "caution": each.caution or None,
-                "candidate": encode_candidate(each.candidate),
-                "prompts": None if each.prompts is None else encode_candidate(each.prompts),
+                "kind": alternative.kind,
+                "change": alternative.change,
+                "caution": alternative.caution or None,
+                "candidate": encode_candidate(alternative.candidate),
+                "prompts": None
+                if alternative.prompts is None
+                else encode_candidate(alternative.prompts),
             }
-            for each in plan.alternatives
+            for alternative in plan.alternatives
         ],
         "growth": [
             {
@@ -167,7 +169,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "fits_memory": candidate.fits_memory,
         "format": candidate.format and candidate.format.name,
         "format_note": candidate.format and candidate.format.note,
-        "reasons": [str(each) for each in candidate.rejections],
+        "reasons": [str(rejection) for rejection in candidate.rejections],
         "memory": encode_memory(candidate.memory),
         "memory_headroom_ratio": candidate.memory_headroom_ratio,
         "memory_is_tight": candidate.is_memory_tight,
@@ -251,7 +253,7 @@ def encode_plan_check(measured: PlanCheck) -> dict[str, Any]:
     """Encode a prediction and its measurement."""
     return {
         "candidate": encode_candidate(measured.candidate),
-        "comparisons": [encode_comparison(each) for each in measured.comparisons],
+        "comparisons": [encode_comparison(comparison) for comparison in measured.comparisons],
     }
 
 

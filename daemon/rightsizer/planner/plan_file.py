@@ -416,10 +416,10 @@ def _in_usual_batches(
 def _in_engine_format(requirement: Requirement) -> Requirement:
     """Use the KV cache format of the engine's own checkpoints, unless stated."""
     precision = requirement.precision
-    own = ENGINES[requirement.engine]
+    defaults = ENGINES[requirement.engine]
     serves = isinstance(requirement.model, Transformer) and not requirement.task.trains
     is_open = precision.kv_cache is None and precision.weights in _WITH_CACHE
-    if not (serves and is_open and own.is_cache_quantized):
+    if not (serves and is_open and defaults.is_cache_quantized):
         return requirement
     return replace(requirement, precision=replace(precision, kv_cache=NumberFormat.FP8))
 

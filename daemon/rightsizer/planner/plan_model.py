@@ -146,9 +146,9 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
             f"model: '{question}' is no part of the name in {show(asked)}; give each by its flag: "
             "--gpus H100, --precision fp8, --rps 5, --in 2000, --tp 4 (--help has all)"
         )
-    known = find_model(asked)
-    if known is not None:
-        return _of_known(known, values)
+    model = find_model(asked)
+    if model is not None:
+        return _of_known(model, values)
     size = _SIZE.fullmatch(asked)
     if size is not None and not values:
         return _of_size(parse_amount(f"{size[1]}{size[2]}"))
@@ -173,7 +173,7 @@ def _published_files(asked: str, folder: Path) -> Path | None:
         path = folder / Path(asked).expanduser()
         places = (path, path / "0_Transformer")
         files = ("config.json", INDEX, ADAPTER, MISTRAL)
-        found = (each for each in places if any((each / name).is_file() for name in files))
+        found = (place for place in places if any((place / name).is_file() for name in files))
         return path if path.is_file() else next(found, None)
     except (OSError, RuntimeError, ValueError):
         return None  # Name too long, unknown user, or a zero byte.
@@ -294,11 +294,11 @@ def _of_base(file: Path, base: str, values: dict[str, Any]) -> PublishedModel[Mo
     """Return the model that an adapter's file names."""
     from rightsizer.planner.models.known_models import find_model  # noqa: PLC0415
 
-    known = find_model(base)
-    if known is None:
+    model = find_model(base)
+    if model is None:
         fault = f"adapts {show(base)}, which is not known by name; give the config.json of that"
         raise RequirementError(f"model.config: {file}: {fault}, with lora and adapters")
-    read = _of_known(known, {key: value for key, value in values.items() if key != "name"})
+    read = _of_known(model, {key: value for key, value in values.items() if key != "name"})
     note = f"{file.name} adapts {base}, which is planned; lora and adapters say what it adds"
     return replace(read, notes=(note, *read.notes))
 

@@ -76,7 +76,9 @@ class GpuPlan(Struct, frozen=True):
     def span_dollars(self, kind: GrowingKind) -> EstimateInterval | None:
         """Return the cost of a kind over all months, by the range of its hourly price."""
         dollars = kind.dollars() if kind.outgrown is None else None
-        hourly = next(each.hourly_range for each in self.candidates if each.gpu == kind.gpu)
+        hourly = next(
+            candidate.hourly_range for candidate in self.candidates if candidate.gpu == kind.gpu
+        )
         return None if dollars is None or hourly is None else hourly.scaled(dollars / hourly.value)
 
     @property
@@ -86,7 +88,9 @@ class GpuPlan(Struct, frozen=True):
             return ""
         kinds = f"of {len(self.candidates)} kinds of GPU"
         found = rejected(self.candidates).items()
-        lacks = ", ".join(f"{by.lack} on {len(each)} {kinds}" for by, each in found)
+        lacks = ", ".join(
+            f"{by.lack} on {len(plan_candidates)} {kinds}" for by, plan_candidates in found
+        )
         nearest = self.candidates[0]
         reasons = "; ".join(map(str, nearest.rejections))
         return f"nothing fits, because {lacks}; the nearest, {nearest}: {reasons}"
@@ -109,9 +113,9 @@ class Planner(Struct, frozen=True):
         boards = self._boards(requirement, prices)
         search = self._searches(prices)
         biller = Biller(requirement, prices, self.settings.cost)
-        found = _ranked(requirement, boards, search, prices.prices)
+        plan_candidates = _ranked(requirement, boards, search, prices.prices)
         most = self.settings.plan.gpu_maximum
-        plan = GpuPlan(requirement, tuple(map(biller.billed, found)), most)
+        plan = GpuPlan(requirement, tuple(map(biller.billed, plan_candidates)), most)
         by_key = {board.key: board for board in boards}
         if plan.best is not None:
             return self._with_alternatives(plan, by_key, search, biller)
@@ -119,7 +123,7 @@ class Planner(Struct, frozen=True):
         is_open = replace(requirement, parallel=None, tensor=None, gpus=())
         least = _ranked(is_open, self._joined(is_open), search, prices.prices)[0]
         nearest = plan.candidates[: self.settings.plan.growth_candidates]
-        near_boards = [by_key[each.gpu] for each in nearest]
+        near_boards = [by_key[candidate.gpu] for candidate in nearest]
         others = chain(
             remedies(requirement, near_boards, search),
             self._disaggregated(plan, near_boards, search),
@@ -133,7 +137,9 @@ class Planner(Struct, frozen=True):
         """Return a plan with alternatives to its best candidates, and with its growth."""
         requirement = plan.requirement
         settings = self.settings.plan
-        fitting = [(boards[each.gpu], each) for each in plan.candidates if each.fits]
+        fitting = [
+            (boards[candidate.gpu], candidate) for candidate in plan.candidates if candidate.fits
+        ]
         leading = fitting[: settings.alternatives]
         growing = fitting[: settings.growth_candidates]
         others = chain(
@@ -162,17 +168,17 @@ class Planner(Struct, frozen=True):
         requirement = self._completed(requirement)
         prices = self._prices(requirement)
         boards = self._boards(requirement, prices)
-        found = _ranked(requirement, boards, self._searches(prices), prices.prices)
+        plan_candidates = _ranked(requirement, boards, self._searches(prices), prices.prices)
         biller = Biller(requirement, prices, self.settings.cost)
-        return tuple(map(biller.billed, found))
+        return tuple(map(biller.billed, plan_candidates))
 
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
         """Predict one kind of GPU for a requirement, whether it fits or not."""
         requirement = self._completed(requirement)
         (board,) = self._joined(replace(requirement, gpus=(gpu,)))
         prices = self._prices(requirement)
-        found = self._searches(prices)(requirement).best(board)
-        return Biller(requirement, prices, self.settings.cost).billed(found)
+        candidate = self._searches(prices)(requirement).best(board)
+        return Biller(requirement, prices, self.settings.cost).billed(candidate)
 
     def _completed(self, requirement: Requirement) -> Requirement:
         """Return a requirement with the acceptance and certainty of the settings, unless stated."""
@@ -188,7 +194,7 @@ class Planner(Struct, frozen=True):
             return boards
         rented = prices.instances or {}
         price = prices.dollars_per_hour
-        return tuple(each for each in boards if each.key in rented or price(each) is not None)
+        return tuple(board for board in boards if board.key in rented or price(board) is not None)
 
     def _joined(self, requirement: Requirement) -> tuple[Board, ...]:
         """Return the named boards, or all, as the links of the host join them."""
@@ -234,8 +240,8 @@ def _ranked(
     candidates: Iterable[PlanCandidate] = map(search(requirement).best, boards)
     if not (requirement.gpus or requirement.provider):
         candidates = (
-            replace(each, sole_cloud=prices.sole_cloud(each.gpu.partition(":")[0]))
-            for each in candidates
+            replace(candidate, sole_cloud=prices.sole_cloud(candidate.gpu.partition(":")[0]))
+            for candidate in candidates
         )
     return ranked(candidates)
 
@@ -254,8 +260,8 @@ def _boards(name: str, catalogue: Catalogue, place: str) -> tuple[Board, ...]:
     if family and not profile:
         return family
     slices = ((board, part) for board in family for part in board.mig_profiles)
-    if found := [slice_board(*each) for each in slices if each[1].name == profile]:
-        return tuple(found)
+    if boards := [slice_board(*slice_) for slice_ in slices if slice_[1].name == profile]:
+        return tuple(boards)
     counted = _COUNTED.fullmatch(name.strip())
     kind = (counted["kind"] or counted["before"]) if counted else ""
     if kind and catalogue.family(kind):
@@ -264,16 +270,18 @@ def _boards(name: str, catalogue: Catalogue, place: str) -> tuple[Board, ...]:
         board = catalogue.get(whole)
     except UsageError as error:
         raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
-    known = ", ".join(each.name for each in board.mig_profiles) or "none: it has no MIG"
+    known = (
+        ", ".join(mig_profile.name for mig_profile in board.mig_profiles) or "none: it has no MIG"
+    )
     raise RequirementError(f"{place}: {board.key} has no slice '{profile}'; it has {known}")
 
 
 def _format_notes(candidates: Iterable[PlanCandidate]) -> Iterator[str]:
     """Yield notes on formats that replace the requested one, and on which GPUs."""
     others: dict[str, list[str]] = {}
-    for each in candidates:
-        if each.format is not None and each.fits:
-            others.setdefault(each.format.note, []).append(each.gpu)
+    for candidate in candidates:
+        if candidate.format is not None and candidate.fits:
+            others.setdefault(candidate.format.note, []).append(candidate.gpu)
     for note, gpus in others.items():
         more = len(gpus) - _NAMED
         yield f"{', '.join(gpus[:_NAMED])}{f' and {more} more' if more > 0 else ''}: {note}"
@@ -296,10 +304,10 @@ class PlanAnswer(Struct, frozen=True):
 
 def plan_answers(file: PlanFile, planner: Planner) -> tuple[PlanAnswer, ...]:
     """Return an answer for each requirement."""
-    found = tuple(_answer(each, planner) for each in file.items)
-    if not file.is_list and found[0].error:
-        raise RequirementError(found[0].error)
-    return found
+    answers = tuple(_answer(item, planner) for item in file.items)
+    if not file.is_list and answers[0].error:
+        raise RequirementError(answers[0].error)
+    return answers
 
 
 def _answer(planned: PlanFileItem, planner: Planner) -> PlanAnswer:

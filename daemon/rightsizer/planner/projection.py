@@ -237,7 +237,9 @@ def projection_blocks(
         if isinstance(answers, FailedQuestion):
             yield answers.text
             continue
-        rows = (_row(each, each.projection) for each in answers if each.projection is not None)
+        rows = (
+            _row(answer, answer.projection) for answer in answers if answer.projection is not None
+        )
         yield table(_COLUMNS, rows)
         yield from (f"{answer.target}: {answer.error}" for answer in answers if answer.error)
         run = answers[0].run if answers else None

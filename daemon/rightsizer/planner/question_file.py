@@ -25,10 +25,10 @@ def _documents(file: Path, remedy: str) -> list[Document]:
         documents = load_yaml_documents(yaml_text(file), str(file))
     except YamlError as error:
         raise RequirementError(str(error)) from None
-    filled = [each for each in documents if each.data is not None]
+    filled = [document for document in documents if document.data is not None]
     if not filled:
         raise RequirementError(f"{file}: is empty; {remedy}")
-    return [replace(each, data=_numbers(each.data)) for each in filled]
+    return [replace(document, data=_numbers(document.data)) for document in filled]
 
 
 def _numbers(data: Any) -> Any:

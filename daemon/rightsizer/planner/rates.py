@@ -109,18 +109,18 @@ def _soonest(
     latency of the largest.
     """
     # A present batch, unless each request has a GPU of its own.
-    found = largest
+    rate = largest
     waited = 1.0 if largest.concurrency > replicas else 0.0
     if load.is_open and load.has_targets:
         sizes = [largest]
         while sizes[-1].concurrency >= 2.0 * replicas:
             sizes.append(sampled(sizes[-1].concurrency / 2.0))
-        waiting = [(each, _batches_waited(load, each, replicas, settings)) for each in sizes]
+        waiting = [(size, _batches_waited(load, size, replicas, settings)) for size in sizes]
         soonest = min(waiting, key=lambda each: (1.0 + each[1]) * each[0].batch_seconds.value)
-        found, waited = soonest if soonest[1] < math.inf else (found, waited)
-    first_ms = found.batch_seconds.scaled(1e3)
+        rate, waited = soonest if soonest[1] < math.inf else (rate, waited)
+    first_ms = rate.batch_seconds.scaled(1e3)
     throughput = largest.samples_per_second
-    return PredictedRate(throughput, found.concurrency, first_ms, batches_waited=waited)
+    return PredictedRate(throughput, rate.concurrency, first_ms, batches_waited=waited)
 
 
 def _batches_waited(

@@ -110,7 +110,7 @@ def _recorded(
     devices: Sequence[RecordedDevice],
     in_flight: float | None,
 ) -> Iterator[FigureComparison]:
-    peaks = [each.memory_peak_bytes for each in devices if each.memory_peak_bytes is not None]
+    peaks = [device.memory_peak_bytes for device in devices if device.memory_peak_bytes is not None]
     if peaks:
         serves = not requirement.task.trains
         remark = "an engine that takes memory ahead shows what it took" if serves else ""
@@ -142,5 +142,5 @@ def _recorded(
 
 
 def _mean(devices: Sequence[RecordedDevice], signal: Signal) -> float | None:
-    means = [mean for each in devices if (mean := each.mean(signal)) is not None]
+    means = [mean for device in devices if (mean := device.mean(signal)) is not None]
     return sum(means) / len(means) if means else None

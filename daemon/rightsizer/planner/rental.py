@@ -69,10 +69,10 @@ def cheapest_rental(
     largest = max((each.gpus for each in possible), default=0)
     joined = min(largest, layout.gpus if trains else layout.tensor * layout.expert)
     found = []
-    for each in possible:
-        if each.gpus >= joined:
-            usable = each.gpus // joined * joined // layout.tensor * layout.tensor
-            found.append(Rental(each, layout.gpus, usable, spares))
+    for instance in possible:
+        if instance.gpus >= joined:
+            usable = instance.gpus // joined * joined // layout.tensor * layout.tensor
+            found.append(Rental(instance, layout.gpus, usable, spares))
 
     def preference(rental: Rental) -> tuple[bool, float, int, int]:
         dollars = rental.dollars_per_hour
@@ -83,7 +83,7 @@ def cheapest_rental(
 
 def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
     """Return the clouds that a requirement names."""
-    rented = tuple(dict.fromkeys(each.provider for each in built_in_instances()))
+    rented = tuple(dict.fromkeys(instance.provider for instance in built_in_instances()))
     if requirement.provider == ANY:
         return rented
     names = tuple(filter(None, (name.strip() for name in requirement.provider.split(","))))
@@ -110,9 +110,9 @@ def instances_of(
     The operator's own prices (`stated`, by board) override list prices.
     """
     found: dict[str, list[Instance]] = {}
-    for each in built_in_instances():
-        if each.provider in providers:
-            found.setdefault(each.board, []).append(_with_price(each, prices, stated))
+    for instance in built_in_instances():
+        if instance.provider in providers:
+            found.setdefault(instance.board, []).append(_with_price(instance, prices, stated))
     return found
 
 

@@ -99,11 +99,13 @@ class Search:
         If none fits as surely as asked, or only on many times the GPUs, those that are as likely to
         fit as not.
         """
-        found = self.compared(board)
+        candidates = self.compared(board)
         load = self.requirement.load
-        fewest = min((each.count for each in found if each.fits), default=math.inf)
+        fewest = min(
+            (candidate.count for candidate in candidates if candidate.fits), default=math.inf
+        )
         if load.certainty <= EVEN_ODDS or fewest <= _DEAREST:
-            return found
+            return candidates
         if self._likely is None:
             even = replace(load, sure_ratio=EVEN_ODDS)
             requirement = replace(self.requirement, load=even)
@@ -111,40 +113,53 @@ class Search:
                 requirement, self._sizing, self._price, self._instances, self._site
             )
         likely = self._likely.compared(board)
-        if fewest <= _DEAREST * min((each.count for each in likely if each.fits), default=0):
-            return found
-        return [replace(each, is_sure=False) for each in likely]
+        if fewest <= _DEAREST * min(
+            (candidate.count for candidate in likely if candidate.fits), default=0
+        ):
+            return candidates
+        return [replace(candidate, is_sure=False) for candidate in likely]
 
     def compared(self, board: Board) -> Sequence[PlanCandidate]:
         """Return every compared layout with the certainty of the load."""
         requirement = self.requirement
         trains = self.requirement.task.trains
         layouts = self._layouts(joined_gpus(board, self._node_gpus))
-        whole = [each for each in layouts if not slice_fault(requirement, board, each)]
+        whole = [layout for layout in layouts if not slice_fault(requirement, board, layout)]
         whole = whole or [*layouts]
         if requirement.parallel is not None:
             candidate = self._training_candidate if trains else self._serving_candidate
-            found = [candidate(board, requirement.parallel)]
+            candidates = [candidate(board, requirement.parallel)]
         else:
-            found = (self._trained if trains else self._served)(board, whole)
+            candidates = (self._trained if trains else self._served)(board, whole)
         price = self._price(board)
-        return [self._priced(self._rented(board, each), price) for each in found]
+        return [
+            self._priced(self._rented(board, plan_candidate), price)
+            for plan_candidate in candidates
+        ]
 
     def _trained(self, board: Board, whole: Sequence[Parallelism]) -> list[PlanCandidate]:
         """Return those that fit on the fewest GPUs, or the smallest that come nearest."""
-        linked = [each for each in whole if not link_fault(self.requirement, board, each)]
-        needs = {each: self._training_memory(each) for each in linked or whole}
-        fitting = [each for each, need in needs.items() if self._holds(board, need)]
+        linked = [
+            parallelism
+            for parallelism in whole
+            if not link_fault(self.requirement, board, parallelism)
+        ]
+        needs = {parallelism: self._training_memory(parallelism) for parallelism in linked or whole}
+        fitting = [parallelism for parallelism, need in needs.items() if self._holds(board, need)]
         if self.requirement.training.is_fully_sharded:
             # Sharding does not split layers, unless a GPU cannot hold its sequences otherwise.
-            fitting = [each for each in fitting if each.gpus == each.data] or fitting
+            fitting = [
+                parallelism for parallelism in fitting if parallelism.gpus == parallelism.data
+            ] or fitting
         if fitting:
-            fewest = [each for each in fitting if each.gpus == fitting[0].gpus]
+            fewest = [parallelism for parallelism in fitting if parallelism.gpus == fitting[0].gpus]
             compared = fewest[: self._settings.layouts_per_gpu]
         else:
             near = _ABOUT * min(need.total_bytes for need in needs.values())
-            compared = [next(each for each, need in needs.items() if need.total_bytes <= near)]
-        return [self._timely(board, each) for each in compared]
+            compared = [
+                next(parallelism for parallelism, need in needs.items() if need.total_bytes <= near)
+            ]
+        return [self._timely(board, parallelism) for parallelism in compared]
 
     def _timely(self, board: Board, layout: Parallelism) -> PlanCandidate:
         """Add the replicas that end a run in time; all that may be proposed if none do."""
@@ -169,15 +184,17 @@ class Search:
         """
         linked = board.linked_gpu_count or 1
         shared = [
-            each
-            for each in self._expert_layouts
-            if linked >= min(each.data * each.tensor, SERVER_GPUS)
-            and not slice_fault(self.requirement, board, each)
+            layout
+            for layout in self._expert_layouts
+            if linked >= min(layout.data * layout.tensor, SERVER_GPUS)
+            and not slice_fault(self.requirement, board, layout)
         ]
-        found = [*self._fitting(board, possible), *self._fitting(board, shared)]
-        if found:
-            return found
-        least = min(possible, key=lambda each: self._serving_memory(each).at(1.0).total_bytes)
+        candidates = [*self._fitting(board, possible), *self._fitting(board, shared)]
+        if candidates:
+            return candidates
+        least = min(
+            possible, key=lambda parallelism: self._serving_memory(parallelism).at(1.0).total_bytes
+        )
         return [self._serving_candidate(board, least)]
 
     def _fitting(self, board: Board, layouts: Sequence[Parallelism]) -> list[PlanCandidate]:
@@ -185,16 +202,16 @@ class Search:
 
         Further ones are tried until one is fast enough.
         """
-        found: list[PlanCandidate] = []
+        candidates: list[PlanCandidate] = []
         for layout in layouts:
-            is_compared = len(found) >= self._settings.layouts_per_gpu
-            is_enough = is_compared and any(each.fits for each in found)
-            if is_enough or (layout.pipeline > 1 and found):
+            is_compared = len(candidates) >= self._settings.layouts_per_gpu
+            is_enough = is_compared and any(candidate.fits for candidate in candidates)
+            if is_enough or (layout.pipeline > 1 and candidates):
                 break
             most = self._serving_memory(layout).largest_concurrency(self._available(board))
             if most >= layout.data:
-                found.append(self._replicated(board, layout, most))
-        return found
+                candidates.append(self._replicated(board, layout, most))
+        return candidates
 
     def _replicated(self, board: Board, layout: Parallelism, most: int) -> PlanCandidate:
         """Add the fewest replicas that hold the load as surely as asked.
@@ -252,11 +269,15 @@ class Search:
         memory = self._serving_memory(layout)
         load = self.requirement.load
         is_filled = load.concurrency is None and load.units_per_second is None
-        found = self._candidate(board, layout, memory.at(max(1.0, rate.concurrency or 1.0)), rate)
+        candidate = self._candidate(
+            board, layout, memory.at(max(1.0, rate.concurrency or 1.0)), rate
+        )
         if self._site and self._has_tokens:
-            found = replace(found, adjustment=self._server(board, layout).adjustment)
+            candidate = replace(candidate, adjustment=self._server(board, layout).adjustment)
         # Without a load as many requests run as memory allows, on any GPU.
-        return self._surely(replace(found, least_memory=memory.at(1.0)) if is_filled else found)
+        return self._surely(
+            replace(candidate, least_memory=memory.at(1.0)) if is_filled else candidate
+        )
 
     def _training_candidate(self, board: Board, layout: Parallelism) -> PlanCandidate:
         rate = self._rate(board, layout, None)

@@ -99,7 +99,11 @@ def error_block(answer: PlanAnswer) -> Sentence:
 
 def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[Block]:
     """Yield the requirements; and of replaced formats, those shown."""
-    formats = [each.format.note if each.format else "" for each in plan.candidates if each.fits]
+    formats = [
+        candidate.format.note if candidate.format else ""
+        for candidate in plan.candidates
+        if candidate.fits
+    ]
     hidden = {*formats[_SHOWN:]} - {*formats[:_SHOWN]}
     kept = [note for note in notes if not note.endswith(tuple(hidden))]
     return title_blocks(plan.requirement, kept)
@@ -176,16 +180,16 @@ def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
 
 
 def _best_first(plan: GpuPlan, best: PlanCandidate, most: int, names: Sequence[str]) -> Table:
-    fitting = [each for each in plan.candidates if each.fits]
+    fitting = [candidate for candidate in plan.candidates if candidate.fits]
     shown = fitting[:most]
     training = plan.requirement.training
     is_run = plan.requirement.task.trains and training.tokens is not None
-    rents = any(each.rental is not None for each in shown)
+    rents = any(candidate.rental is not None for candidate in shown)
     cost = "run" if is_run else "hour"
     beside = "rented" if rents else "within"
     why = ("why not first", lambda each: "; ".join(shortcomings(best, each)))
     below = []
-    if any(each.format is not None for each in shown):
+    if any(candidate.format is not None for candidate in shown):
         below.append(STARRED.rstrip("."))
     if rest := fitting[most:]:
         below.append(f"and {counted(len(rest), 'kind', 'kinds')} more that fit")
@@ -204,9 +208,13 @@ def _best_first(plan: GpuPlan, best: PlanCandidate, most: int, names: Sequence[s
 
 def _rejected(candidates: Sequence[PlanCandidate]) -> Section:
     texts = []
-    for by, found in rejected(candidates).items():
-        nearest = f"{found[0]} {found[0].rejections[0].why}"
-        of = f"{by.lack} on {len(found)}, the nearest: " if found[1:] else f"{by.lack}: "
+    for by, plan_candidates in rejected(candidates).items():
+        nearest = f"{plan_candidates[0]} {plan_candidates[0].rejections[0].why}"
+        of = (
+            f"{by.lack} on {len(plan_candidates)}, the nearest: "
+            if plan_candidates[1:]
+            else f"{by.lack}: "
+        )
         texts.append(f"{of}{nearest}")
     return section(rejected_title(candidates), Items(tuple(texts)))
 
@@ -214,7 +222,7 @@ def _rejected(candidates: Sequence[PlanCandidate]) -> Section:
 def _to_be_sure(plan: GpuPlan, best: PlanCandidate) -> Iterator[Block]:
     """Yield the one run that decides whether the plan holds."""
     steps = validation_steps(plan.requirement, best)
-    step = next(each for each in steps if each.name == _LOAD_STEP)
+    step = next(validation_step for validation_step in steps if validation_step.name == _LOAD_STEP)
     texts = []
     if plan.outlook is not None:
         verdict = growth_verdict(plan.outlook, plan.growth[0].candidate.gpu)

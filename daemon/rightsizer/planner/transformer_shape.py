@@ -76,7 +76,7 @@ def completed_shape(described: TransformerDescription) -> Transformer:
 def _check_given(described: TransformerDescription) -> None:
     """Reject zeros, which do not mean absent values."""
     no_sizes = {"name", "tied_embeddings", "rope_head_dim"}
-    sizes = (each for each in described.__struct_fields__ if each not in no_sizes)
+    sizes = (field for field in described.__struct_fields__ if field not in no_sizes)
     faults = [*not_above_zero(described, "model", sizes, "give it as published, or leave it out")]
     if (described.rope_head_dim or 0) < 0:
         faults.append("model.rope_head_dim: is negative; give 0 or more, or leave it out")

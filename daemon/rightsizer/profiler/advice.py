@@ -36,7 +36,9 @@ def judgements_of(
     are ignored.
     """
     found: dict[tuple[str, str], tuple[TakenProfile, Finding]] = {}
-    for profile in sorted(profiles, key=lambda each: (each.moment, each.taken)):
+    for profile in sorted(
+        profiles, key=lambda taken_profile: (taken_profile.moment, taken_profile.taken)
+    ):
         if profile.key is not None and profile.key in present and profile.moment >= since:
             for finding in profile.findings:
                 if finding.abstained is None:
@@ -99,8 +101,12 @@ def _place_of(judgement: Judgement, others: Sequence[Judgement]) -> int | None:
     known = [
         (place, each.finding) for place, each in enumerate(others) if each.key == judgement.key
     ]
-    alike = [place for place, each in known if each.is_actionable and reasons & set(each.reasons)]
-    named = [place for place, each in known if each.rule == same]
+    alike = [
+        place
+        for place, finding in known
+        if finding.is_actionable and reasons & set(finding.reasons)
+    ]
+    named = [place for place, finding in known if finding.rule == same]
     return next(iter((*alike, *named)), None)
 
 
@@ -118,8 +124,12 @@ def _as_one(
         combined = _beside(telemetry, "profile", {**named, **profile.finding.evidence})
         if telemetry.finding.is_actionable:
             # Include what the profile names: kernels, spans and copies.
-            known = {each.title for each in combined.finding.instructions}
-            more = (each for each in profile.finding.instructions if each.title not in known)
+            known = {instruction.title for instruction in combined.finding.instructions}
+            more = (
+                instruction
+                for instruction in profile.finding.instructions
+                if instruction.title not in known
+            )
             instructions = (*combined.finding.instructions, *more)
             finding = replace(combined.finding, instructions=instructions)
             combined = replace(combined, finding=finding)

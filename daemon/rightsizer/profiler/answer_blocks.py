@@ -73,15 +73,15 @@ def _verdict(document: ProfileDocument) -> list[str]:
         nothing = figures.lost_text(document) or "Nothing to change"
         return [nothing if is_judged else "No verdict: the end says why"]
     lines = []
-    for number, each in enumerate(complaints[:_MOST_LEADS], start=1):
-        gain = figures.gain_text(each).partition(", ")[0] or "gain unknown"
-        remedy = " ".join(option["description"] for option in each["options"])
-        lines.append(f"{number}. {each['reasons'][0]}, {gain}: {remedy}")
+    for number, complaint in enumerate(complaints[:_MOST_LEADS], start=1):
+        gain = figures.gain_text(complaint).partition(", ")[0] or "gain unknown"
+        remedy = " ".join(option["description"] for option in complaint["options"])
+        lines.append(f"{number}. {complaint['reasons'][0]}, {gain}: {remedy}")
     return [figures.short_text(line, _LEAD_WIDTH - 2) for line in lines]
 
 
 def _complaints(findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each for each in findings if each["finding"] == "inefficient"]
+    return [finding for finding in findings if finding["finding"] == "inefficient"]
 
 
 def _profile(document: ProfileDocument) -> Section:
@@ -163,10 +163,10 @@ def _time(document: ProfileDocument) -> Iterator[Block]:
 def _steps(steps: Sequence[ProfileDocument]) -> Table:
     header = ("step", "time", "kernels", "host wait", "loader")
     rows = []
-    for each in steps:
-        of_host = figures.idle_parts(each["time"])["host_wait"], each["loader_seconds"]
-        times = each["seconds"], each["time"]["kernel_seconds"], *of_host
-        rows.append((each["name"], *map(figures.time_text, times)))
+    for step in steps:
+        of_host = figures.idle_parts(step["time"])["host_wait"], step["loader_seconds"]
+        times = step["seconds"], step["time"]["kernel_seconds"], *of_host
+        rows.append((step["name"], *map(figures.time_text, times)))
     return _table(header, rows, _MOST_STEPS, "steps")
 
 
@@ -205,9 +205,9 @@ def _findings(findings: Sequence[dict[str, Any]], lost: str) -> Section:
         lines.append(f"not {figures.rule_text(each)}: {each['summary']}{doubt}")
     # Group abstaining rules by reason.
     silent: dict[str, list[str]] = {}
-    for each in findings:
-        if each["abstained"] is not None:
-            silent.setdefault(each["abstained"], []).append(figures.rule_text(each))
+    for finding in findings:
+        if finding["abstained"] is not None:
+            silent.setdefault(finding["abstained"], []).append(figures.rule_text(finding))
     lines += (f"no verdict on {', '.join(rules)}: {why}" for why, rules in silent.items())
     title = "What to change" if complaints else nothing
     return section(title, *map(_problem, complaints), Items(tuple(lines)))

@@ -35,16 +35,16 @@ def profile_changes(
     """Return all figures that at least one profile has, and that are not 0 in both."""
     first = members_of(before)
     second = members_of(after)
-    found = [ProfileChange(name, of(first), of(second)) for name, of in _FIGURES]
-    return tuple(each for each in found if each.before or each.after)
+    changes = [ProfileChange(name, of(first), of(second)) for name, of in _FIGURES]
+    return tuple(change for change in changes if change.before or change.after)
 
 
 def differences(before: Sequence[Profile], after: Sequence[Profile]) -> tuple[str, ...]:
     """Return differences other than the program as sentences: boards, and number of GPUs."""
-    first, second = ([each.device for each in members_of(side)] for side in (before, after))
-    boards = [sorted({each.device.name for each in side} - {""}) for side in (first, second)]
+    first, second = ([member.device for member in members_of(side)] for side in (before, after))
+    boards = [sorted({profile.device.name for profile in side} - {""}) for side in (first, second)]
     found = []
-    was, now = (" and ".join(each) for each in boards)
+    was, now = (" and ".join(board) for board in boards)
     if was and now and not (_may_mean(was, now) or _may_mean(now, was)):
         found.append(f"Recorded on other boards: {was} before, {now} after.")
     if first and second and len(first) != len(second):
@@ -87,18 +87,18 @@ class KernelChanges(Struct, frozen=True):
 def kernel_changes(before: Sequence[Profile], after: Sequence[Profile]) -> KernelChanges:
     """Compare the time of kernels before and after."""
     sides = [
-        [device for profile in each for device in profile.devices if device.kernels]
-        for each in (before, after)
+        [device for profile in profiles for device in profile.devices if device.kernels]
+        for profiles in (before, after)
     ]
     has_steps = all(device.steps for devices in sides for device in devices)
     times: list[defaultdict[_Key, float]] = []
     counts: list[Counter[_Key]] = []
     wholes: list[int] = []
     for devices in sides:
-        wholes.append(sum(len(each.steps) if has_steps else 1 for each in devices))
+        wholes.append(sum(len(device.steps) if has_steps else 1 for device in devices))
         time: defaultdict[_Key, float] = defaultdict(float)
         count: Counter[_Key] = Counter()
-        for kernel in chain.from_iterable(each.kernels for each in devices):
+        for kernel in chain.from_iterable(device.kernels for device in devices):
             count[kernel.family, kernel.name] += kernel.count
             for name in (None, kernel.name):
                 time[kernel.family, name] += kernel.seconds / wholes[-1]
@@ -121,12 +121,12 @@ def kernel_changes(before: Sequence[Profile], after: Sequence[Profile]) -> Kerne
             )
             for key in {**first, **second}.keys() - {*former.values()}
         ),
-        key=lambda each: (-abs(each.after - each.before), each.name or "", each.family),
+        key=lambda change: (-abs(change.after - change.before), change.name or "", change.family),
     )
     return KernelChanges(
         "step" if has_steps else "GPU",
-        tuple(each for each in changes if each.name is None),
-        tuple(each for each in changes if each.name is not None)[:_MOST_KERNELS],
+        tuple(change for change in changes if change.name is None),
+        tuple(change for change in changes if change.name is not None)[:_MOST_KERNELS],
     )
 
 
@@ -154,37 +154,42 @@ def _per_second(of: Callable[[ProfiledMember], float]) -> _Figure:
     """Return a figure that sums over devices, relative to their time."""
 
     def figure(members: Sequence[ProfiledMember]) -> float | None:
-        span = sum(each.time.span_seconds for each in members)
+        span = sum(member.time.span_seconds for member in members)
         return sum(map(of, members)) / span if span > 0 else None
 
     return figure
 
 
 def _launches_per_second(members: Sequence[ProfiledMember]) -> float | None:
-    span = sum(each.time.span_seconds for each in members if each.device.launches)
-    count = sum(each.device.launches.count for each in members if each.device.launches)
+    span = sum(member.time.span_seconds for member in members if member.device.launches)
+    count = sum(member.device.launches.count for member in members if member.device.launches)
     return count / span if span > 0 else None
 
 
 def _mean_of_steps(measure: Callable[[StepUse], float]) -> _Figure:
-    return lambda members: _mean(measure(step) for each in members for step in each.device.steps)
+    return lambda members: _mean(
+        measure(step) for member in members for step in member.device.steps
+    )
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
+    known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 _FIGURES: Final[tuple[tuple[str, _Figure], ...]] = (
-    ("step_seconds", lambda members: _mean(each.step_seconds for each in members)),
+    ("step_seconds", lambda members: _mean(member.step_seconds for member in members)),
     ("kernel_seconds_per_step", _mean_of_steps(lambda step: step.time.kernel_seconds)),
     ("loader_seconds_per_step", _mean_of_steps(lambda step: step.loader_seconds)),
-    ("kernel_ratio", _per_second(lambda each: each.time.kernel_seconds)),
-    ("host_wait_ratio", _per_second(lambda each: each.time.idle_host_wait_seconds)),
-    ("kernel_wait_ratio", _per_second(lambda each: each.time.kernel_wait_seconds)),
-    ("other_idle_ratio", _per_second(lambda each: each.time.other_idle_seconds)),
-    ("exposed_collective_ratio", _per_second(lambda each: each.time.exposed_collective_seconds)),
-    ("exposed_copy_ratio", _per_second(lambda each: each.time.exposed_copy_seconds)),
+    ("kernel_ratio", _per_second(lambda member: member.time.kernel_seconds)),
+    ("host_wait_ratio", _per_second(lambda member: member.time.idle_host_wait_seconds)),
+    ("kernel_wait_ratio", _per_second(lambda member: member.time.kernel_wait_seconds)),
+    ("other_idle_ratio", _per_second(lambda member: member.time.other_idle_seconds)),
+    (
+        "exposed_collective_ratio",
+        _per_second(lambda member: member.time.exposed_collective_seconds),
+    ),
+    ("exposed_copy_ratio", _per_second(lambda member: member.time.exposed_copy_seconds)),
     ("launches_per_second", _launches_per_second),
-    ("kernels_per_second", _per_second(lambda each: each.kernel_count)),
+    ("kernels_per_second", _per_second(lambda member: member.kernel_count)),
 )

@@ -45,14 +45,14 @@ def _run(arguments: argparse.Namespace) -> int:
         ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,
         progress_reported(partial(_show_progress, progress)),
     ):
-        found = profile_files(
+        profile_answer = profile_files(
             arguments.files,
             arguments.against,
             arguments.history_path,
             settings=settings,
             flush=write_up_to_now,
         )
-    answer = encode_profile_answer(found)
+    answer = encode_profile_answer(profile_answer)
     if out is not None:
         with whole_file(out, "report") as file:
             file.write(profile_document(answer).encode())

@@ -200,11 +200,11 @@ def _shares(both: _Both) -> Iterator[ProfileComparison]:
 
 def _tensor_cores(both: _Both) -> Iterator[ProfileComparison]:
     kernels = both.member.kernels_at_work
-    whole = sum(each.seconds for each in kernels)
-    is_known = all(each.uses_tensor_cores is not None for each in kernels)
+    whole = sum(kernel.seconds for kernel in kernels)
+    is_known = all(kernel.uses_tensor_cores is not None for kernel in kernels)
     if whole <= 0 or not is_known or both.telemetry.window.tier is not Tier.PROFILING:
         return
-    ours = sum(each.seconds for each in kernels if each.uses_tensor_cores) / whole
+    ours = sum(kernel.seconds for kernel in kernels if kernel.uses_tensor_cores) / whole
     theirs = 1.0 - both.telemetry.condition_share(Condition.NO_TENSOR_CORES)
     # Occasional use reaches every second of telemetry, so that shares differ.
     least = both.settings.difference_minimum_ratio

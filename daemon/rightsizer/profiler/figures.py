@@ -237,15 +237,19 @@ def pace_text(against: ProfileDocument) -> str:
 def kernels_changed_text(against: ProfileDocument) -> str:
     """Name the family that changed most, and its kernel; empty without a notable change."""
     families = against["families"]
-    whole = sum(each["before"] for each in families)
+    whole = sum(family["before"] for family in families)
     if not families or abs(families[0]["after"] - families[0]["before"]) < _HALF_PERCENT * whole:
         return ""
     # Regressions first, even if another family gained more.
-    slower = [each for each in families if each["after"] - each["before"] >= _HALF_PERCENT * whole]
+    slower = [
+        family for family in families if family["after"] - family["before"] >= _HALF_PERCENT * whole
+    ]
     first = (slower or families)[0]
     change = first["after"] - first["before"]
     kernels = [each for each in against["kernels"] if each["family"] == first["family"]]
-    most = max(kernels, key=lambda each: (each["after"] - each["before"]) / change, default=None)
+    most = max(
+        kernels, key=lambda kernel: (kernel["after"] - kernel["before"]) / change, default=None
+    )
     named = "" if most is None else f", most of it in {short_text(most['name'], _LONGEST_KERNEL)}"
     ratio = "" if first["ratio"] is None else f" (x{first['ratio']:.2f})"
     return (
@@ -298,23 +302,23 @@ def older_text(document: ProfileDocument) -> str:
 
 def kernel_rows(kernels: Sequence[ProfileDocument], longest: int) -> list[Sequence[str]]:
     """Return rows of kernels: name, runs, time, share, tensor cores, occupancy, DRAM."""
-    whole = sum(each["seconds"] for each in kernels) or 1.0
+    whole = sum(kernel["seconds"] for kernel in kernels) or 1.0
     return [
         (
-            short_text(each["name"], longest),
-            f"{each['count']:,}",
-            time_text(each["seconds"]),
-            f"{each['seconds'] / whole:.1%}",
-            {True: "yes", False: "no", None: "-"}[each["uses_tensor_cores"]],
-            *("-" if each[name] is None else percent_text(each[name]) for name in _MEASURED),
+            short_text(kernel["name"], longest),
+            f"{kernel['count']:,}",
+            time_text(kernel["seconds"]),
+            f"{kernel['seconds'] / whole:.1%}",
+            {True: "yes", False: "no", None: "-"}[kernel["uses_tensor_cores"]],
+            *("-" if kernel[name] is None else percent_text(kernel[name]) for name in _MEASURED),
         )
-        for each in kernels
+        for kernel in kernels
     ]
 
 
 def span_rows(spans: Sequence[ProfileDocument]) -> list[Sequence[str]]:
     """Return rows of host spans: name, kind, count, time; longest first, annotations last."""
-    ranked = sorted(spans, key=lambda each: (each["kind"] == "annotation", -each["seconds"]))
+    ranked = sorted(spans, key=lambda span: (span["kind"] == "annotation", -span["seconds"]))
     return [
         (each["name"], each["kind"], f"{each['count']:,}", time_text(each["seconds"]))
         for each in ranked
@@ -339,11 +343,11 @@ def host_step_rows(steps: Sequence[ProfileDocument]) -> list[Sequence[str]]:
     keys = "seconds", "loader_seconds", "collective_seconds", "dispatch_seconds", "pause_seconds"
     return [
         (
-            each["name"],
-            *(time_text(each[key]) for key in keys),
-            *("-" if each["operators"] is None else f"{each[key]:,}" for key in _HOST_COUNTS),
+            step["name"],
+            *(time_text(step[key]) for key in keys),
+            *("-" if step["operators"] is None else f"{step[key]:,}" for key in _HOST_COUNTS),
         )
-        for each in steps
+        for step in steps
     ]
 
 
@@ -360,8 +364,8 @@ def rule_text(finding: ProfileDocument) -> str:
 def family_times(kernels: Sequence[ProfileDocument]) -> list[tuple[str, float, float]]:
     """Return families with seconds and share of all kernels' time, largest first."""
     sums: Counter[str] = Counter()
-    for each in kernels:
-        sums[each["family"]] += each["seconds"]
+    for kernel in kernels:
+        sums[kernel["family"]] += kernel["seconds"]
     whole = sum(sums.values()) or 1.0
     return [(readable_name(name), time, time / whole) for name, time in sums.most_common()]
 

@@ -47,22 +47,22 @@ class JoinedDevice(Struct, frozen=True):
     @property
     def contradictions(self) -> tuple[ProfileComparison, ...]:
         """Figures on which profile and telemetry disagree."""
-        return tuple(each for each in self.comparisons if each.is_contradiction)
+        return tuple(comparison for comparison in self.comparisons if comparison.is_contradiction)
 
     @property
     def was_idle(self) -> bool:
         """Whether telemetry saw none of its kernels, so that it may be another GPU."""
-        return any(each.figure == ACTIVE_SECONDS for each in self.contradictions)
+        return any(contradiction.figure == ACTIVE_SECONDS for contradiction in self.contradictions)
 
 
 def match_device(found: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
     """Match a profile's device with a device of the node, as far as the profile allows."""
     if found.uuid:
-        same = next((each for each in node if _uuid(each.uuid) == _uuid(found.uuid)), None)
+        same = next((device for device in node if _uuid(device.uuid) == _uuid(found.uuid)), None)
         if same is None:
             return _foreign(f"no GPU of this node has the uuid {found.uuid}")
         return _of_its_own(same, node, "uuid")
-    gpus = [each for each in node if each.mig is None]
+    gpus = [device for device in node if device.mig is None]
     if len(gpus) == 1:
         if _differs(found, gpus[0]):
             return _foreign(f"it is of a {found.name}, and this node has a {gpus[0].name}")
@@ -71,11 +71,11 @@ def match_device(found: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
         named = "the number" if found.index is not None else "nothing"
         why = f"it tells {named} of its GPU, and this node has {len(gpus)}"
         return JoinedDevice(None, unmatched=why)
-    if (at := next((each for each in gpus if each.index == found.index), None)) is None:
+    if (at := next((gpu for gpu in gpus if gpu.index == found.index), None)) is None:
         return _foreign(f"this node has no GPU {found.index}")
     if _differs(found, at):
         return _foreign(f"it is of a {found.name}, and GPU {at.index} here is a {at.name}")
-    alike = sum(not _differs(found, each) for each in gpus)
+    alike = sum(not _differs(found, gpu) for gpu in gpus)
     note = "" if alike == 1 else "CUDA_VISIBLE_DEVICES gives GPUs other numbers"
     return _of_its_own(at, node, "index and name", note)
 
@@ -117,17 +117,23 @@ class ProfileJoin(Struct, frozen=True):
     @property
     def contradictions(self) -> tuple[str, ...]:
         """Contradictions as sentences."""
-        return tuple(found.text for each in self.devices for found in each.contradictions)
+        return tuple(
+            contradiction.text for device in self.devices for contradiction in device.contradictions
+        )
 
     def contradicts(self, figure: str | None) -> bool:
         """Whether telemetry contradicts a figure on any device."""
-        return any(found.figure == figure for each in self.devices for found in each.contradictions)
+        return any(
+            contradiction.figure == figure
+            for device in self.devices
+            for contradiction in device.contradictions
+        )
 
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds] | None:
         """Wall time from the first to the last kernel of all devices; `None` if unknown."""
-        starts = [each.start for each in self.devices if each.start is not None]
-        ends = [each.end for each in self.devices if each.end is not None]
+        starts = [device.start for device in self.devices if device.start is not None]
+        ends = [device.end for device in self.devices if device.end is not None]
         return (min(starts), max(ends)) if starts and ends else None
 
 
@@ -139,9 +145,9 @@ def join(
 ) -> ProfileJoin:
     """Join the profiles of one workload, one per rank, with telemetry of the node."""
     devices = tuple(
-        _joined(profile, each, node, telemetry_of, settings)
+        _joined(profile, device, node, telemetry_of, settings)
         for profile in profiles
-        for each in profile.devices
+        for device in profile.devices
     )
     key, why = _holder(devices)
     if key is None:
@@ -186,17 +192,17 @@ def _joined(
 def _holder(devices: Sequence[JoinedDevice]) -> tuple[str | None, str]:
     if not devices:
         return None, "there is no GPU in it"
-    seen = [each for each in devices if each.telemetry is not None and not each.was_idle]
+    seen = [device for device in devices if device.telemetry is not None and not device.was_idle]
     if not seen:
         idle = "telemetry saw no activity there then: it is of another GPU, or the clocks differ"
         return None, devices[0].unmatched or idle
-    held = {each.telemetry.workload for each in seen if each.telemetry} - {None}
+    held = {device.telemetry.workload for device in seen if device.telemetry} - {None}
     if len(held) == 1:
         return held.pop(), ""
     if held:
         names = ", ".join(sorted(map(str, held)))
         return None, f"its GPUs were held by {len(held)} workloads: {names}"
-    uuids = {each.device.uuid for each in seen if each.device}
+    uuids = {device.device.uuid for device in seen if device.device}
     # Without a holder, advice is about a device.
     return (uuids.pop(), "") if len(uuids) == 1 else (None, "the holder of its GPUs is unknown")
 
@@ -206,9 +212,15 @@ def _only_holder(
 ) -> tuple[str, str] | None:
     """Return the only holder of GPUs at that time, if the profile does not identify its GPUs."""
     span = ProfileJoin(tuple(devices)).span
-    if span is None or any(each.device is not None or each.is_foreign for each in devices):
+    if span is None or any(device.device is not None or device.is_foreign for device in devices):
         return None
     start, end = span
-    found = (telemetry_of(each.uuid, start, end) for each in node if not each.has_mig_instances)
-    held = {each.workload for each in found if each is not None and each.workload is not None}
+    found = (
+        telemetry_of(device.uuid, start, end) for device in node if not device.has_mig_instances
+    )
+    held = {
+        telemetry.workload
+        for telemetry in found
+        if telemetry is not None and telemetry.workload is not None
+    }
     return (held.pop(), "") if len(held) == 1 else None

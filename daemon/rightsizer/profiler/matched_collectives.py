@@ -93,7 +93,10 @@ def _ending_at_once(
     """Yield those that end at once on all ranks but for their clocks; others are of two groups."""
     first = next(iter(collectives[0].intervals))
     offsets = {
-        rank: median(each.intervals[rank][1] - each.intervals[first][1] for each in collectives)
+        rank: median(
+            matched_collective.intervals[rank][1] - matched_collective.intervals[first][1]
+            for matched_collective in collectives
+        )
         for rank in collectives[0].intervals
     }
     for collective in collectives:

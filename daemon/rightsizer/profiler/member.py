@@ -76,8 +76,8 @@ class ProfiledMember(Struct, frozen=True):
 
         Marked ranges may omit waits between steps.
         """
-        steps = tuple(each.time for each in self.device.steps if each.time.span_seconds > 0.0)
-        between = self._steps_seconds - sum(each.span_seconds for each in steps)
+        steps = tuple(step.time for step in self.device.steps if step.time.span_seconds > 0.0)
+        between = self._steps_seconds - sum(step.span_seconds for step in steps)
         around = abs(self.time.span_seconds - self._steps_seconds)
         return steps if steps and between <= around else (self.time,)
 
@@ -95,23 +95,27 @@ class ProfiledMember(Struct, frozen=True):
     @property
     def kernels_at_work(self) -> tuple[KernelUse, ...]:
         """Kernels except communication, which mostly waits for others."""
-        return tuple(each for each in self.device.kernels if not each.is_collective)
+        return tuple(kernel for kernel in self.device.kernels if not kernel.is_collective)
 
     @property
     def mean_kernel_seconds(self) -> float | None:
         """Mean time of a kernel, without communication; `None` if none ran."""
-        count = sum(each.count for each in self.kernels_at_work)
-        return sum(each.seconds for each in self.kernels_at_work) / count if count else None
+        count = sum(kernel_use.count for kernel_use in self.kernels_at_work)
+        return (
+            sum(kernel_use.seconds for kernel_use in self.kernels_at_work) / count
+            if count
+            else None
+        )
 
     @property
     def working_steps(self) -> int:
         """Marked steps with kernels."""
-        return sum(each.time.kernel_seconds > 0.0 for each in self.device.steps)
+        return sum(step.time.kernel_seconds > 0.0 for step in self.device.steps)
 
     @property
     def kernel_count(self) -> int:
         """Runs of all kernels."""
-        return sum(each.count for each in self.device.kernels)
+        return sum(kernel.count for kernel in self.device.kernels)
 
     def has_own_launches(self, minimum_ratio: float) -> bool:
         """Whether most of its kernels are launched individually, not by graphs."""
@@ -160,7 +164,7 @@ def source_of(profiles: Sequence[Profile]) -> str:
 
 def torn_text(profiles: Sequence[Profile]) -> str:
     """Name incomplete files: shares of their time could change with the missing part."""
-    if not (torn := [each.source for each in profiles if not each.is_whole]):
+    if not (torn := [profile.source for profile in profiles if not profile.is_whole]):
         return ""
     return (
         f"{', '.join(torn)} is not whole, and what is missing may be what filled the time; wait "
@@ -170,7 +174,7 @@ def torn_text(profiles: Sequence[Profile]) -> str:
 
 def no_timeline(profiles: Sequence[Profile]) -> str:
     """Explain why no device has a timeline."""
-    devices = [device for each in profiles for device in each.devices]
+    devices = [device for profile in profiles for device in profile.devices]
     if any(device.kernels for device in devices):
         return "the profile has kernels but no timeline"
     if devices:

@@ -78,15 +78,15 @@ def profile_document(answer: ProfileDocument) -> str:
 def _tiles(devices: Sequence[ProfileDocument]) -> Iterator[tuple[str, str, str]]:
     times = [
         {**time, "host_wait_seconds": figures.idle_parts(time)["host_wait"]}
-        for each in devices
-        if (time := judged_time(each)) is not None
+        for device in devices
+        if (time := judged_time(device)) is not None
     ]
     if not (span := sum(each["span_seconds"] for each in times)):
         return
     for name, title, detail in _TILES:
         share = sum(each[name] for each in times) / span
         yield title, percent_text(share), detail.format(span=time_text(span))
-    steps = [step["seconds"] for each in devices for step in each["steps"]]
+    steps = [step["seconds"] for device in devices for step in device["steps"]]
     if steps:
         yield "A step", time_text(sum(steps) / len(steps)), f"mean of {len(steps)}"
 
@@ -150,7 +150,9 @@ def _copy_row(document: ProfileDocument) -> Sequence[str]:
 
 
 def _results_of(profiles: Iterable[ProfileDocument]) -> Iterator[Sequence[str]]:
-    for document in (each["benchmark"] for each in profiles if each["benchmark"] is not None):
+    for document in (
+        profile["benchmark"] for profile in profiles if profile["benchmark"] is not None
+    ):
         valid = {True: "valid", False: "invalid", None: "not stated"}[document["is_valid"]]
         name = " ".join(filter(None, (document["benchmark"], document["scenario"])))
         for figure, value in document["figures"].items():

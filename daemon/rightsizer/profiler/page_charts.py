@@ -140,14 +140,14 @@ def _moved(
 def steps_chart(name: str, steps: Sequence[ProfileDocument]) -> str:
     """Render where the time of each step went."""
     columns = []
-    for each in steps:
-        parts = colored(each["time"])
+    for step in steps:
+        parts = colored(step["time"])
         whole = sum(parts.values())
         description = ", ".join(
             f"{WORDS[part]} {percent_text(value / whole)}" for part, value in parts.items() if value
         )
-        tip = f"{each['name']}, {time_text(each['seconds'])}: {description}"
-        columns.append(ChartColumn(each["name"].rpartition("#")[2][:12], parts, tip))
+        tip = f"{step['name']}, {time_text(step['seconds'])}: {description}"
+        columns.append(ChartColumn(step["name"].rpartition("#")[2][:12], parts, tip))
     return stacked_columns(f"Steps of {name}", "Where the time of each step goes.", columns)
 
 
@@ -268,13 +268,13 @@ def _roof_over(roof: ProfileDocument, number_format: str, rate: float) -> ChartR
 
 def roofline_chart(name: str, points: Sequence[RooflinePoint]) -> str:
     """Render points below their roofs."""
-    whole = sum(each.seconds for each in points)
+    whole = sum(point.seconds for point in points)
     return roofline(
         f"Roofline of {name}",
-        list(dict.fromkeys(each.roof for each in points)),
+        list(dict.fromkeys(point.roof for point in points)),
         [
-            ChartPoint(each.intensity, each.rate, each.seconds / whole, _point_tip(each))
-            for each in points
+            ChartPoint(point.intensity, point.rate, point.seconds / whole, _point_tip(point))
+            for point in points
         ],
     )
 

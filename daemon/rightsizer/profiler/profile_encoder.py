@@ -29,21 +29,21 @@ def encode_profile(profile: Profile) -> JsonObject:
     return {
         **plain_fields(replace(profile, devices=(), host_steps=())),
         "start": _seconds(profile.start),
-        "devices": [_device(each) for each in profile.devices],
+        "devices": [_device(device) for device in profile.devices],
         "host_steps": [
             {
-                "name": each.name,
-                "seconds": seconds(each.end - each.start),
-                "loader_seconds": each.loader_seconds,
-                "collective_seconds": each.collective_seconds,
-                "operators": each.operators,
-                "dispatch_seconds": each.dispatch_seconds,
-                "pause_seconds": each.pause_seconds,
-                "read_backs": plain(each.read_backs),
+                "name": step.name,
+                "seconds": seconds(step.end - step.start),
+                "loader_seconds": step.loader_seconds,
+                "collective_seconds": step.collective_seconds,
+                "operators": step.operators,
+                "dispatch_seconds": step.dispatch_seconds,
+                "pause_seconds": step.pause_seconds,
+                "read_backs": plain(step.read_backs),
             }
-            for each in profile.host_steps
+            for step in profile.host_steps
         ],
-        "evidence": [plain_fields(each) for each in _evidence(profile)],
+        "evidence": [plain_fields(evidence) for evidence in _evidence(profile)],
     }
 
 
@@ -72,15 +72,15 @@ def _device(found: DeviceProfile) -> JsonObject:
         "timeline": None if found.timeline is None else asdict(found.timeline),
         "steps": [
             {
-                "name": each.name,
-                "seconds": seconds(each.end - each.start),
-                "time": _time(each.time),
-                "loader_seconds": each.loader_seconds,
+                "name": step.name,
+                "seconds": seconds(step.end - step.start),
+                "time": _time(step.time),
+                "loader_seconds": step.loader_seconds,
                 "last_long_collective_seconds": None
-                if each.last_long_collective is None
-                else seconds(each.last_long_collective - each.start),
+                if step.last_long_collective is None
+                else seconds(step.last_long_collective - step.start),
             }
-            for each in found.steps
+            for step in found.steps
         ],
     }
 
@@ -96,7 +96,7 @@ def _board(found: DeviceProfile) -> JsonObject:
 
 def _roof(found: DeviceProfile) -> JsonObject | None:
     """Encode the board's peaks; `None` if unknown, or without arithmetic to compare."""
-    if not found.products and all(each.flops_per_second is None for each in found.kernels):
+    if not found.products and all(kernel.flops_per_second is None for kernel in found.kernels):
         return None
     if not found.device.name or (board := built_in().find(found.device.name)) is None:
         return None
@@ -125,7 +125,7 @@ def encode_joined_device(found: JoinedDevice) -> JsonObject:
         "end": _seconds(found.end),
         "unmatched": found.unmatched or None,
         "telemetry": None if found.telemetry is None else _telemetry(found.telemetry),
-        "comparisons": [plain_fields(each) for each in found.comparisons],
+        "comparisons": [plain_fields(comparison) for comparison in found.comparisons],
     }
 
 
@@ -162,8 +162,8 @@ def encode_profile_answer(answer: ProfileAnswer) -> JsonObject:
     none = (None,) * len(answer.workloads)
     rows = zip(answer.workloads, answer.against or none, answer.joins or none, strict=True)
     return {
-        "workloads": [_workload(*each) for each in rows],
-        "broken": [plain_fields(each) for each in answer.broken],
+        "workloads": [_workload(*row) for row in rows],
+        "broken": [plain_fields(file) for file in answer.broken],
     }
 
 
@@ -172,15 +172,15 @@ def _workload(
 ) -> JsonObject:
     return {
         "workload": found.name,
-        "profiles": [encode_profile(each) for each in found.profiles],
+        "profiles": [encode_profile(profile) for profile in found.profiles],
         "clock_offsets_seconds": found.clock_offsets_seconds,
-        "findings": [encode_finding(each) for each in found.findings],
+        "findings": [encode_finding(finding) for finding in found.findings],
         "telemetry": None
         if joined is None
         else {
             "workload": joined.key,
             "unmatched": joined.unmatched or None,
-            "devices": [encode_joined_device(each) for each in joined.devices],
+            "devices": [encode_joined_device(device) for device in joined.devices],
             "contradictions": list(joined.contradictions),
         },
         "against": None
@@ -189,8 +189,8 @@ def _workload(
             "workload": before.name,
             "warnings": list(differences(before.profiles, found.profiles)),
             "changes": [
-                {**plain_fields(each), "ratio": each.ratio}
-                for each in profile_changes(before.profiles, found.profiles)
+                {**plain_fields(change), "ratio": change.ratio}
+                for change in profile_changes(before.profiles, found.profiles)
             ],
             **_kernel_changes(kernel_changes(before.profiles, found.profiles)),
         },
@@ -199,9 +199,9 @@ def _workload(
 
 def _kernel_changes(found: KernelChanges) -> JsonObject:
     families, kernels = (
-        [{**plain_fields(each), "ratio": each.ratio} for each in changes]
+        [{**plain_fields(change), "ratio": change.ratio} for change in changes]
         for changes in (found.families, found.kernels)
     )
-    for each in families:
-        del each["name"]
+    for family in families:
+        del family["name"]
     return {"per": found.per, "families": families, "kernels": kernels}

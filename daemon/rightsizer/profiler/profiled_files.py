@@ -66,6 +66,8 @@ def _joined(
         if storage.history is None:
             raise HistoryError("no history is kept; name one with --history.path")
         devices, telemetry = history_telemetry(storage.history)
-        return tuple(join(each.profiles, devices, telemetry, comparison) for each in workloads)
+        return tuple(
+            join(workload.profiles, devices, telemetry, comparison) for workload in workloads
+        )
     finally:
         storage.close()

@@ -32,25 +32,25 @@ def profiled_run(profiles: Sequence[Profile], catalogue: Catalogue) -> ProfiledR
         at_work(profiles, _STEADY, needs_launches=False)
     except NoVerdictError as error:
         raise ProfileError(f"{source}: {error}") from None
-    names = {each.device.device.name for each in members} - {""}
+    names = {member.device.device.name for member in members} - {""}
     boards = {name: catalogue.find(name) for name in sorted(names)}
     if len({board.key if board else name for name, board in boards.items()}) > 1:
         raise ProfileError(
             f"{source}: recorded on different GPUs, {' and '.join(boards)}; give the files of one"
         )
     name = next(iter(boards), "")
-    peaks = [each.device.memory_peak_bytes for each in members]
-    steps = [length for each in members if (length := each.step_seconds) is not None]
-    matched = sum(each.matched_ratio for each in members) / len(members)
+    peaks = [member.device.memory_peak_bytes for member in members]
+    steps = [length for member in members if (length := member.step_seconds) is not None]
+    matched = sum(member.matched_ratio for member in members) / len(members)
     return ProfiledRun(
         source=source,
         devices=len(members),
         device_name=name,
         board=boards.get(name),
         time=_time(members),
-        steps=max(len(each.device.steps) for each in members),
+        steps=max(len(member.device.steps) for member in members),
         step_seconds=sum(steps) / len(steps) if steps else None,
-        memory_peak_bytes=max((each for each in peaks if each is not None), default=None),
+        memory_peak_bytes=max((peak for peak in peaks if peak is not None), default=None),
         is_launch_known=matched >= _STEADY.matched_minimum_ratio,
     )
 
@@ -58,25 +58,25 @@ def profiled_run(profiles: Sequence[Profile], catalogue: Catalogue) -> ProfiledR
 def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
     """Return the time of steps and gaps if steps are marked, else of everything."""
     times = [time for member in members for time in member.step_times]
-    span = sum(each.span_seconds for each in times)
-    exposed = sum(each.exposed_collective_seconds for each in times)
+    span = sum(time.span_seconds for time in times)
+    exposed = sum(time.exposed_collective_seconds for time in times)
     # A collective lasts until the last rank has joined: what others spend more in them waits.
     collective = span * min(map(_exposed_ratio, members))
-    copy = sum(min(each.exposed_copy_seconds, each.idle_seconds) for each in times)
-    work = sum(each.kernel_seconds for each in times) - exposed
+    copy = sum(min(time.exposed_copy_seconds, time.idle_seconds) for time in times)
+    work = sum(time.kernel_seconds for time in times) - exposed
     # Copies overlap idle time; subtract them from host waits first.
-    host = max(0.0, sum(each.host_wait_seconds for each in times) - copy)
-    at_work = [each for member in members for each in member.kernels_at_work]
+    host = max(0.0, sum(time.host_wait_seconds for time in times) - copy)
+    at_work = [kernel_use for member in members for kernel_use in member.kernels_at_work]
     tensor, plain = (
-        sum(each.seconds for each in at_work if each.uses_tensor_cores is uses)
-        / (sum(each.seconds for each in at_work) or 1.0)
+        sum(kernel_use.seconds for kernel_use in at_work if kernel_use.uses_tensor_cores is uses)
+        / (sum(kernel_use.seconds for kernel_use in at_work) or 1.0)
         for uses in (True, False)
     )
-    kernels = [each for member in members for each in member.device.kernels]
-    count = sum(each.count for each in kernels)
-    calls = [each.device.launches for each in members if each.device.launches is not None]
-    in_launches = sum(each.host_seconds for each in calls)
-    whole = sum(each.time.span_seconds for each in members)
+    kernels = [kernel for member in members for kernel in member.device.kernels]
+    count = sum(kernel.count for kernel in kernels)
+    calls = [member.device.launches for member in members if member.device.launches is not None]
+    in_launches = sum(call.host_seconds for call in calls)
+    whole = sum(member.time.span_seconds for member in members)
     return ProfiledTime(
         tensor=tensor * work / span,
         plain=plain * work / span,
@@ -86,10 +86,10 @@ def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
         host_wait=host / span,
         gap=max(0.0, span - work - collective - copy - host) / span,
         launch=min(1.0, in_launches / whole if whole else 0.0),
-        kernel_seconds=sum(each.seconds for each in kernels) / count,
+        kernel_seconds=sum(kernel.seconds for kernel in kernels) / count,
     )
 
 
 def _exposed_ratio(member: ProfiledMember) -> float:
-    span = sum(each.span_seconds for each in member.step_times)
-    return sum(each.exposed_collective_seconds for each in member.step_times) / span
+    span = sum(time.span_seconds for time in member.step_times)
+    return sum(time.exposed_collective_seconds for time in member.step_times) / span

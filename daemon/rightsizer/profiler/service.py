@@ -84,15 +84,17 @@ class ProfileService:
         now = self._clock.wall_time()
         found = taken_profiles(profiles, self._accounting, self._tenures(), settings, now)
         with self._lock:
-            new = [each for each in found if each.id not in self._kept]
-            self._kept |= {each.id: each.text for each in found}
+            new = [taken_profile for taken_profile in found if taken_profile.id not in self._kept]
+            self._kept |= {taken_profile.id: taken_profile.text for taken_profile in found}
             self._kept = _latest(self._kept, settings.kept_maximum)
             self._is_saved = False
             # Replaced, not changed: the sampling thread reads it.
-            self.counts = self.counts + Counter((each.format, each.outcome) for each in new)
+            self.counts = self.counts + Counter(
+                (taken_profile.format, taken_profile.outcome) for taken_profile in new
+            )
             self._save()
-        for each in new:
-            self._log_profile(each)
+        for profile in new:
+            self._log_profile(profile)
         return found
 
     def profiles(self) -> tuple[TakenProfile, ...]:
@@ -123,7 +125,7 @@ class ProfileService:
                 return tuple(found)
         from rightsizer.profiler.advice import judgements_of, with_profiles  # noqa: PLC0415 - see above.
 
-        present = {each.key: each.workload for each in found}
+        present = {judgement.key: judgement.workload for judgement in found}
         since = now - nanoseconds(self._settings.valid_for)
         profiled = judgements_of(self.profiles(), present, advice, since)
         return with_profiles(found, profiled, open_now) if profiled else tuple(found)
@@ -147,7 +149,9 @@ class ProfileService:
             self._is_saved = True
 
     def _log_profile(self, profile: TakenProfile) -> None:
-        complaints = [str(each.reasons[0]) for each in profile.findings if each.is_actionable]
+        complaints = [
+            str(finding.reasons[0]) for finding in profile.findings if finding.is_actionable
+        ]
         self._log.info(
             "profile_taken",
             id=profile.id,
@@ -179,19 +183,19 @@ def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
     def answer(_: WebRequest) -> WebResponse:
         forms = [
             {
-                "id": each.id,
-                "taken": seconds(each.taken),
-                "moment": seconds(each.moment),
-                "sources": plain(each.sources),
-                "format": each.format,
-                "outcome": each.outcome,
-                "workload": each.key,
-                "unmatched": each.unmatched or None,
-                "devices": plain(each.devices),
-                "contradictions": plain(each.contradictions),
-                "findings": [encode_finding(finding) for finding in each.findings],
+                "id": profile.id,
+                "taken": seconds(profile.taken),
+                "moment": seconds(profile.moment),
+                "sources": plain(profile.sources),
+                "format": profile.format,
+                "outcome": profile.outcome,
+                "workload": profile.key,
+                "unmatched": profile.unmatched or None,
+                "devices": plain(profile.devices),
+                "contradictions": plain(profile.contradictions),
+                "findings": [encode_finding(finding) for finding in profile.findings],
             }
-            for each in profiles()
+            for profile in profiles()
         ]
         return WebResponse.of_json({"profiles": forms})
 

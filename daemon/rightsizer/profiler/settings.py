@@ -362,7 +362,7 @@ class ProfileSettings(Struct, frozen=True):
     @property
     def read_limits(self) -> ReadLimits:
         """Limits for readers of files."""
-        values = {each: getattr(self.limits, each) for each in self.limits.__struct_fields__}
+        values = {field: getattr(self.limits, field) for field in self.limits.__struct_fields__}
         return ReadLimits(**values, time=self.time)
 
     @property

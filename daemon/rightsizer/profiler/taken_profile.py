@@ -55,8 +55,8 @@ def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], P
     """
 
     def window_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window:
-        found = history.load(start - HOUR, end + 1)
-        parts = (each for each in found if each.uuid == uuid and each.end > start)
+        windows = history.load(start - HOUR, end + 1)
+        parts = (window for window in windows if window.uuid == uuid and window.end > start)
         return WindowBuilder(uuid, parts).window()
 
     return _telemetry(history.devices(), history.tenures(), window_of)
@@ -66,8 +66,8 @@ def _accounts_telemetry(
     accounting: AccountingService, tenures: Sequence[HolderPeriod]
 ) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
     """Return devices and telemetry of a running agent, with holders from the history."""
-    queries = {each.uuid: each for each in accounting.device_queries()[1]}
-    known = tuple(accounting.device_records())
+    queries = {query.uuid: query for query in accounting.device_queries()[1]}
+    devices = tuple(accounting.device_records())
 
     def window_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window | None:
         if (remembered := queries.get(uuid)) is None:
@@ -75,7 +75,7 @@ def _accounts_telemetry(
         grain = remembered.grain(start - start % HOUR, end)
         return remembered.window(start - start % grain, end + 1)
 
-    return _telemetry(known, tenures, window_of, present=known)
+    return _telemetry(devices, tenures, window_of, present=devices)
 
 
 def _holder(
@@ -83,9 +83,9 @@ def _holder(
 ) -> str | None:
     """Return the workload that held a device for most of a span, or `None`."""
     parts = {
-        each.workload: min(end, each.seen + _UNSEEN) - max(start, each.since)
-        for each in tenures
-        if each.uuid == uuid and each.since < end and each.seen + _UNSEEN > start
+        tenure.workload: min(end, tenure.seen + _UNSEEN) - max(start, tenure.since)
+        for tenure in tenures
+        if tenure.uuid == uuid and tenure.since < end and tenure.seen + _UNSEEN > start
     }
     return max(parts, key=lambda key: (parts[key], key)) if parts else None
 
@@ -97,22 +97,22 @@ def _telemetry(
     present: Sequence[DeviceRecord] = (),
 ) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
     """Combine devices with telemetry from windows; present devices have their current holders."""
-    devices = {each.device.uuid: each.device for each in known}
+    devices = {device.device.uuid: device.device for device in known}
 
     def telemetry(uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
         if (window := window_of(uuid, start, end)) is None or not window.accounted:
             return None
         holders = (
-            each.holder.key
-            for each in present
-            if each.device.uuid == uuid and each.holder and each.holder_since < end
+            device.holder.key
+            for device in present
+            if device.device.uuid == uuid and device.holder and device.holder_since < end
         )
         holder = next(holders, None) or _holder(uuid, start, end, tenures)
         total = devices[uuid].memory_total_bytes if uuid in devices else None
         unseen = max(0, min(window.start, end) - start) + max(0, end - max(window.end, start))
         return ProfileTelemetry(window, holder, total, seconds(unseen))
 
-    return tuple(each.device for each in known), telemetry
+    return tuple(device.device for device in known), telemetry
 
 
 class TakenProfile(Struct, frozen=True):
@@ -141,9 +141,9 @@ class TakenProfile(Struct, frozen=True):
         """Outcome as a label."""
         if self.key is None:
             return "unmatched"
-        if any(each.is_actionable for each in self.findings):
+        if any(finding.is_actionable for finding in self.findings):
             return "complaint"
-        is_judged = any(each.abstained is None for each in self.findings)
+        is_judged = any(finding.abstained is None for finding in self.findings)
         return "fine" if is_judged else "undecided"
 
     @property
@@ -197,7 +197,7 @@ def taken(
         unmatched=join.unmatched,
         devices=tuple(map(encode_joined_device, join.devices)),
         contradictions=join.contradictions,
-        findings=tuple(_kept(each, join, profile) for each in findings),
+        findings=tuple(_kept(finding, join, profile) for finding in findings),
     )
 
 
@@ -208,7 +208,7 @@ def weighed(
 
     It must have measured the same figure, or have seen no activity where the profile has kernels.
     """
-    findings = tuple(_weighed(each, join, settings) for each in workload.findings)
+    findings = tuple(_weighed(finding, join, settings) for finding in workload.findings)
     return replace(workload, findings=findings)
 
 
@@ -223,13 +223,13 @@ def _weighed(finding: Finding, join: ProfileJoin, settings: ProfileComparisonSet
 
 def _kept(finding: Finding, join: ProfileJoin, profile: Mapping[str, object]) -> Finding:
     """Return a finding on the node's own devices and workload, with shortened evidence."""
-    uuids = {each.key: each.device.uuid for each in join.devices if each.device is not None}
+    uuids = {device.key: device.device.uuid for device in join.devices if device.device is not None}
     evidence = {**_short(finding.evidence), "profile": dict(profile)}
     if finding.is_actionable and join.contradictions:
         evidence["contradictions"] = list(join.contradictions)
     named = finding.reasons[0] if finding.is_actionable else finding.rule
     devices, culprits = (
-        tuple(dict.fromkeys(uuids.get(each, each) for each in keys))
+        tuple(dict.fromkeys(uuids.get(key, key) for key in keys))
         for keys in (finding.devices, finding.culprits)
     )
     return replace(
@@ -241,8 +241,10 @@ def _kept(finding: Finding, join: ProfileJoin, profile: Mapping[str, object]) ->
         summary=_short(finding.summary),
         evidence=evidence,
         instructions=tuple(
-            Instruction(each.title[:_LONGEST], each.text[:_LONGEST_TEXT], each.language)
-            for each in finding.instructions
+            Instruction(
+                instruction.title[:_LONGEST], instruction.text[:_LONGEST_TEXT], instruction.language
+            )
+            for instruction in finding.instructions
         ),
     )
 
@@ -268,15 +270,15 @@ def taken_profiles(
     devices, telemetry = _accounts_telemetry(accounting, tenures)
     comparison = settings.comparison
     return tuple(
-        taken(each, join(each.profiles, devices, telemetry, comparison), comparison, now)
-        for each in judged_workloads(profiles, settings.judges)
+        taken(workload, join(workload.profiles, devices, telemetry, comparison), comparison, now)
+        for workload in judged_workloads(profiles, settings.judges)
     )
 
 
 def profile_from_json(texts: Iterable[str]) -> tuple[TakenProfile, ...]:
     """Decode stored profiles, latest first; those of a newer version are skipped."""
-    found: list[TakenProfile] = []
+    profiles: list[TakenProfile] = []
     for text in texts:
         with suppress(ValueError, KeyError, TypeError, AttributeError):
-            found.append(TakenProfile.of(text))
-    return tuple(sorted(found, key=lambda each: (-each.taken, each.id)))
+            profiles.append(TakenProfile.of(text))
+    return tuple(sorted(profiles, key=lambda profile: (-profile.taken, profile.id)))

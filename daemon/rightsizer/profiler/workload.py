@@ -28,7 +28,7 @@ class ProfiledWorkload(Struct, frozen=True):
     @property
     def clock_offsets_seconds(self) -> dict[str, float]:
         """How far the clock of each rank is ahead of the first one's; empty if not known."""
-        members = [each for each in members_of(self.profiles) if each.device.steps]
+        members = [member for member in members_of(self.profiles) if member.device.steps]
         return clock_offsets(members, ProfileRankImbalanceSettings().end_tolerance_ratio)
 
 
@@ -91,5 +91,7 @@ def _is_rank_of(profile: Profile, group: Sequence[Profile]) -> bool:
 def _urgency(finding: Finding) -> tuple[int, float]:
     if finding.abstained is not None:
         return (2, 0.0)
-    ends = (each.time_ratio_low for each in finding.options if each.time_ratio_low is not None)
+    ends = (
+        option.time_ratio_low for option in finding.options if option.time_ratio_low is not None
+    )
     return (0 if finding.is_actionable else 1, min(ends, default=1.0))

@@ -104,7 +104,7 @@ class _Nest:
                 self._open.append(_OpenCall(name, until))
             self._next = next(self._rest, None)
         self._close(start)
-        return [each for each in self._open if each.end >= end]
+        return [call for call in self._open if call.end >= end]
 
     def _close(self, now: Nanoseconds) -> None:
         while self._open and self._open[-1].end < now:
@@ -131,7 +131,7 @@ class CallStacks:
     @property
     def has_operators(self) -> bool:
         """Whether any operator is known, and none that runs only on a GPU."""
-        known = [each.name for each in self._names if each.kind is CallKind.OPERATOR]
+        known = [name.name for name in self._names if name.kind is CallKind.OPERATOR]
         return bool(known) and not any(map(is_of_a_gpu, known))
 
     def calls(self, thread: int, kinds: Collection[CallKind]) -> Iterator[Call]:
@@ -146,16 +146,18 @@ class CallStacks:
         names = list(self._names)
         wanted = {
             number
-            for number, each in enumerate(names)
-            if each.kind is CallKind.READ_BACK
-            or (each.kind is CallKind.OPERATOR and is_named(each.name))
+            for number, call_name in enumerate(names)
+            if call_name.kind is CallKind.READ_BACK
+            or (call_name.kind is CallKind.OPERATOR and is_named(call_name.name))
         }
         for calls in self._calls.values():
             nest = _Nest(calls)
             for start, end, number in calls.in_order():
                 if number in wanted:
-                    around = [names[each.name] for each in nest.around(start, end)]
-                    lines = [each.name for each in around if each.kind is CallKind.LINE]
+                    around = [names[call.name] for call in nest.around(start, end)]
+                    lines = [
+                        call_name.name for call_name in around if call_name.kind is CallKind.LINE
+                    ]
                     name = names[number].name
                     yield start, end, f"{name} in {lines[-1]}" if lines else name
 
@@ -204,15 +206,15 @@ class CallStacks:
 
     def waits(self) -> Iterator[tuple[str, Interval]]:
         """Yield waits with their origin: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
-        known = list(self._names)
+        call_names = list(self._names)
         for thread, waits in self._waits.items():
             nest = _Nest(self._calls.get(thread))
             for start, end, number in waits.in_order():
-                calls = [known[each.name] for each in nest.around(start, end)]
-                operators = [each.name for each in calls if each.kind is CallKind.OPERATOR]
-                lines = [each.name for each in calls if each.kind is CallKind.LINE]
+                calls = [call_names[call.name] for call in nest.around(start, end)]
+                operators = [call.name for call in calls if call.kind is CallKind.OPERATOR]
+                lines = [call.name for call in calls if call.kind is CallKind.LINE]
                 origin = ", ".join((*operators[:1], *lines[-1:]))
-                name = known[number].name
+                name = call_names[number].name
                 yield f"{name} in {origin}" if origin else name, (start, end)
 
     def busy(self, thread: int) -> Iterator[Interval]:
@@ -264,7 +266,7 @@ class CallStacks:
             for number, time in found.times.items()
             if (product := names[number].product) is not None
         )
-        return tuple(sorted(uses, key=lambda each: (-each.seconds, each.name, each.shape)))
+        return tuple(sorted(uses, key=lambda use: (-use.seconds, use.name, use.shape)))
 
 
 def _is_of_library(frame: str) -> bool:

@@ -64,7 +64,7 @@ class HostLine:
         self._leaves: Column = array("q")
         taken = [*taken]
         launches = (CallKind.LAUNCH,)
-        is_compiled = any(True for each in stacks.threads for _ in stacks.calls(each, launches))
+        is_compiled = any(True for thread in stacks.threads for _ in stacks.calls(thread, launches))
         self._issued = CallKind.LAUNCH if is_compiled else CallKind.OPERATOR
         leaves = {thread: self._take(thread) for thread in stacks.threads}
         self._leaves = array("q", map(self._leaves.__getitem__, order(self._leaves)))
@@ -75,9 +75,9 @@ class HostLine:
         marks = [mark for step in steps for mark in (step.start, step.end)]
         self._fixed = CoveredLength(marks)
         self._paused = CoveredLength(marks)
-        lines = [each.intervals() for each in (self._long, self._waits)]
+        lines = [span_line.intervals() for span_line in (self._long, self._waits)]
         self._fixed.add_all(union(merge(*lines, taken)))
-        lines = [each.intervals() for each in (self._operators, self._waits)]
+        lines = [span_line.intervals() for span_line in (self._operators, self._waits)]
         pauses = [
             each
             for each in outside(marks[0], marks[-1], union(merge(*lines, taken)))

@@ -286,19 +286,19 @@ class JsonEvents:
         text = window.text
         at = window.at
         until = at + _READ_ON
-        found: list[Event] = []
+        events: list[Event] = []
         decode = self._decode
         between = _BETWEEN.match
         try:
             while at < until and (space := between(text, at)) and text[space.end()] == "{":
                 event, at = decode(text, space.end())
-                found.append(event)
+                events.append(event)
         except (IndexError, RecursionError, ValueError, ArithmeticError):
             # An incomplete or faulty event is handled separately.
             pass
         window.at = at
-        self._count_some(len(found))
-        return found
+        self._count_some(len(events))
+        return events
 
     def _value(self, window: JsonWindow, maximum: int) -> tuple[Any, str]:
         """Return the next value, or why it cannot be built; then it is not consumed."""

@@ -44,7 +44,7 @@ class TraceHeader:
         """
         index = whole_number(key)
         kinds = [*self.devices.values(), {}]
-        alike = kinds[0] if all(each == kinds[0] for each in kinds[:-1]) else {}
+        alike = kinds[0] if all(kind == kinds[0] for kind in kinds[:-1]) else {}
         return {"index": index, **(alike if index is None else self.devices.get(index, alike))}
 
     def start(self, latest: Nanoseconds) -> Nanoseconds | None:

@@ -108,7 +108,7 @@ def _convolution(operands: _Arguments, *, stride: int, padding: int, dilation: i
     image = operands.sizes(0, _IMAGES)
     weight = operands.sizes(1, _IMAGES)
     places = stride, padding, dilation
-    steps, margins, gaps = (operands.numbers(each, len(image) - 2) for each in places)
+    steps, margins, gaps = (operands.numbers(place, len(image) - 2) for place in places)
     if len(image) != len(weight) or not (steps and margins and gaps) or 0 in steps:
         return None
     space = [

@@ -315,13 +315,13 @@ class Recorder:
         loader, collectives = (self._covered(kind, steps) for kind in kinds)
         found = tuple(
             HostStep(
-                each.name,
-                each.start,
-                each.end,
-                seconds(loader.length(each.start, each.end)),
-                seconds(collectives.length(each.start, each.end)),
+                span.name,
+                span.start,
+                span.end,
+                seconds(loader.length(span.start, span.end)),
+                seconds(collectives.length(span.start, span.end)),
             )
-            for each in steps
+            for span in steps
         )
         if not are_operators_known or not self.stacks.has_operators:
             return found
@@ -333,13 +333,13 @@ class Recorder:
             self._spans.add_sum(SpanKind.SYNCHRONIZATION, name, count, time)
         return tuple(
             replace(
-                each,
+                host_step,
                 operators=line.operators(step),
                 dispatch_seconds=seconds(line.dispatch(step)),
                 pause_seconds=seconds(line.paused(step)),
                 read_backs=line.read_backs(step),
             )
-            for each, step in zip(found, steps, strict=True)
+            for host_step, step in zip(found, steps, strict=True)
         )
 
     def _device(self, key: str) -> _Device:
@@ -448,11 +448,11 @@ class Recorder:
             timeline(line, edges),
             streams=stream_lanes(device.line, [*device.streams], edges),
             threads={
-                self.thread_names.get(each) or f"thread {each & _THREAD}": covered(
-                    merge(self.stacks.busy(each), self._launches.of_thread(each)), edges
+                self.thread_names.get(thread) or f"thread {thread & _THREAD}": covered(
+                    merge(self.stacks.busy(thread), self._launches.of_thread(thread)), edges
                 )
-                for each in line.threads
-                if each != _NO_THREAD
+                for thread in line.threads
+                if thread != _NO_THREAD
             },
             memory_bytes=device.memory.between(edges),
         )

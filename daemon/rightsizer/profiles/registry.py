@@ -64,8 +64,8 @@ FORMATS: Final[tuple[ProfileReader, ...]] = (
 )
 """In order of detection: the most specific first."""
 _KNOWN_FORMATS: Final = (
-    f"looked for {', '.join(dict.fromkeys(each.format.value for each in FORMATS))}; record with "
-    "PyTorch's profiler (export_chrome_trace) or 'nsys profile', as in docs/profiles.md"
+    f"looked for {', '.join(dict.fromkeys(reader.format.value for reader in FORMATS))}; "
+    "record with PyTorch's profiler (export_chrome_trace) or 'nsys profile', as in docs/profiles.md"
 )
 _TOLD_BYTES: Final = 1 << 12
 """Bytes from which unsupported files are identified."""
@@ -105,7 +105,7 @@ def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
     try:
         if (runs := folder / _RUNS).is_dir():
             # Run folders are named by time.
-            inner = (each for each in runs.iterdir() if each.is_dir())
+            inner = (path for path in runs.iterdir() if path.is_dir())
             within = max(inner, key=lambda run: natural_order(run.name), default=runs)
         files = list(islice(_walk(within), limits.files_maximum + 1))
     except OSError as error:
@@ -292,7 +292,7 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
         raise ProfileError(f"{next(iter(broken.values()))}{more}")
     return ReadFiles(
         # Ranks in order; other files by name.
-        tuple(sorted(profiles, key=lambda each: -1 if each.rank is None else each.rank)),
+        tuple(sorted(profiles, key=lambda profile: -1 if profile.rank is None else profile.rank)),
         tuple(
             BrokenFile(str(path.relative_to(folder)), str(error).removeprefix(f"{path}: "))
             for path, error in broken.items()
@@ -340,14 +340,14 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
         begins = f"it begins with '{excerpt(head.data)}'"
         unknown = f"of no known format: {begins}; {_KNOWN_FORMATS}"
         descriptions = (
-            f"{each.what}; {each.instead}" for each in _other_files() if each.fits(head)
+            f"{file.what}; {file.instead}" for file in _other_files() if file.fits(head)
         )
         fault = _unfinished(head.data) or next(descriptions, unknown)
     raise ProfileError(f"{path}: {fault}")
 
 
 def _reader_for(head: Head) -> ProfileReader | None:
-    return next((each for each in FORMATS if each.recognizes(head)), None)
+    return next((reader for reader in FORMATS if reader.recognizes(head)), None)
 
 
 def _head(path: Path, limits: ReadLimits) -> Head:

@@ -27,7 +27,7 @@ from rightsizer.profiles.names import (
 )
 from rightsizer.profiles.timeline import Interval, NamedInterval, NamedLine, union
 
-_COUNTERS: Final = frozenset(each for each in KernelCounters.__struct_fields__)
+_COUNTERS: Final = frozenset(struct_field for struct_field in KernelCounters.__struct_fields__)
 _REST: Final = "(others)"
 _LAID: Final = (
     SpanKind.LOADER,
@@ -73,9 +73,9 @@ class KernelRow:
         """Add several runs, with their extremes if known."""
         self.count += count
         self.total += total
-        for each in extremes or ():
-            self._shortest = each if self._shortest is None else min(self._shortest, each)
-            self._longest = max(self._longest, each)
+        for extreme in extremes or ():
+            self._shortest = extreme if self._shortest is None else min(self._shortest, extreme)
+            self._longest = max(self._longest, extreme)
 
     def measure(self, figure: str, value: Any, weight: float) -> None:
         """Add a measurement of runs, by field name in `KernelUse` or its counters."""
@@ -122,8 +122,8 @@ class KernelTable:
         """Return the row of a name; the name also tells collectives and units."""
         if len(name) > self._limits.name_maximum_characters:
             name = short_name(name, self._limits.name_maximum_characters)
-        if (known := self._rows.get(name)) is not None:
-            return known
+        if (kernel_row := self._rows.get(name)) is not None:
+            return kernel_row
         collective = is_collective(name)
         tensor_cores = uses_tensor_cores(name)
         if len(self._rows) >= self._limits.kernel_names_maximum:

@@ -68,10 +68,10 @@ def _steps(table: Mapping[str, Any]) -> list[tuple[str, float, float]]:
     rows = table.get("rows")
     if not isinstance(columns, list) or not isinstance(rows, list):
         return []
-    names = [str(each.get("id")) if isinstance(each, dict) else "" for each in columns]
+    names = [str(column.get("id")) if isinstance(column, dict) else "" for column in columns]
     if not _INPUT.intersection(names) or not set(_STEP).intersection(names):
         return []
-    found = []
+    steps = []
     for row in rows:
         cells = row.get("c") if isinstance(row, dict) else None
         if not isinstance(cells, list):
@@ -86,8 +86,8 @@ def _steps(table: Mapping[str, Any]) -> list[tuple[str, float, float]]:
         whole = times.get(_WHOLE) or sum(times.values())
         if whole > 0:
             name = next((str(values[each]) for each in _STEP if each in values), "")
-            found.append((name, whole, min(waits, whole)))
-    return found
+            steps.append((name, whole, min(waits, whole)))
+    return steps
 
 
 def _time(value: Any) -> float:

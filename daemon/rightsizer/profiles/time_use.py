@@ -176,7 +176,9 @@ class Launches:
         for place in range(3):
             if not is_ordered(columns[place]):
                 rows = order(columns[place])
-                columns = [array(each.typecode, map(each.__getitem__, rows)) for each in columns]
+                columns = [
+                    array(column.typecode, map(column.__getitem__, rows)) for column in columns
+                ]
         self._ends, self._starts, self._correlations, self._threads = columns
         self._of_threads.clear()
         self._is_ordered = True
@@ -319,7 +321,7 @@ class MeasuredLine:
     def _lay(self, name: str, *lines: SpanLine, otherwise: str) -> None:
         """Measure the union of lines; if the last is empty, `otherwise` is the same."""
         if len(lines[-1]):
-            self._rulers[name].add_all(union(merge(*(each.intervals() for each in lines))))
+            self._rulers[name].add_all(union(merge(*(line.intervals() for line in lines))))
         else:
             self._rulers[name] = self._rulers[otherwise]
 
@@ -373,7 +375,7 @@ def stream_lanes(
         rulers[stream].add(start, end)
     if len(rulers) == 1:
         return {}
-    busiest = sorted(rulers, key=lambda each: -rulers[each].length(edges[0], edges[-1]))
+    busiest = sorted(rulers, key=lambda ruler: -rulers[ruler].length(edges[0], edges[-1]))
     return {names[each]: _covered(rulers[each], edges) for each in sorted(busiest[:_MOST_LANES])}
 
 
@@ -381,7 +383,7 @@ def timeline(line: MeasuredLine, edges: Sequence[Nanoseconds]) -> ProfileTimelin
     """Return the timeline between edges, which must be marks of the line."""
     parts = [line.between(start, end) for start, end in pairwise(edges)]
     lanes = {
-        lane: tuple(round(value(each) / (each.span_seconds or 1.0), 3) for each in parts)
+        lane: tuple(round(value(part) / (part.span_seconds or 1.0), 3) for part in parts)
         for lane, value in _LANES.items()
     }
     return ProfileTimeline(

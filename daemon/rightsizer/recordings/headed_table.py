@@ -124,10 +124,10 @@ def _is_clock(cells: Sequence[str]) -> bool:
 def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
     """Return the line of headings, and its cells: the first with a time, or as wide as rows."""
     lines = [line for line in head if not _NO_ROW.match(line) and page_time(line) is None]
-    cells = [[cell.strip() for cell in split_csv_line(each, delimiter_of(each))] for each in lines]
-    timed = (at for at, each in enumerate(cells) if len(each) > 1 and time_places(each))
+    cells = [[cell.strip() for cell in split_csv_line(line, delimiter_of(line))] for line in lines]
+    timed = (at for at, cell in enumerate(cells) if len(cell) > 1 and time_places(cell))
     width = len(split_csv_line(row := row_of(head), delimiter_of(row)))
-    wide = (at for at, each in enumerate(cells) if len(each) == width > 1)
+    wide = (at for at, cell in enumerate(cells) if len(cell) == width > 1)
     at = next(timed, next(wide, 0))
     return (lines[at], cells[at]) if lines else ("", [])
 
@@ -144,8 +144,8 @@ def untimed_headings(head: Sequence[str]) -> tuple[list[str], str]:
     for _, line in lines:
         mark = delimiter_of(line)
         cells = [cell.strip() for cell in split_csv_line(line, mark)]
-        found = {each.signal for each in read_headings(cells).values()}
-        if mark != " " and not found.isdisjoint((Signal.GPU_BUSY, Signal.SM_ACTIVE)):
+        signals = {heading.signal for heading in read_headings(cells).values()}
+        if mark != " " and not signals.isdisjoint((Signal.GPU_BUSY, Signal.SM_ACTIVE)):
             rows = (split_csv_line(rest, mark) for time, rest in lines if time is not None)
             is_timed = is_paged or any(len(row) == len(cells) for row in rows)
             return (cells, mark) if is_timed else ([], "")

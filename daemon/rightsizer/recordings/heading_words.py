@@ -270,13 +270,13 @@ def _with_numbered_gpus(headings: Sequence[str]) -> Sequence[str]:
         if len(of_text) == 1 and _number_place(words) is None:
             stem = " ".join(word for word in words if not word.isdecimal())
             stems.setdefault(stem, {})[int(of_text[0])] = at
-    found = [*headings]
+    gpus = [*headings]
     for stem, places in stems.items():
         numbers = sorted(places)
         if len(numbers) > 1 and numbers in ([*range(len(numbers))], [*range(1, len(numbers) + 1)]):
             for number, at in places.items():
-                found[at] = f"gpu {number} {stem}"
-    return found
+                gpus[at] = f"gpu {number} {stem}"
+    return gpus
 
 
 def places_of(headings: Sequence[str], names: AbstractSet[str]) -> list[int]:

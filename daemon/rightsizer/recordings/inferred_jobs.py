@@ -124,16 +124,16 @@ def _compared_load(series: LoadSeries, device: Device) -> _ComparedLoad:
 def _allocations(levels: Sequence[float]) -> list[int]:
     known = [(at, level) for at, level in enumerate(levels) if not math.isnan(level)]
     step = _MEMORY_STEP * max((level for _, level in known), default=0.0)
-    found: list[int] = []
+    allocations: list[int] = []
     last: tuple[int, bool] | None = None
     for (_, before), (at, after) in pairwise(known):
         if step <= 0.0 or abs(after - before) < step:
             continue
         is_rise = after > before
         if last is None or last[1] != is_rise or at - last[0] > _RUN:
-            found.append(at)
+            allocations.append(at)
         last = at, is_rise
-    return found
+    return allocations
 
 
 def _spins(busy: Sequence[float], watts: Sequence[float], limit: float | None) -> frozenset[int]:
@@ -285,7 +285,7 @@ def _is_there(load: _ComparedLoad, group: Sequence[_ComparedLoad]) -> bool:
     works = sum(load.busy[at] >= _ACTIVE for at in moments)
     if 2 * works >= len(moments):
         return True
-    levels = [_mean(each.series.values[Load.MEMORY], moments) for each in group]
+    levels = [_mean(compared_load.series.values[Load.MEMORY], moments) for compared_load in group]
     own = _mean(load.series.values[Load.MEMORY], moments)
     return own is not None and all(level is not None and 2 * own >= level for level in levels)
 
@@ -306,7 +306,7 @@ def _job(
         confidence_ratio=round(link.confidence, 2),
     )
     series = [compared[device.uuid].series for device in devices]
-    used = [at for each in series for at in _used(each)]
+    used = [at for load_series in series for at in _used(load_series)]
     start = series[0].start
     step = series[0].step
     first = min(used, default=0)

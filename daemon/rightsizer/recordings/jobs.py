@@ -69,7 +69,7 @@ class RecordedJobs:
 def stated_jobs(stated: Sequence[str], devices: Sequence[Device]) -> list[RecordedJob]:
     """Parse stated jobs such as `0-3,5` or device names; reject invalid ones."""
     taken: dict[str, str] = {}
-    found = []
+    jobs = []
     for text in stated:
         if text == NO_JOBS:
             continue
@@ -83,8 +83,8 @@ def stated_jobs(stated: Sequence[str], devices: Sequence[Device]) -> list[Record
             taken[device.uuid] = text
         key = gpu_list(of_job)
         workload = Workload(f"recorded:job {key}", WorkloadKind.RECORDED, f"job {key}")
-        found.append(RecordedJob(tuple(of_job), workload))
-    return found
+        jobs.append(RecordedJob(tuple(of_job), workload))
+    return jobs
 
 
 def _named(part: str, text: str, devices: Sequence[Device]) -> list[Device]:

@@ -143,7 +143,7 @@ def _tables(document: Any) -> Iterator[Record]:
 def _is_row(cells: Any) -> bool:
     """Whether it is a list of values."""
     is_list = isinstance(cells, list) and bool(cells)
-    return is_list and not any(isinstance(each, dict | list) for each in cells)
+    return is_list and not any(isinstance(cell, dict | list) for cell in cells)
 
 
 def _otlp_points(document: Mapping[str, Any]) -> Iterator[Record]:

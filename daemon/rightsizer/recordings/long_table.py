@@ -122,8 +122,8 @@ def _series(
     try:
         return interpret(named_line(metric), meaning)
     except ValueError:
-        found = _by_words(metric, dict(labels), unit, has_hosts=has_hosts)
-        return found or UnusedSeries(metric, "it is not read")
+        series = _by_words(metric, dict(labels), unit, has_hosts=has_hosts)
+        return series or UnusedSeries(metric, "it is not read")
 
 
 def _by_words(
@@ -183,29 +183,29 @@ def long_rows(
 
 def _metrics(columns: SampleColumns, table: HeadedTable) -> _Metrics:
     """Return the metrics of a table with their values, where they are of GPUs by their words."""
-    found: _Metrics = {}
+    metrics: _Metrics = {}
     for cells in table.cells():
         metric, value = columns.sample(cells)
-        if metric not in found:
+        if metric not in metrics:
             heading = heading_of(metric)
-            found[metric] = None if heading is None else (heading, UnitSample())
-        if (of_metric := found[metric]) is not None:
+            metrics[metric] = None if heading is None else (heading, UnitSample())
+        if (of_metric := metrics[metric]) is not None:
             of_metric[1].add(of_metric[0], value)
-    return found
+    return metrics
 
 
 def _units(metrics: _Metrics, notes: RecordingNotes) -> dict[str, str]:
     """Return units of metrics by their names, else infer them from their values."""
-    found: dict[str, str] = {}
+    units: dict[str, str] = {}
     for metric, of_metric in metrics.items():
         if of_metric is None:
             continue
         heading, values = of_metric
         if (unit := values.unit_of(heading)) is not None:
-            found[metric] = unit
+            units[metric] = unit
         elif not heading.is_bare:
             notes.remark(
                 f"the unit of '{metric}' is not known, it is left out; add it to the name, like "
                 "gpu_util_pct or gpu_memory_used_mib"
             )
-    return found
+    return units

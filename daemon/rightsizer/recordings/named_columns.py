@@ -45,21 +45,23 @@ def _of_named_devices(
     read: dict[int, Heading], headings: Sequence[str], notes: RecordingNotes
 ) -> dict[int, Heading]:
     """If some headings name their GPU, assign others to the only named one, else to none."""
-    devices = {each.device: each.facts for each in read.values() if each.device is not None}
-    unnamed = {at: each for at, each in read.items() if each.device is None}
+    devices = {
+        heading.device: heading.facts for heading in read.values() if heading.device is not None
+    }
+    unnamed = {at: heading for at, heading in read.items() if heading.device is None}
     if not devices or not unnamed:
         return read
-    named = {at: each for at, each in read.items() if at not in unnamed}
+    named = {at: heading for at, heading in read.items() if at not in unnamed}
     if len(devices) > 1:
         left = ", ".join(f"'{headings[at]}'" for at in unnamed)
         notes.remark(f"which GPU {left} is of is not known, and it is left out")
         return named
     ((device, facts),) = devices.items()
-    known = {each.signal for each in named.values()}
+    signals = {heading.signal for heading in named.values()}
     joined = {
-        at: each._replace(device=device, facts=facts)
-        for at, each in unnamed.items()
-        if each.signal not in known
+        at: heading._replace(device=device, facts=facts)
+        for at, heading in unnamed.items()
+        if heading.signal not in signals
     }
     return named | joined
 
@@ -74,10 +76,10 @@ def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) ->
     has_devices = place_of(headings, DEVICES | UUIDS) is not None
     found = read_headings(with_units_of_cells(headings, rows)).items()
     return any(
-        each.signal in _BUSY
-        or (each.signal is Signal.POWER_WATTS and (has_devices or names_gpu(headings[at])))
-        or (each.is_exact and column_name(headings[at]) not in SIGNAL_COLUMNS)
-        for at, each in found
+        heading.signal in _BUSY
+        or (heading.signal is Signal.POWER_WATTS and (has_devices or names_gpu(headings[at])))
+        or (heading.is_exact and column_name(headings[at]) not in SIGNAL_COLUMNS)
+        for at, heading in found
     )
 
 
@@ -86,7 +88,7 @@ def named_columns(table: HeadedTable, times: TimeColumns, notes: RecordingNotes)
     headings = table.headings
     uuid, device, node, board = (place_of(headings, of) for of in (UUIDS, DEVICES, NODES, NAMES))
     read = read_headings(with_units_of_cells(headings, table.cells()))
-    is_open = uuid is None and not any(each.device for each in read.values())
+    is_open = uuid is None and not any(heading.device for heading in read.values())
     others = {*times.places, *read, node, board}
     # Names of processes separate the rows of a GPU.
     if place_of(headings, PIDS) is not None:
@@ -134,13 +136,13 @@ def _with_units(
     notes: RecordingNotes,
 ) -> dict[int, Heading]:
     """Return the columns whose units are known, with them."""
-    found: dict[int, Heading] = {}
+    with_units: dict[int, Heading] = {}
     for at, heading in read.items():
         # The size of the whole memory never changes.
         if heading.is_bare and not units.has_varying:
             continue
         if (unit := units.sample.unit_of(heading)) is not None:
-            found[at] = heading._replace(unit=unit)
+            with_units[at] = heading._replace(unit=unit)
             continue
         title = table.headings[at]
         ending = "_pct" if heading.signal is Signal.GPU_BUSY else "_mib"
@@ -150,7 +152,7 @@ def _with_units(
             f"the unit of '{title}' is not known, it is left out; {_ADD_UNIT}"
             + (f", or state it with --fields '{stated}'" if is_tried else "")
         )
-    return found
+    return with_units
 
 
 def _is_read(fields: str, table: HeadedTable, signals: AbstractSet[Signal]) -> bool:
@@ -162,10 +164,10 @@ def _is_read(fields: str, table: HeadedTable, signals: AbstractSet[Signal]) -> b
 
 def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: RecordingNotes) -> None:
     texts: dict[Signal, str] = {}
-    for at, each in read.items():
-        if not each.is_exact:
-            text = f"'{table.headings[at]}' as {each.signal} in {each.unit}"
-            texts.setdefault(each.signal, text)
+    for at, heading in read.items():
+        if not heading.is_exact:
+            text = f"'{table.headings[at]}' as {heading.signal} in {heading.unit}"
+            texts.setdefault(heading.signal, text)
     if not texts:
         return
     remedy = _REMEDY if table.is_csv else _REMEDY_OF_JSON
@@ -190,7 +192,9 @@ class _Units:
         """Whether bare memory ever varies for a device."""
         self._device_at = device_at
         self._wanted = {
-            at: each for at, each in read.items() if not each.is_exact or each.unit is None
+            at: heading
+            for at, heading in read.items()
+            if not heading.is_exact or heading.unit is None
         }
         self._last: dict[tuple[int, str], float] = {}
 

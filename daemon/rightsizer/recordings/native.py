@@ -38,7 +38,7 @@ def header(program: str) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "program": program,
-        "signals": [[str(each), str(each.unit)] for each in Signal],
+        "signals": [[str(signal), str(signal.unit)] for signal in Signal],
     }
 
 
@@ -211,8 +211,8 @@ class _NativeState:
                 f"{header['version']} of the format, and this program reads up to {VERSION}; "
                 "update rightsizer"
             )
-        known = set(Signal)
-        self._signals = [Signal(name) if name in known else None for name, _ in header["signals"]]
+        signals = set(Signal)
+        self._signals = [Signal(name) if name in signals else None for name, _ in header["signals"]]
         self._sections: dict[str, Any] = {}
         self._wall_time: Nanoseconds = 0
         self._time: Nanoseconds = 0
@@ -232,8 +232,8 @@ class _NativeState:
             wall_time=self._wall_time,
             time=self._time,
             readings={
-                uuid: self._reading(uuid, own, row)
-                for uuid, own, row in zip(uuids, columns, cells, strict=True)
+                uuid: self._reading(uuid, column, row)
+                for uuid, column, row in zip(uuids, columns, cells, strict=True)
             },
             **{name: sections[name] for name in _KEPT},
         )
@@ -257,7 +257,9 @@ class NativeFiles:
         self._texts = texts
 
         def complete(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-            return devices if board is None else tuple(completed(each, board) for each in devices)
+            return (
+                devices if board is None else tuple(completed(device, board) for device in devices)
+            )
 
         self._complete = complete if board is None else cache(complete)
         self.notes = [RecordingNotes(text.name) for text in texts]

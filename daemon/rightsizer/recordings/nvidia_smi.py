@@ -126,7 +126,9 @@ def _is_process_heading(line: str) -> bool:
     headings = split_csv_line(line, delimiter_of(line))
     names = {column_name(heading) for heading in headings}
     # Scripts write the GPU's load beside each process.
-    has_load = any(each and each.signal is Signal.GPU_BUSY for each in map(heading_of, headings))
+    has_load = any(
+        heading and heading.signal is Signal.GPU_BUSY for heading in map(heading_of, headings)
+    )
     return {"timestamp", "pid"} <= names and not names.isdisjoint(IDENTITY) and not has_load
 
 

@@ -129,7 +129,7 @@ def _table(places: Sequence[tuple[str, str]]) -> CellTable:
     columns = [(at, place, _COLUMNS[place]) for at, place in enumerate(places)]
     return CellTable(
         CellColumn(at, name, column.signal, column.unit)
-        for at, (_, name), column in sorted(columns, key=lambda each: each[2].rank)
+        for at, (_, name), column in sorted(columns, key=lambda column: column[2].rank)
     )
 
 

@@ -177,12 +177,12 @@ def _processes(listed: str) -> tuple[Process, ...] | None:
         return None
     return tuple(
         recorded_process(
-            str(each["pid"]),
-            str(each.get("gpu_memory_usage")),
-            program=str(each.get("command") or ""),
+            str(load["pid"]),
+            str(load.get("gpu_memory_usage")),
+            program=str(load.get("command") or ""),
         )
-        for each in json.loads(listed)
-        if isinstance(each, dict) and isinstance(each.get("pid"), int)
+        for load in json.loads(listed)
+        if isinstance(load, dict) and isinstance(load.get("pid"), int)
     )
 
 
@@ -236,7 +236,7 @@ def _records_table_rows(
 
 def _have_gpus(records: Sequence[Record]) -> bool:
     headings = [*dict.fromkeys(key for record in records for key in record)]
-    return _is_of_gpus(headings, [[each.get(key, "") for key in headings] for each in records])
+    return _is_of_gpus(headings, [[record.get(key, "") for key in headings] for record in records])
 
 
 def _time_of(line: str) -> Nanoseconds | None:
@@ -303,7 +303,7 @@ def _records_of_line(line: str, notes: RecordingNotes) -> list[Record]:
     pairs = [*_PAIR.finditer(line)]
     if len(pairs) < _FEWEST_PAIRS:
         return []
-    keys = [found[1] for found in pairs]
+    keys = [pair[1] for pair in pairs]
     first = next((key for key in keys if keys.count(key) > 1), "")
     time, _ = leading_time(line[: pairs[0].start()], notes)
     records: list[Record] = [{} if time is None else {"time": str(time)}]

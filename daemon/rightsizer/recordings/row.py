@@ -114,14 +114,22 @@ class ProcessRowBuilder:
         self._processes = []
 
     def _row(self, time: Nanoseconds, device: str) -> RecordingRow:
-        found = tuple(self._processes)
-        values = {Signal.PROCESS_COUNT: float(count_computing(found))}
-        sizes = [each.memory_used_bytes for each in found if each.memory_used_bytes is not None]
+        processes = tuple(self._processes)
+        values = {Signal.PROCESS_COUNT: float(count_computing(processes))}
+        sizes = [
+            process.memory_used_bytes
+            for process in processes
+            if process.memory_used_bytes is not None
+        ]
         if self.tells_shares:
-            values[Signal.GPU_BUSY] = min(1.0, sum(each.gpu_busy or 0.0 for each in found))
-        if sizes and len(sizes) == len(found):
+            values[Signal.GPU_BUSY] = min(
+                1.0, sum(process.gpu_busy or 0.0 for process in processes)
+            )
+        if sizes and len(sizes) == len(processes):
             values[Signal.MEMORY_USED_BYTES] = float(sum(sizes))
-        return RecordingRow(time, device, values, stream=self._stream, rank=SUMMED, processes=found)
+        return RecordingRow(
+            time, device, values, stream=self._stream, rank=SUMMED, processes=processes
+        )
 
 
 class _Tally(NamedTuple):

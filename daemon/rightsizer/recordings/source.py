@@ -101,9 +101,9 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
             "made from, or replay the recording itself"
         )
     check_tool(text)
-    for known in FORMATS:
-        if known.recognizes(text.head):
-            return known
+    for recording_format in FORMATS:
+        if recording_format.recognizes(text.head):
+            return recording_format
     map_name = None if column_map is None else column_map.name
     raise unknown_format(text, map_name, partial(_is_read, text.head))
 
@@ -118,8 +118,12 @@ def _is_read(head: Sequence[str], fields: str, device: str | None) -> bool:
             contextlib.suppress(RecordingError),
             closing(TextFile(Path(file.name), stated=stated, fields=fields)) as text,
         ):
-            known = next((each for each in FORMATS if each.recognizes(text.head)), None)
-            rows = () if known is None else known.rows(text, RecordingNotes(text.name))
+            recording_format = next((each for each in FORMATS if each.recognizes(text.head)), None)
+            rows = (
+                ()
+                if recording_format is None
+                else recording_format.rows(text, RecordingNotes(text.name))
+            )
             return any(Signal.GPU_BUSY in row.values for row in rows)
     return False
 
@@ -223,7 +227,7 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
     with ExitStack() as opened:
         texts = _opened_texts(paths, stated, fields, opened)
         formats = _formats(texts, column_map)
-        if all(known is NATIVE for known in formats):
+        if all(recording_format is NATIVE for recording_format in formats):
             native = NativeFiles(texts, given)
             devices, interval = native.survey(progress)
             notes = native.notes
@@ -233,18 +237,18 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             remarks = []
         else:
             files = [opened.enter_context(closing(file)) for file in map(RowFile, texts, formats)]
-            found = survey_files(files, progress)
-            devices = build_devices(found.facts, catalogue, board)
-            interval = found.interval
-            end = found.end
+            survey = survey_files(files, progress)
+            devices = build_devices(survey.facts, catalogue, board)
+            interval = survey.interval
+            end = survey.end
             notes = [file.notes for file in files]
-            held = _jobs(jobs, found, devices)
-            limits = BoardLimits(devices, catalogue, found.loads.maxima)
+            held = _jobs(jobs, survey, devices)
+            limits = BoardLimits(devices, catalogue, survey.loads.maxima)
             limits.judge(merge_rows([file.rows() for file in files]))
             rows = limits.plausible(merge_rows([file.rows() for file in files]))
-            gone = _gone(found, devices, notes)
-            snapshots = _snapshots(rows, found, devices, held, gone)
-            remarks = [*_faults(found.loads.lost | gone, notes, devices), *limits.remarks]
+            gone = _gone(survey, devices, notes)
+            snapshots = _snapshots(rows, survey, devices, held, gone)
+            remarks = [*_faults(survey.loads.lost | gone, notes, devices), *limits.remarks]
         return RecordedSource(
             devices,
             interval or _ASSUMED_INTERVAL,
@@ -261,8 +265,8 @@ def _warnings(
     stated: StatedDevices,
     devices: int,
 ) -> Iterator[str]:
-    for each in notes:
-        yield from each.warnings
+    for note in notes:
+        yield from note.warnings
     if interval is None:
         yield _ASSUMED
     if stated.count is not None and stated.count != devices:
@@ -273,7 +277,7 @@ def _evidence(
     notes: Iterable[RecordingNotes], remarks: Iterable[str], jobs: RecordedJobs
 ) -> tuple[Evidence, ...]:
     return (
-        *(item for each in notes for item in each.evidence),
+        *(item for note in notes for item in note.evidence),
         *(Evidence(EvidenceKind.DROPPED, remark) for remark in remarks),
         *(Evidence(EvidenceKind.LEARNED, remark) for remark in jobs.remarks()),
     )
@@ -283,7 +287,7 @@ def _gone(
     found: RecordingSurvey, devices: Iterable[Device], notes: Iterable[RecordingNotes]
 ) -> dict[str, Nanoseconds]:
     """Return last times of devices that end before others, where nvidia-smi has lost a handle."""
-    slots = {slot.lstrip("0:") for each in notes for slot in each.lost}
+    slots = {slot.lstrip("0:") for note in notes for slot in note.lost}
     latest = found.end - _GONE_INTERVALS * (found.interval or _ASSUMED_INTERVAL)
     return {
         device.uuid: end
@@ -301,10 +305,10 @@ def _faults(
         if (time := lost.get(device.uuid)) is not None:
             yield f"{device.title} is lost from {utc_text(seconds(time), '%H:%M:%S')} on"
     titles = {device.uuid: device.title for device in devices}
-    for each in notes:
-        for (uuid, text), (count, line) in each.faults.items():
+    for note in notes:
+        for (uuid, text), (count, line) in note.faults.items():
             yield (
-                f"{each.file}:{line}: {titles.get(uuid, uuid)} reports '{text}' in place of "
+                f"{note.file}:{line}: {titles.get(uuid, uuid)} reports '{text}' in place of "
                 f"values, {counted(count, 'time')}: it may need a reset"
             )
 
@@ -326,8 +330,10 @@ def _with_jobs(
     snapshots: Generator[Snapshot, None, None], jobs: RecordedJobs
 ) -> Generator[Snapshot, None, None]:
     with closing(snapshots):
-        for each in snapshots:
-            yield replace(each, holdings=jobs.holdings_at(each.wall_time, each.holdings))
+        for snapshot in snapshots:
+            yield replace(
+                snapshot, holdings=jobs.holdings_at(snapshot.wall_time, snapshot.holdings)
+            )
 
 
 def _shown(
@@ -397,11 +403,11 @@ def _snapshots(
         )
 
     for row in rows:
-        known = poll.get(row.device)
-        if known is not None and known[0].time == row.time:
-            known.append(row)
+        recording_rows = poll.get(row.device)
+        if recording_rows is not None and recording_rows[0].time == row.time:
+            recording_rows.append(row)
             continue
-        if poll and (known is not None or row.time - last > poll_gap):
+        if poll and (recording_rows is not None or row.time - last > poll_gap):
             yield snapshot()
             poll = {}
         poll[row.device] = [row]

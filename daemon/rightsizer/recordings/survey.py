@@ -213,21 +213,21 @@ def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurve
     """Read everything once; again if devices have two names or files are out of order."""
     while True:
         try:
-            found = _surveyed(files, progress)
+            survey = _surveyed(files, progress)
         except _OutOfOrderError:
             # Files of a recording are alike, and each attempt rereads everything.
             for file in files:
                 file.sort()
             continue
-        if found.start in _SPREADSHEET_DAYS and (found.interval or 0) < _SPREADSHEET_INTERVAL:
+        if survey.start in _SPREADSHEET_DAYS and (survey.interval or 0) < _SPREADSHEET_INTERVAL:
             raise RecordingError(
                 f"{files[0].text.name}: its times are days of a spreadsheet, not seconds; format "
                 "that column as yyyy-mm-dd hh:mm:ss there, and save it again"
             )
-        names = other_names(found.facts)
-        since = CLOCKS_SET if found.start < CLOCKS_SET <= found.end else 0
+        names = other_names(survey.facts)
+        since = CLOCKS_SET if survey.start < CLOCKS_SET <= survey.end else 0
         if not names and not since:
-            return found
+            return survey
         for file in files:
             file.names, file.since = {**file.names, **names}, max(file.since, since)
 
@@ -284,7 +284,7 @@ def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
 
 def _nothing_read(files: Sequence[RowFile]) -> RecordingError:
     names = ", ".join(file.text.name for file in files)
-    warnings = "; ".join(each for file in files for each in file.notes.warnings)
+    warnings = "; ".join(warning for file in files for warning in file.notes.warnings)
     why = f" ({warnings})" if warnings else "; was it recorded with GPUs present?"
     if "line of another length" in warnings:
         why += (

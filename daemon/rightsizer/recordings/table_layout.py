@@ -76,7 +76,9 @@ class TableLayout:
                 self._facts[heading.device] = heading.facts
             column = CellColumn(at, table.headings[at], heading.signal, heading.unit or "")
             by_device.setdefault(heading.device, []).append(column)
-        self._tables = {device: CellTable(found) for device, found in by_device.items()}
+        self._tables = {
+            device: CellTable(cell_columns) for device, cell_columns in by_device.items()
+        }
         self._order = None
         if None in self._tables and columns.uuid is None and columns.device is None:
             self._order = device_order(
@@ -92,7 +94,7 @@ class TableLayout:
             time = self._time.parse(cells)
         except ValueError:
             # Records of other events may lack a time.
-            if any(_has_cells(each, cells) for each in self._tables.values()):
+            if any(_has_cells(table, cells) for table in self._tables.values()):
                 self._notes.count("unreadable timestamp", line, self._time.text(cells))
             return
         yield from self.read(line, cells, time)

@@ -341,7 +341,7 @@ def _has_comma_fractions(head: Sequence[str]) -> bool:
         len(longer) > sum(len(cells) == width for _, cells in rows)
         and any(cells[-1].strip() for _, cells in longer)
         and all(fractions)
-        and len({len(found[2]) for found in fractions if found}) == 1
+        and len({len(fraction[2]) for fraction in fractions if fraction}) == 1
     )
 
 

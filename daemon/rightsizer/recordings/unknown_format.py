@@ -60,8 +60,8 @@ _MOST_UNKNOWN: Final = 3
 def check_tool(text: TextFile) -> None:
     """Fail for the output of a tool for other GPUs."""
     start = "\n".join(text.head)
-    for tool, known in _OTHER_TOOLS.items():
-        if known.search(start):
+    for tool, other_tool in _OTHER_TOOLS.items():
+        if other_tool.search(start):
             raise RecordingError(
                 f"{text.name}:1: is the output of {tool}, which is not read: write a CSV with the "
                 f"columns {_COLUMNS}"
@@ -87,7 +87,7 @@ def unknown_format(
     if column_map is not None:
         remedy = f"no pattern of {column_map} fits its name; add one under 'files'"
     elif first.startswith(("{", "[")):
-        of_kind = next((each for key, each in _JQ_FILTERS.items() if key in start), None)
+        of_kind = next((jq_filter for key, jq_filter in _JQ_FILTERS.items() if key in start), None)
         remedy = (
             f"write it as CSV with the columns {_COLUMNS}, like the jq commands of "
             "docs/recordings.md"
@@ -129,7 +129,7 @@ def unknown_format(
 
 def _told_but_busy(headings: Sequence[str]) -> str:
     """Return the signals of a table with times that does not tell how busy GPUs are."""
-    told = {str(each.signal) for each in read_headings(headings).values()}
+    told = {str(heading.signal) for heading in read_headings(headings).values()}
     return (
         " and ".join(sorted(told)) if time_places(headings) and Signal.GPU_BUSY not in told else ""
     )
@@ -190,7 +190,7 @@ def stated_fields(head: Sequence[str]) -> str:
     shares = [at for at in numbers if _may_be_percent([row[at] for row in rows])]
     gpus = [_gpu_number(titles[at]) for at in shares]
     stems = {_DIGITS.sub("", titles[at]) for at in shares}
-    if any(each.signal is Signal.GPU_BUSY for each in read.values()):
+    if any(heading.signal is Signal.GPU_BUSY for heading in read.values()):
         # The time alone is unknown.
         names = {at: titles[at] for at in read}
     elif device_at is None and all(gpus) and len(stems) < len(shares) == len({*gpus}):

@@ -141,7 +141,9 @@ class SampledRow(NamedTuple):
 
 def doubt_of_single(rows: Sequence[SampledRow]) -> str | None:
     """Return why rows taken for one device's may be of several, or `None`."""
-    if len(rows) > 1 and all(each.facts != other.facts for each, other in pairwise(rows)):
+    if len(rows) > 1 and all(
+        sampled_row.facts != other.facts for sampled_row, other in pairwise(rows)
+    ):
         return "rows that follow each other name different boards"
     for signal, tolerance in _SLOW_SIGNALS.items():
         if _swings(rows, signal, tolerance) >= max(2, _SWING_RATIO * len(rows)):

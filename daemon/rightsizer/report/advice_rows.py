@@ -26,59 +26,59 @@ HARDWARE: Final = frozenset(
 
 def advice_rows(facts: ReportFacts) -> tuple[AdviceRow, ...]:
     """Return the advice open at the end of the span, largest savings first."""
-    labels = {each.device.uuid: each.label for each in facts.devices}
-    return tuple(sorted((_row(each, labels) for each in _open_at_end(facts)), key=_rank))
+    labels = {device.device.uuid: device.label for device in facts.devices}
+    return tuple(sorted((_row(advice, labels) for advice in _open_at_end(facts)), key=_rank))
 
 
 def _open_at_end(facts: ReportFacts) -> Iterator[Advice]:
     until = facts.decided_until
-    for each in facts.advice:
-        is_later = each.is_open or (each.closed is not None and each.closed > until)
-        if each.opened <= facts.until and is_later:
-            yield each
+    for advice in facts.advice:
+        is_later = advice.is_open or (advice.closed is not None and advice.closed > until)
+        if advice.opened <= facts.until and is_later:
+            yield advice
 
 
 def outcome_rows(facts: ReportFacts) -> tuple[OutcomeRow, ...]:
     """Return advice closed or verified within the span, latest first."""
-    rates = {each.device.uuid: each.rate for each in facts.devices}
+    rates = {device.device.uuid: device.rate for device in facts.devices}
     ended = (
-        each
-        for each in facts.advice
-        if (not each.is_open or each.verified is not None)
+        advice
+        for advice in facts.advice
+        if (not advice.is_open or advice.verified is not None)
         and any(
             time is not None and facts.since <= time <= facts.decided_until
-            for time in (each.closed, each.verified)
+            for time in (advice.closed, advice.verified)
         )
     )
-    rows = [_outcome(each, rates) for each in ended]
+    rows = [_outcome(advice, rates) for advice in ended]
     return tuple(sorted(rows, key=lambda row: (-(row.verified or row.closed or 0.0), row.id)))
 
 
 def total_savings(facts: ReportFacts) -> SavingsSummary:
     """Sum the savings of advice open at the end; of mutually exclusive advice only the best."""
     best = compatible(_open_at_end(facts), ExclusiveKey.of)
-    counted = [_savings(each.finding.savings) for each in best]
+    counted = [_savings(advice.finding.savings) for advice in best]
     amounts = {
-        each: sum_known(getattr(savings, each) for savings in counted)
-        for each in SavingsSummary.__struct_fields__
-        if each.endswith(("_low", "_high", "_typical"))
+        field: sum_known(getattr(savings, field) for savings in counted)
+        for field in SavingsSummary.__struct_fields__
+        if field.endswith(("_low", "_high", "_typical"))
     }
     return SavingsSummary(
         **amounts,
-        price_source=_joined(each.price_source for each in counted),
-        price_date=_joined(each.price_date for each in counted),
-        reason="" if any(each.gpus_low is not None for each in counted) else "no figure",
+        price_source=_joined(summary.price_source for summary in counted),
+        price_date=_joined(summary.price_date for summary in counted),
+        reason="" if any(summary.gpus_low is not None for summary in counted) else "no figure",
     )
 
 
 def hardware_ids(facts: ReportFacts) -> tuple[str, ...]:
     """Return the ids of advice on failing hardware that was open within the span."""
     return tuple(
-        each.id
-        for each in facts.advice
-        if HARDWARE & set(each.finding.reasons)
-        and each.opened < facts.until
-        and (each.closed is None or each.closed >= facts.since)
+        advice.id
+        for advice in facts.advice
+        if HARDWARE & set(advice.finding.reasons)
+        and advice.opened < facts.until
+        and (advice.closed is None or advice.closed >= facts.since)
     )
 
 
@@ -106,8 +106,8 @@ def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
         opened=seconds(advice.opened),
         savings=_savings(finding.savings),
         options=tuple(
-            f"{each.description} (risk: {reason_label(each.risk).lower()})"
-            for each in finding.options
+            f"{option.description} (risk: {reason_label(option.risk).lower()})"
+            for option in finding.options
         ),
     )
 
@@ -171,9 +171,9 @@ def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
 
     Closed advice is included, since it holds for the whole span; dismissed advice is not.
     """
-    labels = {each.device.uuid: each.label for each in facts.devices}
-    known = {each.id for each in _open_at_end(facts)}
-    known |= {each.id for each in facts.advice if each.state is AdviceState.DISMISSED}
-    found = (each for each in facts.findings if each.id not in known)
-    rows = (_finding_row(each, labels) for each in found)
+    labels = {device.device.uuid: device.label for device in facts.devices}
+    known = {advice.id for advice in _open_at_end(facts)}
+    known |= {advice.id for advice in facts.advice if advice.state is AdviceState.DISMISSED}
+    found = (finding for finding in facts.findings if finding.id not in known)
+    rows = (_finding_row(finding, labels) for finding in found)
     return tuple(sorted(rows, key=lambda row: (-row.confidence, row.id)))

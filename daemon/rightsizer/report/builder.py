@@ -119,12 +119,12 @@ def _grouped(states: Mapping[str, float], unrecorded: float = 0.0) -> dict[str, 
 def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:
     hours = max(1, -(-(report.until - report.since) // _HOUR))
     count = max(1, len(report.devices))
-    cell = next((each for each in _CELL_HOURS if hours * count <= each * _MOST_CELLS), 168)
+    cell = next((hour for hour in _CELL_HOURS if hours * count <= hour * _MOST_CELLS), 168)
     times: dict[int, Counter[StateGroup]] = {}
-    for each in slices:
-        place = (each.start - report.since) // (cell * _HOUR)
+    for slice_ in slices:
+        place = (slice_.start - report.since) // (cell * _HOUR)
         counts = times.setdefault(max(0, place), Counter())
-        for state, time in each.states.items():
+        for state, time in slice_.states.items():
             counts[GROUP_OF[state]] += time
     cells = range(-(-hours // cell))
     # Ties go to the first group; no data without any time.
@@ -135,19 +135,25 @@ def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:
 
 def _workload_rows(facts: ReportFacts) -> tuple[WorkloadRow, ...]:
     """Return the workloads that held anything, largest waste first."""
-    devices = {each.device.uuid: each for each in facts.devices}
-    rows = [_workload_row(each, devices) for each in facts.workloads if each.window.accounted]
+    devices = {device.device.uuid: device for device in facts.devices}
+    rows = [
+        _workload_row(workload, devices)
+        for workload in facts.workloads
+        if workload.window.accounted
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.wasted.gpu_hours, row.workload)))
 
 
 def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> WorkloadRow:
     held = [devices[uuid] for uuid in facts.devices if uuid in devices]
-    parts = [each.device.capacity_ratio for each in held]
+    parts = [report_device_facts.device.capacity_ratio for report_device_facts in held]
     # Capacity of its devices, as a mean: times of holding are not stored per device.
     window = facts.window
     part = sum(parts) / len(parts) if parts else 1.0
     # With unknown devices, use the range of all prices.
-    rate = spanning_rate(each.rate for each in held or devices.values())
+    rate = spanning_rate(
+        report_device_facts.rate for report_device_facts in held or devices.values()
+    )
     states = _hours_by_state(window.states, part)
     total = sum(states.values())
     known = total - states.get(State.UNKNOWN, 0.0)
@@ -156,7 +162,7 @@ def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]
     lost = sum(window.waste_joules.values())
     return WorkloadRow(
         workload=facts.key,
-        devices=tuple(each.label for each in held),
+        devices=tuple(report_device_facts.label for report_device_facts in held),
         held=priced(total, drawn or None, rate),
         coverage_ratio=known / total if total else 0.0,
         groups=_grouped(states),
@@ -171,12 +177,14 @@ def days_of(facts: ReportFacts) -> tuple[ReportDay, ...]:
     """Return every day of the span; a slice counts for the day it begins on."""
     sums: dict[dt.date, Counter[State]] = defaultdict(Counter)
     for device in facts.devices:
-        for each in device.slices:
-            counts = sums[_date(each.start, facts.timezone)]
-            for state, time in each.states.items():
+        for slice_ in device.slices:
+            counts = sums[_date(slice_.start, facts.timezone)]
+            for state, time in slice_.states.items():
                 counts[state] += round(time * device.device.capacity_ratio)
     gpus = sum(
-        each.device.capacity_ratio for each in facts.devices if not each.device.has_mig_instances
+        report_device_facts.device.capacity_ratio
+        for report_device_facts in facts.devices
+        if not report_device_facts.device.has_mig_instances
     )
     found = []
     for date, start, end in _calendar(facts):
@@ -211,7 +219,7 @@ _NO_RATE: Final[dict[str, Any]] = {
 
 def report_model(facts: ReportFacts) -> ReportModel:
     """Build the report of a span."""
-    devices = tuple(_device_row(each, facts) for each in facts.devices)
+    devices = tuple(_device_row(device, facts) for device in facts.devices)
     advice = advice_rows(facts)
     outcomes = outcome_rows(facts)
     days = days_of(facts)
@@ -256,7 +264,7 @@ def _evidence(facts: ReportFacts, prices: Iterable[PriceRow]) -> Iterator[Eviden
                 price.devices,
                 "all that is told in money",
             )
-    yield from accounts_evidence([(each.device, each.window) for each in facts.devices])
+    yield from accounts_evidence([(device.device, device.window) for device in facts.devices])
 
 
 def _summary(
@@ -270,7 +278,8 @@ def _summary(
         states.update(row.states)
     known = sum(states.values()) - states[State.UNKNOWN]
     used = summed(
-        amount_of(each, each.window.used_seconds, each.window.used_joules) for each in facts.devices
+        amount_of(device, device.window.used_seconds, device.window.used_joules)
+        for device in facts.devices
     )
     wasted = summed(row.wasted for row in devices)
     return Summary(
@@ -295,11 +304,11 @@ def _causes(facts: ReportFacts, known_hours: float) -> tuple[CauseRow, ...]:
     for cause in Cause:
         wasted = summed(
             amount_of(
-                each,
-                each.window.waste_seconds.get(cause, 0.0),
-                each.window.waste_joules.get(cause, 0.0),
+                device,
+                device.window.waste_seconds.get(cause, 0.0),
+                device.window.waste_joules.get(cause, 0.0),
             )
-            for each in facts.devices
+            for device in facts.devices
         )
         if wasted.gpu_hours > 0:
             share = wasted.gpu_hours / known_hours if known_hours else 0.0
@@ -322,24 +331,24 @@ def _health(facts: ReportFacts, devices: Sequence[DeviceRow]) -> ReportHealth:
 
 def _unknown_reasons(devices: Iterable[ReportDeviceFacts]) -> dict[str, float]:
     found: Counter[str] = Counter()
-    for each in devices:
-        for reason, time in each.window.unknown_reasons.items():
-            found[reason] += time * each.device.capacity_ratio / _HOUR  # type: ignore[assignment] # Hours.
+    for device in devices:
+        for reason, time in device.window.unknown_reasons.items():
+            found[reason] += time * device.device.capacity_ratio / _HOUR  # type: ignore[assignment] # Hours.
     return {reason: float(time) for reason, time in found.most_common()}
 
 
 def _conditions(devices: Iterable[ReportDeviceFacts]) -> Iterable[ConditionRow]:
-    for each in devices:
+    for device in devices:
         for condition in Condition:
-            if time := each.window.conditions.get(condition, 0):
-                share = each.window.condition_share(condition)
-                yield ConditionRow(each.label, condition, time / _HOUR, share)
+            if time := device.window.conditions.get(condition, 0):
+                share = device.window.condition_share(condition)
+                yield ConditionRow(device.label, condition, time / _HOUR, share)
 
 
 def _prices(devices: Sequence[ReportDeviceFacts]) -> Iterable[PriceRow]:
     by_model: dict[tuple[str, str], list[ReportDeviceFacts]] = defaultdict(list)
-    for each in devices:
-        by_model[each.device.board or "", each.device.name].append(each)
+    for device in devices:
+        by_model[device.device.board or "", device.device.name].append(device)
     for (board, name), same in sorted(by_model.items(), key=lambda each: each[0]):
         rate = same[0].rate
         terms = _NO_RATE if rate is None else asdict(rate)

@@ -225,13 +225,13 @@ _PREFIXES: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")
 
 def roofline(name: str, roofs: Sequence[ChartRoof], points: Sequence[ChartPoint]) -> str:
     """Return a roofline chart with logarithmic axes."""
-    ridges = [each.peak / each.bandwidth for each in roofs]
+    ridges = [chart_roof.peak / chart_roof.bandwidth for chart_roof in roofs]
     slope = min(ridges) / _SLOPE, max(ridges) * 2
-    across = _decades([*slope, *(each.intensity for each in points)])
+    across = _decades([*slope, *(chart_point.intensity for chart_point in points)])
     # Slower points are clipped here.
-    peaks = [each.peak for each in roofs]
+    peaks = [chart_roof.peak for chart_roof in roofs]
     least = max(peaks) / 1e5
-    rates = (max(least, each.rate) for each in points)
+    rates = (max(least, chart_point.rate) for chart_point in points)
     upward = _decades([min(peaks) / _SLOPE, *peaks, *rates])
     left = 84.0
     right = _WIDTH - 16
@@ -297,13 +297,13 @@ class ChartFrame(Struct, frozen=True):
 
 def flame(name: str, frames: Sequence[ChartFrame]) -> str:
     """Return a flame graph; each frame precedes those within it, and a script zooms."""
-    height = _FRAME_HEIGHT * (1 + max((each.row for each in frames), default=0))
+    height = _FRAME_HEIGHT * (1 + max((frame.row for frame in frames), default=0))
     drawn = (
-        f'<svg role="treeitem" aria-level="{each.row + 1}" x="{_percent(each.start)}"'
-        f' y="{each.row * _FRAME_HEIGHT}" width="{_percent(each.share)}"'
-        f' height="{_FRAME_HEIGHT - 1}"><title>{escape(each.tip)}</title>'
-        f'<rect width="100%" height="100%"/><text x="4" y="13">{escape(each.name)}</text></svg>'
-        for each in frames
+        f'<svg role="treeitem" aria-level="{frame.row + 1}" x="{_percent(frame.start)}"'
+        f' y="{frame.row * _FRAME_HEIGHT}" width="{_percent(frame.share)}"'
+        f' height="{_FRAME_HEIGHT - 1}"><title>{escape(frame.tip)}</title>'
+        f'<rect width="100%" height="100%"/><text x="4" y="13">{escape(frame.name)}</text></svg>'
+        for frame in frames
     )
     return (
         f'<svg class="flame" role="tree" aria-label="{escape(name)}" height="{height}">'

@@ -124,7 +124,7 @@ def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
 
 def _devices(model: ReportModel) -> Iterator[str]:
     rows = sorted(model.devices, key=lambda row: -row.wasted.gpu_hours)
-    groups = [GROUP_NAMES[each] for each in figures.KNOWN_GROUPS]
+    groups = [GROUP_NAMES[group] for group in figures.KNOWN_GROUPS]
     header = ("GPU", *groups, "known", "unused", "mostly")
     cells = [_device(row) for row in rows[:_DEVICES]]
     yield from aligned(header, cells, {"GPU", "unused", "mostly"}, ("known", *reversed(groups)))

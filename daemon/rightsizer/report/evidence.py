@@ -66,8 +66,8 @@ def noted(kind: EvidenceKind, notes: Iterable[str]) -> Iterator[Evidence]:
 
 def rests_on(evidence: Iterable[Evidence]) -> list[str]:
     """Return what matters most, a line each, of what is not simply read."""
-    told = [each for each in evidence if each.kind is not EvidenceKind.READ and each.effect]
-    return [each.text for each in weightiest(told, SHOWN)]
+    evidences = [each for each in evidence if each.kind is not EvidenceKind.READ and each.effect]
+    return [each.text for each in weightiest(evidences, SHOWN)]
 
 
 def _hours(time: float) -> str:

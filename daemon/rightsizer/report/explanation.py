@@ -141,11 +141,11 @@ def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
     """Return a query for each number of the evidence that has metrics, at the finding's time."""
     if (span := _Span.of(finding, end)) is None:
         return ()
-    found = [*_whole(finding, span)]
+    queries = [*_whole(finding, span)]
     for name, value in finding.evidence.items():
         if isinstance(value, Mapping):
-            found.extend(_by_device(finding, name, value, span))
-    return tuple(found)
+            queries.extend(_by_device(finding, name, value, span))
+    return tuple(queries)
 
 
 def pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
@@ -225,12 +225,16 @@ def explain_advice(advice: Advice, rules: object, *, recorded: Collection[str] =
     `rules` are settings by rule, or several such trees by their keys in a configuration; `recorded`
     are devices of a recording, which no agent exports by an index.
     """
-    found = explain_finding(advice.finding, advice.updated, rules, recorded=recorded)
-    found = replace(found, advice=advice_document(advice), lifecycle=lifecycle_document(advice))
+    explanation = explain_finding(advice.finding, advice.updated, rules, recorded=recorded)
+    explanation = replace(
+        explanation, advice=advice_document(advice), lifecycle=lifecycle_document(advice)
+    )
     if advice.is_open:
-        return found
+        return explanation
     # Its last change was a decision or its end: when it was last judged is unknown.
-    return replace(found, queries=(), window=replace(found.window, start=None, end=None))
+    return replace(
+        explanation, queries=(), window=replace(explanation.window, start=None, end=None)
+    )
 
 
 def explain_finding(

@@ -69,11 +69,11 @@ def _identity() -> Iterator[ExportColumn]:
         return lambda row: None if row.device is None else value(row.device)
 
     yield ExportColumn("uuid", "The device.", lambda row: row.window.uuid, text)
-    index = of_device(lambda each: each.stated_index)
-    name = of_device(lambda each: each.name or None)
+    index = of_device(lambda device: device.stated_index)
+    name = of_device(lambda device: device.name or None)
     yield ExportColumn("gpu", "The device's index.", index, whole)
     yield ExportColumn("model", "The device's name.", name, text)
-    profile = of_device(lambda each: each.mig.profile if each.mig else None)
+    profile = of_device(lambda device: device.mig.profile if device.mig else None)
     yield ExportColumn("mig_profile", "The profile of a MIG instance.", profile, text)
     help_text = "The workloads that held the device during the row."
     yield ExportColumn("holders", help_text, lambda row: row.holders, TableColumnKind.TEXTS)
@@ -186,9 +186,9 @@ def _cycles() -> Iterator[ExportColumn]:
 
 
 def _demand(resource: Resource, share: float | None, row: ExportRow) -> float | None:
-    if (found := row.window.demands.get(resource)) is None:
+    if (distribution := row.window.demands.get(resource)) is None:
         return None
-    return found.maximum() if share is None else found.quantile(share)
+    return distribution.maximum() if share is None else distribution.quantile(share)
 
 
 def _figure(measure: Measure, place: int, row: ExportRow) -> float | None:
@@ -213,7 +213,7 @@ def write_csv(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
     writer.writerow(column.name for column in COLUMNS)
     for row in rows:
         cells = (column.value(row) for column in COLUMNS)
-        writer.writerow(";".join(each) if isinstance(each, tuple) else each for each in cells)
+        writer.writerow(";".join(cell) if isinstance(cell, tuple) else cell for cell in cells)
 
 
 def write_json(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:

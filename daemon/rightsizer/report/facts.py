@@ -52,13 +52,16 @@ def price_rate(market: Market, board: str | None) -> PriceRate | None:
 def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:
     """Return the range over several prices; `None` unless all are known."""
     found = list(rates)
-    if not (known := [each for each in found if each is not None]) or len(known) < len(found):
+    if not (price_rates := [rate for rate in found if rate is not None]) or len(price_rates) < len(
+        found
+    ):
         return None
     return replace(
-        known[0],
-        dollars_per_hour_low=min(each.dollars_per_hour_low for each in known),
-        dollars_per_hour_high=max(each.dollars_per_hour_high for each in known),
-        dollars_per_hour_typical=sum(each.dollars_per_hour_typical for each in known) / len(known),
+        price_rates[0],
+        dollars_per_hour_low=min(rate.dollars_per_hour_low for rate in price_rates),
+        dollars_per_hour_high=max(rate.dollars_per_hour_high for rate in price_rates),
+        dollars_per_hour_typical=sum(rate.dollars_per_hour_typical for rate in price_rates)
+        / len(price_rates),
     )
 
 

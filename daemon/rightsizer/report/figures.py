@@ -101,7 +101,7 @@ def resources_of(model: ReportModel) -> list[Resource]:
 
 def fit_of(row: DeviceRow, resource: Resource) -> FitRow | None:
     """Return the fit of a resource, or `None` if unknown."""
-    return next((each for each in row.fits if each.resource == resource), None)
+    return next((fit_row for fit_row in row.fits if fit_row.resource == resource), None)
 
 
 def fit_text(row: DeviceRow, resource: Resource) -> str:
@@ -135,9 +135,9 @@ _MOMENT: Final = dt.timedelta(seconds=1)
 def span_line(span: ReportSpan, timezone: dt.tzinfo) -> str:
     """Format a span, last day included, as in `5 January 2026 to 3 February 2026`; no locale."""
     moments = (span.start, span.end)
-    start, end = (dt.datetime.fromtimestamp(each, timezone) for each in moments)
+    start, end = (dt.datetime.fromtimestamp(moment, timezone) for moment in moments)
     dates = dict.fromkeys((start.date(), (end - _MOMENT).date()))
-    return " to ".join(f"{each.day} {_MONTHS[each.month - 1]} {each.year}" for each in dates)
+    return " to ".join(f"{date.day} {_MONTHS[date.month - 1]} {date.year}" for date in dates)
 
 
 def kinds_text(model: ReportModel) -> str:

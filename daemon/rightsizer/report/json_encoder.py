@@ -597,13 +597,13 @@ def _processes(report: DeviceReport) -> tuple[ProcessDocument, ...] | None:
     only = next(iter(keys)) if len(keys) == 1 else None
     return tuple(
         ProcessDocument(
-            each.pid,
-            each.kind,
-            each.memory_used_bytes,
-            each.gpu_busy,
-            holders.get(each.pid, only),
+            process.pid,
+            process.kind,
+            process.memory_used_bytes,
+            process.gpu_busy,
+            holders.get(process.pid, only),
         )
-        for each in report.reading.processes
+        for process in report.reading.processes
     )
 
 

@@ -99,7 +99,7 @@ def dollars_label(low: float, high: float | None, point: float | None = None) ->
     costs, more = ("costs ", "more ") if least < 0 else ("", "")
     largest = max(abs(least), abs(most))
     amounts = abs(least), abs(most), abs(typical(low, high, point)) * HOURS_A_DAY
-    first, last, middle = (dollars_text(each, beside=largest) for each in amounts)
+    first, last, middle = (dollars_text(amount, beside=largest) for amount in amounts)
     near, far = (first, last) if costs == "" else (last, first)
     ends = "" if near == far else f" ({near} to {far})"
     return f"{costs}{middle} {more}a day{ends}"

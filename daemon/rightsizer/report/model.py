@@ -35,13 +35,13 @@ def priced(gpu_hours: float, joules: float | None, rate: PriceRate | None) -> Us
 
 def summed(amounts: Iterable[UsageAmount]) -> UsageAmount:
     """Sum amounts. Prices are correlated, so low and high ends add up."""
-    parts = [each for each in amounts if each.gpu_hours or each.kilowatt_hours]
+    parts = [amount for amount in amounts if amount.gpu_hours or amount.kilowatt_hours]
     return UsageAmount(
-        gpu_hours=sum(each.gpu_hours for each in parts),
-        kilowatt_hours=_sum(each.kilowatt_hours for each in parts),
-        dollars_low=_sum(each.dollars_low for each in parts),
-        dollars_high=_sum(each.dollars_high for each in parts),
-        dollars_typical=_sum(each.dollars_typical for each in parts),
+        gpu_hours=sum(part.gpu_hours for part in parts),
+        kilowatt_hours=_sum(part.kilowatt_hours for part in parts),
+        dollars_low=_sum(part.dollars_low for part in parts),
+        dollars_high=_sum(part.dollars_high for part in parts),
+        dollars_typical=_sum(part.dollars_typical for part in parts),
     )
 
 

@@ -41,15 +41,15 @@ def gres_conf(
     lines = []
     absent = []
     counts = Counter[str]()
-    for each in given:
-        if each.uuid not in files:
-            name = f"{each.name or _UNNAMED} {each.uuid}"
+    for device in given:
+        if device.uuid not in files:
+            name = f"{device.name or _UNNAMED} {device.uuid}"
             absent.append(f"# {name}: its device file is not known, so no job gets it")
             continue
-        board = each.board_uuid
-        kind = _spelled(names.get(board, "")) + (f"_{each.mig.profile}" if each.mig else "")
+        board = device.board_uuid
+        kind = _spelled(names.get(board, "")) + (f"_{device.mig.profile}" if device.mig else "")
         counts[kind] += 1
-        own = files[each.uuid]
+        own = files[device.uuid]
         place = topology.placements.get(board)
         file = f"File={own[0]}" if len(own) == 1 else f"MultipleFiles={','.join(own)}"
         words = ["Name=gpu", f"Type={kind}", file]
@@ -57,7 +57,7 @@ def gres_conf(
         if near := cpu_list(cores[cpu] for cpu in cpus if cpu in cores):
             words.append(f"Cores={near}")
         if has_links:
-            links = (str(_links(each.uuid, other.uuid, topology)) for other in listed)
+            links = (str(_links(device.uuid, other.uuid, topology)) for other in listed)
             words.append(f"Links={','.join(links)}")
         lines.append(" ".join(words))
     kinds = ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
@@ -101,8 +101,8 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
     Values are valid label values: at most 63 letters, digits, `-`, `_` and `.`, with a letter or
     digit first and last.
     """
-    boards = [each for each in facts.devices if each.mig is None]
-    uuids = [each.uuid for each in boards]
+    boards = [device for device in facts.devices if device.mig is None]
+    uuids = [board.uuid for board in boards]
     nodes = Counter(
         place.numa_node
         for uuid, place in facts.topology.placements.items()
@@ -111,7 +111,7 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
 
     def same(value: Callable[[Device], object]) -> object:
         """Return the common value, or `mixed`."""
-        found = {value(each) for each in boards}
+        found = {value(board) for board in boards}
         return _SEVERAL if len(found) > 1 else next(iter(found), None)
 
     def mebibytes(device: Device) -> int | None:
@@ -121,16 +121,16 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
     found: dict[str, object] = {
         "gpu-count": len(boards),
         "gpu-healthy-count": sum(uuid in facts.healthy for uuid in uuids),
-        "gpu-product": same(lambda each: each.name),
+        "gpu-product": same(lambda device: device.name),
         "gpu-memory-mib": same(mebibytes),
         # Size of the largest set fully connected by NVLink; 1 if none are connected.
         "nvlink-set-size": _largest(0, set(uuids), facts.topology.nvlink_peers(uuids)),
         "numa-nodes": len(facts.topology.numa_nodes) or None,
         "gpus-per-numa-node": "-".join(str(nodes[node]) for node in sorted(nodes)) or None,
-        "pcie-generation": same(lambda each: each.pcie_generation_maximum),
-        "pcie-width": same(lambda each: each.pcie_width_maximum),
+        "pcie-generation": same(lambda device: device.pcie_generation_maximum),
+        "pcie-width": same(lambda device: device.pcie_width_maximum),
     }
-    profiles = Counter(each.mig.profile for each in facts.devices if each.mig is not None)
+    profiles = Counter(device.mig.profile for device in facts.devices if device.mig is not None)
     found |= {f"mig-{profile}": count for profile, count in profiles.items()}
     return {
         f"{_PREFIX}.{_word(name)}": _word(str(value))
@@ -199,8 +199,8 @@ def resource_topology(
     device plugin (mixed strategy). Devices of unknown node are in the zone of a single-node
     machine, else in none.
     """
-    given = {each.uuid: each for each in devices if each.is_given_out}
-    homes = {uuid: _node_of(each, topology) for uuid, each in given.items()}
+    given = {device.uuid: device for device in devices if device.is_given_out}
+    homes = {uuid: _node_of(device, topology) for uuid, device in given.items()}
     nodes = {*topology.numa_nodes, *(node for node in homes.values() if node is not None)}
     zones = sorted(node for node in nodes if node >= 0) or [0]
     if len(zones) == 1:
@@ -233,10 +233,10 @@ def _resources(
     """Yield each resource with its total and its free number."""
     counts: Counter[str] = Counter()
     free: Counter[str] = Counter()
-    for each in devices:
-        name = _GPU if each.mig is None else f"{_MIG}{each.mig.profile}"
+    for device in devices:
+        name = _GPU if device.mig is None else f"{_MIG}{device.mig.profile}"
         counts[name] += 1
-        free[name] += each.uuid not in held
+        free[name] += device.uuid not in held
     found = sorted(counts.items())
     if cpus:
         found.append((_CPU, len(cpus)))

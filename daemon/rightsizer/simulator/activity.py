@@ -110,5 +110,5 @@ class DeviceLoad(Struct, frozen=True):
         return max(self.encoder, self.decoder, self.jpeg, self.ofa)
 
 
-_RATIOS: Final = attrgetter(*(each for each in DeviceLoad.__struct_fields__))
+_RATIOS: Final = attrgetter(*(field for field in DeviceLoad.__struct_fields__))
 IDLE: Final = DeviceLoad()

@@ -149,9 +149,9 @@ class SimulatedGpu:
         last = self._last.get(spot)
         if last is not None and last[0] == time:
             return last[1]
-        found = self._workloads.members(spot, time) if self._timeline.holds(spot, time) else ()
-        self._last[spot] = time, found
-        return found
+        tasks = self._workloads.members(spot, time) if self._timeline.holds(spot, time) else ()
+        self._last[spot] = time, tasks
+        return tasks
 
     def state(self, spot: DeviceLocation, time: Nanoseconds) -> BoardState:
         """Return the readable state of the GPU or of an instance."""
@@ -161,11 +161,11 @@ class SimulatedGpu:
         load = board_load = _sum(members)
         has_context = bool(members)
         if parts:
-            found = [self.members(part, time) for part in parts]
-            board_load, has_context = self._board_load(parts, found)
+            taskses = [self.members(part, time) for part in parts]
+            board_load, has_context = self._board_load(parts, taskses)
         if parts and spot.instance is None:
             load = board_load
-            members = tuple(member for each in found for member in each)
+            members = tuple(member for tasks in taskses for member in tasks)
         electrical = settle(around, board_load, has_context=has_context)
         electrical = self._measured(around, electrical, time)
         load = self._observed(spot, load, time)
@@ -193,10 +193,10 @@ class SimulatedGpu:
         self, parts: tuple[DeviceLocation, ...], members: list[tuple[DeviceTask, ...]]
     ) -> tuple[DeviceLoad, bool]:
         shares = [self._profiles[spot.instance or 0].compute_share for spot in parts]
-        sums = [_sum(found) for found in members]
+        sums = [_sum(member) for member in members]
         load = DeviceLoad.total(zip(sums, shares, strict=True))
         # The clock depends on whether anything runs, not on the share of the GPU.
-        busy = max((found.gpu_busy for found in sums), default=0.0)
+        busy = max((device_load.gpu_busy for device_load in sums), default=0.0)
         return replace(load, gpu_busy=busy), any(members)
 
     def _observed(self, spot: DeviceLocation, load: DeviceLoad, time: Nanoseconds) -> DeviceLoad:

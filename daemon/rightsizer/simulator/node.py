@@ -169,7 +169,7 @@ class SimulatedNode:
         spot = self._by_uuid[uuid].spot
         parts = self._timelines[spot.gpu].spots(time) if spot.instance is None else ()
         gpu = self._gpus[spot.gpu]
-        members = (each for part in parts or (spot,) for each in gpu.members(part, time))
+        members = (member for part in parts or (spot,) for member in gpu.members(part, time))
         return tuple(process for member in members for process in member.processes)
 
     def members(self, uuid: str, time: Nanoseconds) -> tuple[DeviceTask, ...]:

@@ -78,16 +78,16 @@ def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) ->
     counters = node.counters(unit.device.uuid, time)
     speed = link_megabytes_per_second(board) * _MEGABYTE
     is_switched = has_switches(board)
-    found: list[Nvlink] = []
+    nvlinks: list[Nvlink] = []
     for link in range(links):
         peer = None if is_switched else peer_of_link(board, gpu, link, len(node.units))
         if peer is None and not is_switched:
             continue
         if link in health.links_down:
-            found.append(Nvlink(link, is_up=False))
+            nvlinks.append(Nvlink(link, is_up=False))
             continue
         errors = health.link_errors.get(link, NvlinkErrorCounts())
-        found.append(
+        nvlinks.append(
             Nvlink(
                 link,
                 is_up=True,
@@ -102,7 +102,7 @@ def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) ->
                 recovery_errors=errors.recovery,
             )
         )
-    return tuple(found)
+    return tuple(nvlinks)
 
 
 class ModelReader:
@@ -213,7 +213,7 @@ class ModelReader:
         pending = float(health.is_remapping_pending)
         return {
             Signal.PCIE_REPLAYS: float(health.pcie_replays),
-            Signal.NVLINK_ERRORS: float(sum(each.total for each in health.link_errors.values())),
+            Signal.NVLINK_ERRORS: float(sum(error.total for error in health.link_errors.values())),
             Signal.FABRIC_STATE: float(FABRIC_COMPLETED),
             Signal.ECC_CORRECTED_ERRORS: float(recent.corrected_errors),
             Signal.ECC_UNCORRECTED_ERRORS: float(recent.uncorrected_errors),
@@ -241,13 +241,13 @@ class ModelReader:
         uuid = self._unit.device.uuid
         if self._unit.is_instance:
             return self._node.processes(uuid, time)
-        found: list[Process] = []
+        processes: list[Process] = []
         for member in self._node.members(uuid, time):
             load = member.load
             works = load.gpu_busy > 0.0 or load.engines > 0.0
             share = round(load.sm_active / len(member.pids), 2) if works else None
-            found.extend(replace(process, gpu_busy=share) for process in member.processes)
-        return tuple(found)
+            processes.extend(replace(process, gpu_busy=share) for process in member.processes)
+        return tuple(processes)
 
 
 def _memory(state: BoardState) -> dict[Signal, float]:

@@ -41,7 +41,7 @@ def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -
     for kind, down in _SILENCED_BY.items():
         if timeline.has(kind, time):
             return down
-    codes = (each.code for each in timeline.effects(CallFailure, time) if not each.function)
+    codes = (effect.code for effect in timeline.effects(CallFailure, time) if not effect.function)
     refused = next(codes, None)
     if refused is None:
         return None
@@ -93,10 +93,12 @@ class SimulatedSource:
         there = (device.uuid for device in devices if device.uuid not in down)
         readings = {uuid: self._readers[uuid].read(time) for uuid in there}
         owners = self.node.workloads
-        present = (each for each in devices if each.uuid in readings)
+        present = (device for device in devices if device.uuid in readings)
         holdings = {
-            each.uuid: holdings_on(each, workloads_on(readings[each.uuid].processes or (), owners))
-            for each in present
+            device.uuid: holdings_on(
+                device, workloads_on(readings[device.uuid].processes or (), owners)
+            )
+            for device in present
         }
         away = self.node.unload(time)
         return Snapshot(

@@ -170,15 +170,17 @@ def training_activations(
     (sequence parallelism, arXiv:2205.05198, section 4.2.2), as in Megatron and torchtitan.
     The first stage of a pipeline (1F1B) holds as many microbatches as there are stages.
     """
-    each = [_layer_activations(block, training, number_format, layout, frozen) for block in blocks]
+    activationses = [
+        _layer_activations(block, training, number_format, layout, frozen) for block in blocks
+    ]
     tokens = float(training.micro_batch * training.sequence)
     vocab = max(block.vocab for block in blocks)
     loss = 0.0 if training.has_chunked_loss else _LOSS_BYTES * vocab * tokens
     return TrainingActivations(
-        kept=sum(one.kept for one in each),
-        working=max(one.working for one in each),
+        kept=sum(one.kept for one in activationses),
+        working=max(one.working for one in activationses),
         loss=loss / (layout.tensor if training.has_split_loss else 1),
-        recomputed=max(one.recomputed for one in each),
+        recomputed=max(one.recomputed for one in activationses),
     )
 
 

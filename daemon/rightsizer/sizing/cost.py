@@ -75,10 +75,10 @@ def hourly_costs(board: Board, prices: Prices) -> Iterator[HourlyCost]:
         return
     source = "; ".join(price.sources)
     date = price.period
-    if (found := price.on_demand) is not None:
-        low = found.low_dollars_per_hour
-        high = found.high_dollars_per_hour
-        dollars = EstimateInterval(found.median_dollars_per_hour, low, high)
+    if (demand := price.on_demand) is not None:
+        low = demand.low_dollars_per_hour
+        high = demand.high_dollars_per_hour
+        dollars = EstimateInterval(demand.median_dollars_per_hour, low, high)
         yield HourlyCost(Billing.ON_DEMAND, dollars, source, date, is_stated=price.is_stated)
     for years, billing in _TERMS:
         if (offer := prices.reserved(price.key, years)) is not None:
@@ -91,9 +91,9 @@ def hourly_costs(board: Board, prices: Prices) -> Iterator[HourlyCost]:
     if (spot := price.spot_dollars_per_hour) is not None:
         dollars = EstimateInterval.exactly(spot)
         yield HourlyCost(Billing.SPOT, dollars, source, date, is_stated=price.is_stated)
-    if (own := owned_cost(board, prices)) is not None:
-        used = own.dollars_per_used_hour
-        yield HourlyCost(Billing.ON_PREMISES, used, own.source, own.date, is_assumed=True)
+    if (cost := owned_cost(board, prices)) is not None:
+        used = cost.dollars_per_used_hour
+        yield HourlyCost(Billing.ON_PREMISES, used, cost.source, cost.date, is_assumed=True)
 
 
 def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
@@ -107,8 +107,8 @@ def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
     bought = EstimateInterval(first.dollars, min(paid), max(paid))
     capital = _times(bought, terms.server_uplift_ratio, 1.0)
     power = EstimateInterval.exactly(board.power_limit_watts / 1000.0)
-    for each in (terms.node_power_factor, terms.pue_ratio, terms.dollars_per_kilowatt_hour):
-        power = _times(power, each)
+    for assumption in (terms.node_power_factor, terms.pue_ratio, terms.dollars_per_kilowatt_hour):
+        power = _times(power, assumption)
     yearly = capital.scaled(1.0 / HOURS_PER_YEAR)
     running = power.plus(_times(yearly, terms.operation_ratio_per_year))
     written_off = _over(capital, terms.years, HOURS_PER_YEAR)

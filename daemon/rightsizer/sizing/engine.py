@@ -91,14 +91,14 @@ def engine_settings(
     settings: ServingModelSettings, engine: ServingEngine, board: Board
 ) -> ServingModelSettings:
     """Fill in missing limits with the engine's defaults for a board."""
-    own = ENGINES[engine]
-    requests = settings.requests_maximum or own.requests_maximum(board)
-    chunk = settings.chunk_tokens or own.chunk_tokens(board)
+    defaults = ENGINES[engine]
+    requests = settings.requests_maximum or defaults.requests_maximum(board)
+    chunk = settings.chunk_tokens or defaults.chunk_tokens(board)
     if engine.hears_alone:
         errors = replace(settings.errors, encoder_decoder_factor=_ALONE_ERROR_FACTOR)
         seconds = settings.encoder_decoder_layer_seconds
         settings = replace(settings, errors=errors, layer_seconds=seconds)
-    if own.balances_experts:
+    if defaults.balances_experts:
         settings = replace(settings, expert_imbalance_ratio=_BALANCED_RATIO)
     else:
         plain = settings.expert_compute_ratio

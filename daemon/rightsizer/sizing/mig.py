@@ -141,6 +141,6 @@ def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
         return ()
     compute = need.compute_ratio
     memory = max(need.memory_ratio, need.memory_bandwidth_ratio)
-    smaller = (each for each in board.mig_profiles if compute <= each.compute_share < 1.0)
-    fitting = (each for each in smaller if memory <= each.memory_share)
-    return tuple(sorted(fitting, key=lambda each: (each.compute_share, each.memory_share)))
+    smaller = (profile for profile in board.mig_profiles if compute <= profile.compute_share < 1.0)
+    fitting = (profile for profile in smaller if memory <= profile.memory_share)
+    return tuple(sorted(fitting, key=lambda profile: (profile.compute_share, profile.memory_share)))

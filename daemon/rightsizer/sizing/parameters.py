@@ -66,7 +66,9 @@ class NumberFormat(StrEnum):
         return (NumberFormat.BF16 if is_kept else self).bytes_per_parameter
 
 
-GGUF_FORMATS: Final = frozenset(each for each in NumberFormat if each.startswith("q"))
+GGUF_FORMATS: Final = frozenset(
+    number_format for number_format in NumberFormat if number_format.startswith("q")
+)
 
 
 class ParameterCount(Struct, frozen=True):

@@ -326,15 +326,15 @@ def shared_time_ratio(
     if profile.place != other.place:
         fault = f"{profile.place.name} and {other.place.name}: shares add up on one place only"
         raise RequirementError(f"{fault}; project one profile to the place of the other first")
-    own = split_time(profile)
+    shares = split_time(profile)
     beside = split_time(other)
     # When taking turns, each waits for the fraction of time that the other is busy.
-    stretched = own.host + own.busy * (1.0 + beside.busy)
+    stretched = shares.host + shares.busy * (1.0 + beside.busy)
     if sharing is Sharing.MPS:
-        stretched = _side_by_side(own, beside)
+        stretched = _side_by_side(shares, beside)
     # Never faster than alone, and never slower than serialized after all work of the other.
     low = max(1.0, stretched / _ERROR_FACTOR)
-    high = max(stretched, min(stretched * _ERROR_FACTOR, 1.0 + own.busy))
+    high = max(stretched, min(stretched * _ERROR_FACTOR, 1.0 + shares.busy))
     return EstimateInterval(stretched, low, high)
 
 

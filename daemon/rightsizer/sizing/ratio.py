@@ -90,7 +90,7 @@ def board_features(
     if workload.activity is WorkloadActivity.INFERENCE and workload.family is ModelKind.LLM:
         features["llm"] = _llm_capacity(board, workload, memory_settings)
         return features
-    compute = sum(_achieved(board, each) for each in formats) / len(formats)
+    compute = sum(_achieved(board, precisions) for precisions in formats) / len(formats)
     bandwidth = math.log(board.memory_bandwidth_bytes_per_second)
     features["compute"] = compute - _REFERENCE["compute"]
     features["bandwidth"] = bandwidth - _REFERENCE["bandwidth"]
@@ -103,7 +103,7 @@ def _llm_capacity(board: Board, workload: ComparedWorkload, settings: MemorySett
     asked = workload.precision
     ways = _LLM_FORMATS if asked is None else ((asked, Precision.BF16),)
     scenarios = (workload.scenario,) if workload.scenario else InferenceScenario
-    limits = [_STEP_LIMITS_SECONDS[each] for each in scenarios]
+    limits = [_STEP_LIMITS_SECONDS[scenario] for scenario in scenarios]
     served = ((LARGE, _LARGE_SHARE), (SMALL, 1.0 - _LARGE_SHARE))
     total = 0.0
     for (model, share), limit, way in product(served, limits, ways):
@@ -148,9 +148,9 @@ def log_ratio(
     """Log ratio, and its uncertainty due to an unspecified group size."""
     groups = [workload]
     if workload.activity is WorkloadActivity.TRAINING and workload.gpus is None:
-        groups = [replace(workload, gpus=each) for each in _GROUPS]
+        groups = [replace(workload, gpus=group) for group in _GROUPS]
     score = partial(log_score, fit, memory_settings=memory_settings)
-    logs = [score(each, other) - score(each, board) for each in groups]
+    logs = [score(group, other) - score(group, board) for group in groups]
     log = (max(logs) + min(logs)) / 2.0
     doubt = max(logs) - log
     log = max(0.0, log) if is_no_worse(other, board) else log
@@ -199,9 +199,9 @@ def is_no_worse(board: Board, other: Board) -> bool:
     """Whether no achieved throughput, bandwidth, memory or power limit is below that of another."""
     figures = ("memory_bandwidth_bytes_per_second", "memory_bytes", "power_limit_watts")
     return all(
-        (board.achieved(each) or 0.0) >= (other.achieved(each) or 0.0)
-        for each in other.peak_per_second
-    ) and all(getattr(board, each) >= getattr(other, each) for each in figures)
+        (board.achieved(precision) or 0.0) >= (other.achieved(precision) or 0.0)
+        for precision in other.peak_per_second
+    ) and all(getattr(board, figure) >= getattr(other, figure) for figure in figures)
 
 
 def error_kind(fit: RatioFit, workload: ComparedWorkload, board: Board, other: Board) -> str:
@@ -229,7 +229,7 @@ def place_ratio(
     other_rate = _rate(workload, other)
     ratio = boards.value * other_rate.value / rate.value
     # The three errors are independent.
-    logs = [math.log(each.high / each.value) for each in (boards, rate, other_rate)]
+    logs = [math.log(interval.high / interval.value) for interval in (boards, rate, other_rate)]
     return EstimateInterval.around(ratio, math.exp(math.hypot(*logs)))
 
 

@@ -62,8 +62,10 @@ def compute_format(board: Board, number_format: NumberFormat) -> Precision:
     usual = Precision.BF16
     if number_format is NumberFormat.FP32 and board.peak(Precision.FP32) is not None:
         return Precision.FP32
-    own = _UNITS[number_format][0] if number_format in _UNITS else usual
-    return own if (board.achieved(own) or 0.0) > (board.achieved(usual) or 0.0) else usual
+    precision = _UNITS[number_format][0] if number_format in _UNITS else usual
+    return (
+        precision if (board.achieved(precision) or 0.0) > (board.achieved(usual) or 0.0) else usual
+    )
 
 
 def matrix_flops_per_second(board: Board, number_format: NumberFormat) -> float:

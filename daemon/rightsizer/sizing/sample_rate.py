@@ -169,7 +169,9 @@ def _speed(
 ) -> float:
     precisions = requirement.precision
     formats = (precisions.weights, precisions.activations)
-    precision = compute_format(board, min(formats, key=lambda each: each.bytes_per_parameter))
+    precision = compute_format(
+        board, min(formats, key=lambda number_format: number_format.bytes_per_parameter)
+    )
     is_convolutional = _is_convolutional(model)
     if is_convolutional and precision is Precision.FP32 and board.peak(Precision.TF32):
         precision = Precision.TF32  # The default of cuDNN and TensorRT.

@@ -240,7 +240,7 @@ class _Posterior:
 
     def of(self, subject: SiteSubject) -> SiteCorrection:
         """Return the correction of a subject at a load of its own."""
-        common = [self._shares.common(each.subject, subject) for each in self._evidence]
+        common = [self._shares.common(evidence.subject, subject) for evidence in self._evidence]
         white = _solved(self._root, common)
         mean = sum(one * other for one, other in zip(white, self._white, strict=True))
         variance = max(self._shares.own, 1.0 - sum(value * value for value in white))

@@ -349,7 +349,9 @@ def training_precision(board: Board, requirement: Requirement) -> Precision:
     if requirement.task is ModelTask.FINETUNE_QLORA:
         return compute_format(board, precisions.activations)
     formats = (precisions.weights, precisions.activations)
-    return compute_format(board, min(formats, key=lambda each: each.bytes_per_parameter))
+    return compute_format(
+        board, min(formats, key=lambda number_format: number_format.bytes_per_parameter)
+    )
 
 
 def uses_fused_kernels(requirement: Requirement, layout: Parallelism) -> bool:

@@ -142,8 +142,8 @@ class LiveSource:
         )
         readings = {uuid: reading for found in rounds for uuid, reading in found.readings.items()}
         down = dict(self._registry.absent)
-        for found in rounds:
-            down.update(found.down)
+        for poll_result in rounds:
+            down.update(poll_result.down)
         down = self._outages.explained(down, self._xids.xids, self._clock.wall_time())
         known = ((uuid, reading.processes) for uuid, reading in readings.items())
         processes = {uuid: each for uuid, each in known if each is not None}
@@ -215,17 +215,19 @@ class LiveSource:
 
     def _recover(self, rounds: Sequence[PollResult]) -> None:
         """Reopen NVML when the driver is gone, or answers with unknown errors for long."""
-        gone = next((found for found in rounds if found.driver_is_gone), None)
+        gone = next((poll_result for poll_result in rounds if poll_result.driver_is_gone), None)
         # A driver that is gone is so for every GPU; if others are read, only this GPU is down.
-        if gone is not None and not any(found.readings for found in rounds):
+        if gone is not None and not any(poll_result.readings for poll_result in rounds):
             reason = "; ".join(sorted({down.detail for down in gone.down.values()}))
         elif self._pool.is_unknown_for_long:
             reason = "the driver answers with unknown errors"
             if not self._connection.may_reopen:
                 return  # The other devices are read meanwhile.
         else:
-            if any(found.readings for found in rounds):
-                self._connection.confirm(all_respond=not any(found.is_unknown for found in rounds))
+            if any(poll_result.readings for poll_result in rounds):
+                self._connection.confirm(
+                    all_respond=not any(poll_result.is_unknown for poll_result in rounds)
+                )
             return
         self._pool.set_inventory(None)
         self._xids.set_inventory(None)
@@ -252,10 +254,12 @@ def check_collectors(settings: LiveSettings) -> None:
 def _outcomes(rounds: Iterable[PollResult]) -> Mapping[str, CollectorOutcome]:
     """Merge outcomes over all devices: success on each of them, and total time."""
     outcomes: dict[str, CollectorOutcome] = {}
-    for found in rounds:
-        for name, each in found.collectors.items():
+    for poll_result in rounds:
+        for name, collector in poll_result.collectors.items():
             success, taken, failure, _ = outcomes.get(name, (True, 0.0, None, None))
             outcomes[name] = CollectorOutcome(
-                success and each.success, taken + each.duration_seconds, failure or each.failure
+                success and collector.success,
+                taken + collector.duration_seconds,
+                failure or collector.failure,
             )
     return outcomes

@@ -98,13 +98,15 @@ class ReleaseController:
         now = self._clock.time()
         with self._lock:
             self._releases = {
-                key: each
-                for key, each in self._releases.items()
-                if each.until is None or now < each.until
+                key: request
+                for key, request in self._releases.items()
+                if request.until is None or now < request.until
             }
-            found = [each for key, each in self._releases.items() if key[0] is held]
+            requests = [request for key, request in self._releases.items() if key[0] is held]
         return max(
-            found, key=lambda each: math.inf if each.until is None else each.until, default=None
+            requests,
+            key=lambda request: math.inf if request.until is None else request.until,
+            default=None,
         )
 
 

@@ -76,8 +76,8 @@ class AdviceApi:
         )
 
     def _one(self, request: WebRequest) -> WebResponse:
-        found = find_advice(self._advisor.advice, request.named["id"])
-        return WebResponse.of_json(to_json(explain_advice(found, self.rules)))
+        advice = find_advice(self._advisor.advice, request.named["id"])
+        return WebResponse.of_json(to_json(explain_advice(advice, self.rules)))
 
     def _act(self, verb: str, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)

@@ -49,7 +49,7 @@ def load_response(
         device
         for device in (() if report is None else report.devices)
         if (namespace, workload)
-        in [(each.workload.namespace, each.workload.name) for each in device.holdings]
+        in [(holding.workload.namespace, holding.workload.name) for holding in device.holdings]
     ]
     if report is None or not devices:
         where = f"{namespace}/{workload}" if namespace else workload
@@ -76,7 +76,7 @@ def load_response(
 def _total(devices: Sequence[DeviceReport], signals: Sequence[Signal]) -> float | None:
     """Sum in GPUs over each device's first available signal; `None` if a device has none."""
     found = [
-        next((device.signals[each] for each in signals if each in device.signals), None)
+        next((device.signals[signal] for signal in signals if signal in device.signals), None)
         for device in devices
     ]
     known = [value for value in found if value is not None]
@@ -99,7 +99,9 @@ def unready_reason(
         return f"not ready: {report.agent.trouble or 'there are no GPUs'}"
     if fresh_devices(report, now, freshness):
         return None
-    down = [(each.device.title, each.down) for each in report.devices if each.down is not None]
+    down = [
+        (device.device.title, device.down) for device in report.devices if device.down is not None
+    ]
     if len(down) == len(report.devices):
         title, why = down[0]
         return f"not ready: no GPU answers; {title}: {why.detail}"
@@ -139,10 +141,10 @@ def filter_advice(advice: Sequence[Advice], query: Mapping[str, Sequence[str]]) 
 
 
 _FILTERS: Final[Mapping[str, Callable[[Advice, str], bool]]] = {
-    "state": lambda each, value: each.is_open if value == _OPEN else each.state == value,
-    "reason": lambda each, value: value in each.finding.reasons,
-    "workload": lambda each, value: fnmatchcase(each.finding.workload or "", value),
-    "gpu": lambda each, value: any(fnmatchcase(uuid, value) for uuid in each.finding.devices),
+    "state": lambda advice, value: advice.is_open if value == _OPEN else advice.state == value,
+    "reason": lambda advice, value: value in advice.finding.reasons,
+    "workload": lambda advice, value: fnmatchcase(advice.finding.workload or "", value),
+    "gpu": lambda advice, value: any(fnmatchcase(uuid, value) for uuid in advice.finding.devices),
 }
 
 

@@ -31,7 +31,7 @@ class EvidenceCache:
     def __call__(self, report: Report | None, now: Nanoseconds) -> tuple[Evidence, ...]:
         """Evidence up to a wall time; that of other devices is never shown."""
         devices = () if report is None else report.devices
-        uuids = frozenset(each.device.uuid for each in devices)
+        uuids = frozenset(device.device.uuid for device in devices)
         with self._lock:
             kept = self._kept
             # The wall clock may step back.

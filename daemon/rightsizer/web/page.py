@@ -110,9 +110,9 @@ class SpanCache:
             made, spans = self._cached.get(span.name, (None, {}))
             fresh_for = max(_SHORTEST, span.cell // _RENEWED)
             is_fresh = made is not None and 0 <= now - made < fresh_for
-            if is_fresh and {each.uuid for each in queries} <= spans.keys():
+            if is_fresh and {query.uuid for query in queries} <= spans.keys():
                 return spans
-            spans = {each.uuid: device_span(each, span, now) for each in queries}
+            spans = {query.uuid: device_span(query, span, now) for query in queries}
             self._cached[span.name] = now, spans
             return spans
 
@@ -120,9 +120,9 @@ class SpanCache:
         """Blocks of some devices in a past time range, by uuid."""
         _, queries = self._queries()
         return {
-            each.uuid: each.blocks(stretch.start, stretch.end)
-            for each in queries
-            if each.uuid in uuids
+            query.uuid: query.blocks(stretch.start, stretch.end)
+            for query in queries
+            if query.uuid in uuids
         }
 
 

@@ -90,13 +90,13 @@ def selected_uuids(report: Report, query: PageQuery) -> frozenset[str]:
             for device in report.devices
             if any(holding.workload.key == query.workload for holding in device.holdings)
         )
-        of = (each for each in report.workloads if each.workload.key == query.workload)
-        had = (uuid for each in of for uuid in each.devices)
+        of = (workload for workload in report.workloads if workload.workload.key == query.workload)
+        had = (uuid for workload_report in of for uuid in workload_report.devices)
         known = {device.device.uuid for device in report.devices}
         return frozenset(held) or frozenset(had) & known
     return frozenset(
-        each.device.uuid
-        for each in report.devices
+        device.device.uuid
+        for device in report.devices
         if query.gpu
-        and query.gpu in {each.device.uuid, each.device.mig and each.device.mig.parent_uuid}
+        and query.gpu in {device.device.uuid, device.device.mig and device.device.mig.parent_uuid}
     )

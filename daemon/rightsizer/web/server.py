@@ -166,7 +166,9 @@ class WebServer:
     def addresses(self) -> tuple[str, ...]:
         """Listening addresses with actual ports; empty until started."""
         listeners = self._listeners
-        return tuple(each.place for each in listeners if each.socket.family != socket.AF_UNIX)
+        return tuple(
+            listener.place for listener in listeners if listener.socket.family != socket.AF_UNIX
+        )
 
     @property
     def scheme(self) -> str:
@@ -180,7 +182,7 @@ class WebServer:
             RightsizerError: an address cannot be bound, or the process may have no more threads.
         """
         with contextlib.ExitStack() as undo:
-            bound = [undo.enter_context(listening_socket(each)) for each in self._addresses]
+            bound = [undo.enter_context(listening_socket(address)) for address in self._addresses]
             undo.pop_all()
         self._listeners = [
             WebListener(each, self._answer, self._threads, self._settings, self._authenticator)

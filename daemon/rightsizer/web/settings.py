@@ -178,6 +178,6 @@ def _check_addresses(texts: Sequence[str], *, is_needed: bool) -> None:
     if is_needed and not texts:
         raise UsageError(f"names no address to listen on; {_FORMS}")
     addresses = list(map(parse_address, texts))
-    for each in addresses:
-        if each.port and addresses.count(each) > 1:
-            raise UsageError(f"'{each}' is listed twice; list it once")
+    for address in addresses:
+        if address.port and addresses.count(address) > 1:
+            raise UsageError(f"'{address}' is listed twice; list it once")

@@ -33,7 +33,7 @@ def revision_of(report: Report | None, now: Nanoseconds, freshness: FreshnessSet
     parts = (
         report.wall_time // _MINUTE,
         report.agent.trouble,
-        tuple((each.device.uuid, each.device.uuid in fresh) for each in report.devices),
+        tuple((device.device.uuid, device.device.uuid in fresh) for device in report.devices),
         tuple((p.id, p.state, p.finding.severity, p.finding.summary) for p in report.advice),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:_LENGTH]
@@ -75,7 +75,7 @@ def encode_summary(
         "span": _encode_span(report, span, spans_of_report(report, span) if past is None else past),
         "advice": {
             "open": len(opened),
-            "by_severity": {str(each): severities[each] for each in Severity},
+            "by_severity": {str(severity): severities[severity] for severity in Severity},
             "savings": asdict(savings_sum(opened)),
         },
         "devices": [
@@ -120,12 +120,12 @@ def _encode_span(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> 
     wasted_joules = 0.0
     for device in report.devices:
         capacity_ratio = device.device.capacity_ratio
-        found = past.get(device.device.uuid, _NOTHING)
-        for state, time in found.states.items():
+        device_span = past.get(device.device.uuid, _NOTHING)
+        for state, time in device_span.states.items():
             states[state] = states.get(state, 0.0) + seconds(time) * capacity_ratio
-        used_seconds += found.used_seconds * capacity_ratio
-        wasted_seconds += sum(found.waste_seconds.values()) * capacity_ratio
-        wasted_joules += sum(found.waste_joules.values())
+        used_seconds += device_span.used_seconds * capacity_ratio
+        wasted_seconds += sum(device_span.waste_seconds.values()) * capacity_ratio
+        wasted_joules += sum(device_span.waste_joules.values())
     return {
         "name": span.name,
         "seconds": seconds(span.length),

@@ -54,7 +54,7 @@ def agent_findings(
         tick_seconds: Time between two of its readings.
     """
     end = end_seconds * NANOSECONDS_PER_SECOND
-    found = {}
+    findings = {}
     for machine in layout.machines:
         if machine.since_hours is not None:
             continue
@@ -62,10 +62,12 @@ def agent_findings(
         recommender = Recommender(accounting, RULES, PolicySet(), FastClock(end))
         recommender.run(frozenset())
         assert not recommender.failures
-        found[machine.name] = tuple(
-            each.finding for each in recommender.judgements if each.finding.is_actionable
+        findings[machine.name] = tuple(
+            judgement.finding
+            for judgement in recommender.judgements
+            if judgement.finding.is_actionable
         )
-    return found
+    return findings
 
 
 def _scenario(machine: Machine) -> SimulatedScenario:
@@ -85,8 +87,8 @@ def _tasks(machine: Machine, characters: SimulatedScenario) -> Iterator[Simulate
             places.setdefault(text, []).append(index)
     for text, indexes in places.items():
         name, _, character = text.partition("@")
-        known = [task for task in characters.tasks if task.workload.key == JOBS[name].key]
-        task = known[-1] if character else known[0]
+        tasks = [task for task in characters.tasks if task.workload.key == JOBS[name].key]
+        task = tasks[-1] if character else tasks[0]
         # Ranks do the same at once; replicas have their own load each.
         groups = [indexes] if JOBS[name].is_in_step else [[index] for index in indexes]
         for group in groups:
@@ -105,10 +107,12 @@ def _past(
     for snapshot in iter(source.read, None):
         accounts.post(snapshot)
         windows += accounts.drain_closed()
-    known = [replace(each, holder_since=end - days * _DAY) for each in accounts.device_records()]
+    devices = [
+        replace(record, holder_since=end - days * _DAY) for record in accounts.device_records()
+    ]
     accounting = AccountingService(AccountingSettings())
     accounting.restore(
-        known,
+        devices,
         (moved(window, -day * _DAY) for day in reversed(range(days)) for window in windows),
     )
     return accounting

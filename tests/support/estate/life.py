@@ -140,7 +140,7 @@ def at_level(life: Life, level: Level) -> Life:
         return metric.level.rank <= level.rank
 
     variants = tuple(
-        {name: kept(character) for name, character in each.items()} for each in life.variants
+        {name: kept(character) for name, character in variant.items()} for variant in life.variants
     )
     return replace(life, variants=variants)
 

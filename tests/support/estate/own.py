@@ -171,7 +171,7 @@ def _rules_of(name: str, more: Pairs) -> Sequence[str]:
         is_kept = ("window", "current") in more
         return [f"uuid_resource:{name}:last5m"] if is_kept else []
     forms = [f"uuid:{name}:max5m", f"uuid:{name}:avg5m"]
-    return [each for each in forms if each in _RECORDED and each not in _AVERAGES]
+    return [form for form in forms if form in _RECORDED and form not in _AVERAGES]
 
 
 def _averages(found: Sequence[Piece], labels: Pairs) -> Iterator[Run]:

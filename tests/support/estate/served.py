@@ -163,11 +163,11 @@ def _is_so(
         and _nodes(finding["offers"], is_now=True) == planted.now
         and _nodes(finding["offers"], is_now=False) == planted.after
         and planted.steps
-        == tuple((each["action"], *each["workloads"], each["target"] or "") for each in steps)
+        == tuple((step["action"], *step["workloads"], step["target"] or "") for step in steps)
         and all(
-            each["advice"] is None
-            or advised.get((each["advice"], each["workloads"][0])) == each["action"]
-            for each in steps
+            step["advice"] is None
+            or advised.get((step["advice"], step["workloads"][0])) == step["action"]
+            for step in steps
         )
         and finding["left_gpus"] == planted.left
         and (planted.why in finding["why_left"] if planted.why else finding["why_left"] is None)
@@ -177,7 +177,7 @@ def _is_so(
 def _nodes(offers: Iterable[Mapping[str, Any]], *, is_now: bool) -> dict[str, float]:
     return {
         node: gpus
-        for each in offers
-        if each["is_now"] is is_now
-        for node, gpus in each["nodes"].items()
+        for offer in offers
+        if offer["is_now"] is is_now
+        for node, gpus in offer["nodes"].items()
     }

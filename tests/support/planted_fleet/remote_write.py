@@ -40,7 +40,7 @@ def _part(field: int, content: bytes) -> bytes:
 
 def _head(series: Series) -> bytes:
     """Labels of a `TimeSeries`, sorted as the protocol demands."""
-    labels = sorted((("__name__", series.name), *(each for each in series.labels if each[1])))
+    labels = sorted((("__name__", series.name), *(label for label in series.labels if label[1])))
     return b"".join(
         _part(1, _part(1, name.encode()) + _part(2, str(value).encode())) for name, value in labels
     )
@@ -48,14 +48,14 @@ def _head(series: Series) -> bytes:
 
 def _samples(moments: range) -> np.ndarray:
     """Samples of some moments, whose values are still missing."""
-    found = np.zeros(len(moments), _SAMPLE)
-    found["head"] = (0x12, 16, 0x09)
-    found["tag"] = 0x10
+    samples = np.zeros(len(moments), _SAMPLE)
+    samples["head"] = (0x12, 16, 0x09)
+    samples["tag"] = 0x10
     milliseconds = np.array(moments, np.uint64) * np.uint64(1000)
     for place in range(6):
         bits = milliseconds >> np.uint64(7 * place) & np.uint64(0x7F)
-        found["milliseconds"][:, place] = bits | (0x80 if place < 5 else 0)
-    return found
+        samples["milliseconds"][:, place] = bits | (0x80 if place < 5 else 0)
+    return samples
 
 
 def _requests(

@@ -110,7 +110,7 @@ def _reports(verdict: Mapping[str, Any], case: Case) -> bool:
 
 
 def _abstains(verdicts: Iterable[Mapping[str, Any]], case: Case) -> bool:
-    said = [each for each in verdicts if not case.uuids.isdisjoint(each["devices"])]
+    said = [verdict for verdict in verdicts if not case.uuids.isdisjoint(verdict["devices"])]
     return all(
         any(
             each["rule"] == wanted.rule and wanted.metric in (each["abstained"] or "")
@@ -141,6 +141,6 @@ def _wrong_waits(document: Mapping[str, Any]) -> Iterator[str]:
     for pending in PENDING:
         key = f"{pending.style}/kubernetes:research/{pending.name}"
         rows = [each for each in document["waiting_work"] if each["key"] == key]
-        now = sum(each["now_gpus"] for each in rows)
+        now = sum(row["now_gpus"] for row in rows)
         if len(rows) != 1 or now != pending.free_gpus:
             yield f"{pending.style}: {key}: {now} GPUs offered now, {pending.free_gpus} are free"

@@ -126,8 +126,8 @@ def _exporter(gpu: Gpu, interval_seconds: int) -> Iterator[Series]:
     engine = {name: course(hours, random) for name, course in plant.engine.items()}
     if not plant.has_profiling:
         values = {
-            name: each
-            for name, each in values.items()
+            name: value
+            for name, value in values.items()
             if "_PROF_" not in name and name not in _BEYOND_DEFAULT
         }
     every = interval_seconds // BASE_SECONDS

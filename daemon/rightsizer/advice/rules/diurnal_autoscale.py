@@ -130,7 +130,7 @@ def _early(subject: CaseSubject) -> Finding | None:
         return subject.find_nothing(f"A {workload_class} workload has no hours.")
     if is_shared(subject.case):
         return subject.find_nothing(f"{subject.name}: shared; the others stay when it sleeps.")
-    if any(each.is_underprovisioned for each in subject.case.provisioning):
+    if any(provisioning.is_underprovisioned for provisioning in subject.case.provisioning):
         return subject.find_nothing("Under pressure, so not too large.")
     if works_on_media(subject.case):
         return subject.abstain("it works on the media engines, whose hours are not kept")

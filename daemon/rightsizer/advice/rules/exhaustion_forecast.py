@@ -66,10 +66,12 @@ def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding
     case = subject.case
     if case.workload is None:
         return subject.find_nothing("It is free, so nothing grows.")
-    is_preallocated = any(each.memory_is_preallocated for each in case.provisioning)
+    is_preallocated = any(provisioning.memory_is_preallocated for provisioning in case.provisioning)
     memory = None if is_preallocated else _of_memory(case, settings)
-    if found := [each for each in (memory, _of_load(case, settings)) if each is not None]:
-        return _problem(subject, min(found, key=lambda each: (each.days_low, each.what)))
+    if forecasts := [each for each in (memory, _of_load(case, settings)) if each is not None]:
+        return _problem(
+            subject, min(forecasts, key=lambda forecast: (forecast.days_low, forecast.what))
+        )
     if is_preallocated:
         return subject.abstain("the framework preallocates, so memory held is not memory needed")
     if case.trend(Measure.MEMORY_BYTES) is None:

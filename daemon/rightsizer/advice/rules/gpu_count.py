@@ -74,7 +74,7 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     if min(known.values()) < settings.minimum_known_seconds:
         why = f"only {format_duration(min(known.values()))} of telemetry of every GPU"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
-    if any(each.is_underprovisioned for each in case.provisioning):
+    if any(provisioning.is_underprovisioned for provisioning in case.provisioning):
         return subject.find_nothing("Under pressure, so not too many.")
     # Memory that is merely held is no use: frameworks allocate it on every GPU they see.
     unused = tuple(
@@ -157,7 +157,9 @@ def _problem(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replicas
         target=option.target,
         savings=savings,
         instructions=owner_of(workload.kind).request_gpus(workload, left) if workload else (),
-        affected_gpus=sum(each.capacity_ratio for each in unused) if unused else part * case.gpus,
+        affected_gpus=sum(device.capacity_ratio for device in unused)
+        if unused
+        else part * case.gpus,
     )
 
 

@@ -141,7 +141,7 @@ def memory_faults(
     if get(Signal.REMAPPED_ROWS_FAILED):
         yield _fault("remapping_failed", {"remapped_rows_failed": 1})
     pages = (Signal.RETIRED_PAGES_CORRECTABLE, Signal.RETIRED_PAGES_UNCORRECTABLE)
-    if (retired := sum(get(each) or 0.0 for each in pages)) >= settings.retired_pages_maximum:
+    if (retired := sum(get(page) or 0.0 for page in pages)) >= settings.retired_pages_maximum:
         yield _fault("pages_retired", {"retired_pages": retired})
     if (errors := get(Signal.ECC_UNCORRECTED_ERRORS) or 0.0) > 0:
         noun = "error" if errors == 1 else "errors"
@@ -332,21 +332,25 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
-    boards = {each.uuid: _board(case, each) for each in case.devices}
+    boards = {device.uuid: _board(case, device) for device in case.devices}
     if not any(boards.values()):
         return subject.abstain("only a history is known, not the state of the hardware")
     # Whether any signal that could reveal a fault was read.
-    statuses = [each.status for each in boards.values() if each]
+    statuses = [inspected_board.status for inspected_board in boards.values() if inspected_board]
     is_blind = not any(
-        each.xids or not _HEALTH.isdisjoint(each.reading.values) for each in statuses
+        status.xids or not _HEALTH.isdisjoint(status.reading.values) for status in statuses
     )
-    if is_blind and not any(each.down for each in boards.values() if each):
+    if is_blind and not any(
+        inspected_board.down for inspected_board in boards.values() if inspected_board
+    ):
         return subject.abstain(f"no counter of its health is read: no {metrics_of(_SHOWN)}")
     faults: dict[str, list[HardwareFault]] = {}
     for uuid, board in boards.items():
-        found = [each for check in _CHECKS if board for each in check(board, settings.trouble)]
+        hardware_faults = [
+            fault for check in _CHECKS if board for fault in check(board, settings.trouble)
+        ]
         # Worst first.
-        faults[uuid] = sorted(found, key=lambda each: -each.severity.rank)
+        faults[uuid] = sorted(hardware_faults, key=lambda fault: -fault.severity.rank)
     sick = tuple(device for device in case.devices if faults[device.uuid])
     if len(sick) < max(1.0, settings.on_ratio * len(case.devices)):
         summary = f"{subject.name}: the driver knows of no trouble."
@@ -376,7 +380,7 @@ def _board(case: Case, device: Device) -> InspectedBoard | None:
 def _problem(
     subject: CaseSubject, sick: Sequence[Device], faults: Mapping[str, list[HardwareFault]]
 ) -> Finding:
-    found = [fault for each in faults.values() for fault in each]
+    hardware_faults = [fault for each in faults.values() for fault in each]
     by_sentence: dict[str, list[Device]] = {}
     for device in sick:
         by_sentence.setdefault(_sentence(faults[device.uuid]), []).append(device)
@@ -387,37 +391,38 @@ def _problem(
         for fault in faults[device.uuid]
     )
     drain = drain_instructions(subject.case, f"{names_of(sick)} unhealthy")
+    facts = [f"{names_of(devices)}: {sentence}" for sentence, devices in by_sentence.items()]
     return subject.find_problem(
         reasons=(Reason.HARDWARE_UNHEALTHY,),
         action=Action.RESEAT_OR_DRAIN,
-        summary=f"{'; '.join(f'{names_of(each)}: {what}' for what, each in by_sentence.items())}.",
+        summary=f"{'; '.join(facts)}.",
         # One certain fact suffices.
-        factors={"fact": max(each.certainty for each in found)},
+        factors={"fact": max(fault.certainty for fault in hardware_faults)},
         risk=Risk.LOW,
         evidence={
             "troubles": {
-                uuid: {each.what: each.means for each in some} for uuid, some in faults.items()
+                uuid: {fault.what: fault.means for fault in some} for uuid, some in faults.items()
             },
             "numbers": {
-                uuid: {name: value for each in some for name, value in each.evidence.items()}
+                uuid: {name: value for fault in some for name, value in fault.evidence.items()}
                 for uuid, some in faults.items()
             },
         },
         culprits=tuple(faults),
         savings="healthy hardware saves work that would be lost",
         instructions=(*drain, *remedies),
-        severity=max((each.severity for each in found), key=attrgetter("rank")),
+        severity=max((fault.severity for fault in hardware_faults), key=attrgetter("rank")),
         shared_by={uuid: _shared_by(some) for uuid, some in faults.items()},
     )
 
 
 def _shared_by(faults: Sequence[HardwareFault]) -> tuple[SharedPart, ...]:
-    return tuple(part for part in SharedPart if any(part in each.shared_by for each in faults))
+    return tuple(part for part in SharedPart if any(part in fault.shared_by for fault in faults))
 
 
 def _sentence(faults: list[HardwareFault]) -> str:
     worst, *others = faults
-    more = f" (and {', '.join(each.what for each in others)})" if others else ""
+    more = f" (and {', '.join(fault.what for fault in others)})" if others else ""
     return f"{worst.what}: {worst.means}{more}"
 
 

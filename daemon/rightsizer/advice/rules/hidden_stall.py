@@ -66,7 +66,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
             waited_for = []  # A single GPU may launch small kernels, and wait for no other.
     of_peers = "stall_without_peer" if case.workload else "stall_with_unknown_peers"
     alone = (of_peers,) if len(case.devices) == 1 else ()
-    found = seen.find_problem(
+    finding = seen.find_problem(
         f"{ending}; they wait for {names_of(waited_for)}" if waited_for else ending,
         reasons=(Reason.HIDDEN_STALL,),
         action=Action.INVESTIGATE_STRAGGLER,
@@ -77,7 +77,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
         instructions=(*instructions(*alone), *follow_up(case, waited_for)),
         affected_gpus=lost_gpus(case, State.HIDDEN_STALL),
     )
-    return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
+    return replace(finding, exclusive_group=straggler_group(case)) if waited_for else finding
 
 
 def _sees_kernels(case: Case) -> bool:

@@ -182,7 +182,7 @@ def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
 def _free_instances(case: Case, reason: Reason) -> tuple[str, ...]:
     """Uuids of MIG instances without a holder: those of one GPU are one matter."""
     is_free = reason is Reason.IDLE_EMPTY and case.workload is None
-    return tuple(each.uuid for each in case.devices if is_free and each.mig is not None)
+    return tuple(device.uuid for device in case.devices if is_free and device.mig is not None)
 
 
 def _reason(case: Case) -> tuple[Reason, str]:
@@ -190,7 +190,7 @@ def _reason(case: Case) -> tuple[Reason, str]:
     # Allocated by a scheduler on all devices, without a process on any of them.
     holdings = case.node.holdings if case.workload and case.node else {}
     if holdings and all(
-        any(each.workload.key == case.key and not each.has_process for each in held)
+        any(holding.workload.key == case.key and not holding.has_process for holding in held)
         for held in (holdings.get(device.uuid, ()) for device in case.devices)
     ):
         it = "it" if len(case.devices) == 1 else "any of them"
@@ -209,8 +209,8 @@ def _reason(case: Case) -> tuple[Reason, str]:
 def _others_of(case: Case) -> str:
     """Other holders of the GPUs, all of which must give them back."""
     holdings = case.node.holdings if case.node else {}
-    held = (each for device in case.devices for each in holdings.get(device.uuid, ()))
-    names = sorted({each.workload.name for each in held if each.workload.key != case.key})
+    held = (holding for device in case.devices for holding in holdings.get(device.uuid, ()))
+    names = sorted({holding.workload.name for holding in held if holding.workload.key != case.key})
     if len(names) > _NAMED:
         names = [*names[:_NAMED], f"{len(names) - _NAMED} more"]
     return f", shared with {', '.join(names)}," if names else ""
@@ -309,9 +309,11 @@ def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings)
         if each.workload is not None
     ]
     model = ResumptionModel.of_prior(settings.resume_exponent, settings.borrowed_gaps)
-    model = model.after(gap for _, found in past for gap in found)
+    model = model.after(gap for _, idle_gaps in past for gap in idle_gaps)
     model = model.borrowed(settings.borrowed_gaps)
-    model = model.after(gap for kind, found in past if kind is case.workload_class for gap in found)
+    model = model.after(
+        gap for kind, idle_gaps in past if kind is case.workload_class for gap in idle_gaps
+    )
     return model.borrowed(settings.borrowed_gaps).after(gaps)
 
 
@@ -353,8 +355,8 @@ def release_instructions(case: Case, *, is_held: bool = True) -> tuple[Instructi
     holders = {workload.key: workload}
     holdings = node.holdings if node else {}
     for uuid in uuids:
-        for each in holdings.get(uuid, ()):
-            holders.setdefault(each.workload.key, each.workload)
+        for holding in holdings.get(uuid, ()):
+            holders.setdefault(holding.workload.key, holding.workload)
     found = tuple(
         instruction
         for holder in holders.values()

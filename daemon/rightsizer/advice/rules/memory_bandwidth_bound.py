@@ -67,7 +67,7 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
         seen = replace(seen, summary=summary, factors=factors)
     # Lower bound of the used compute, on the device with the highest.
     medians = (window.compute_at_least.quantile(0.5) for window in case.windows)
-    compute = max((each for each in medians if each is not None), default=None)
+    compute = max((median for median in medians if median is not None), default=None)
     # Share of the known time with users waiting, on the device with the highest.
     waits = ((w.pressed.get(Resource.MEMORY_BANDWIDTH, 0), w.known) for w in case.windows)
     pressed = max((round(time / known, 4) for time, known in waits if known), default=0.0)

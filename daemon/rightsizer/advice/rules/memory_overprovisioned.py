@@ -48,7 +48,7 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
         if Resource.MEMORY in fit.resources
     }
     known = [need for need in needs.values() if need is not None]
-    if len(known) < len(fits) or any(each.overprovisioned is None for each in fits):
+    if len(known) < len(fits) or any(provisioning.overprovisioned is None for provisioning in fits):
         return subject.abstain("compute or memory use is not measured")
     free = 1.0 - max(known)
     factors = sizing_factors(case, abs(free - settings.on_ratio))
@@ -59,7 +59,7 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
     summary = f"{subject.name}: the largest need leaves {percent_text(free)} of the memory free"
     if free < settings.on_ratio:
         return subject.find_nothing(f"{summary}.", factors, evidence)
-    unused = min(each.overprovisioned or 0.0 for each in fits)
+    unused = min(provisioning.overprovisioned or 0.0 for provisioning in fits)
     if case.workload_class is not WorkloadClass.BATCH and unused >= settings.unused_ratio:
         what = f"{summary}, and as much of the rest: see overprovisioned."
         return subject.find_nothing(what, {}, evidence)
@@ -83,11 +83,11 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
 def _early(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding | None:
     case = subject.case
     fits = subject.case.provisioning
-    active = min((each.active_seconds for each in fits), default=0.0)
+    active = min((provisioning.active_seconds for provisioning in fits), default=0.0)
     if active < settings.minimum_known_seconds:
         why = f"only {format_duration(active)} of activity to size by"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
-    if any(each.is_underprovisioned for each in fits):
+    if any(provisioning.is_underprovisioned for provisioning in fits):
         return subject.find_nothing("Under pressure, so not too large.")
     if is_shared(case):
         return subject.find_nothing(
@@ -95,7 +95,7 @@ def _early(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Fin
         )
     if case.workload_class is WorkloadClass.UNKNOWN:
         return subject.abstain("the workload's class is unknown; state it in a policy")
-    if any(each.memory_is_preallocated for each in fits):
+    if any(provisioning.memory_is_preallocated for provisioning in fits):
         return subject.abstain("memory looks preallocated, so the memory needed is not known")
     return None
 

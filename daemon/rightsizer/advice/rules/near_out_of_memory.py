@@ -43,7 +43,7 @@ def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
         return too_little
     if not any(Resource.MEMORY in window.demands for window in case.windows):
         return subject.abstain("no memory reading while the GPU was held")
-    if any(each.memory_is_preallocated for each in case.provisioning):
+    if any(provisioning.memory_is_preallocated for provisioning in case.provisioning):
         is_stated = case.workload and case.workload.allocator is Allocator.PREALLOCATING
         return subject.abstain(_PREALLOCATES if is_stated else _LOOKS_PREALLOCATED)
     seen = observe(

@@ -70,7 +70,9 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
 def _nearest(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction, ...]:
     """Name the adapter nearest to each device in NCCL's settings."""
     topology = case.node.topology if case.node else None
-    adapters = [each for each in topology.adapters if each.kind in _FABRIC] if topology else []
+    adapters = (
+        [adapter for adapter in topology.adapters if adapter.kind in _FABRIC] if topology else []
+    )
     names: dict[str, None] = {}
     for uuid in (device.uuid for device in devices):
         reached = [(_KINDS.index(a.links[uuid]), a.name) for a in adapters if uuid in a.links]

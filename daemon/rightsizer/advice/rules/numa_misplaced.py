@@ -75,8 +75,10 @@ def _why_not(case: Case) -> str:
         return "only a history is known, not where GPUs and processes are"
     if any(window.conditions.get(Condition.NUMA_MISPLACED) for window in case.windows):
         return ""
-    readings = [node.readings[each.uuid] for each in case.devices if each.uuid in node.readings]
-    is_measured = any(each.get(signal) is not None for each in readings for signal in _NEEDED)
+    readings = [
+        node.readings[device.uuid] for device in case.devices if device.uuid in node.readings
+    ]
+    is_measured = any(reading.get(signal) is not None for reading in readings for signal in _NEEDED)
     if is_measured or (node.topology is not None and len(node.topology.numa_nodes) == 1):
         return ""
     return "on which NUMA node the processes and their memory are is not measured"

@@ -41,28 +41,30 @@ def better_gpus(
     now = score_of(_uuids(devices), topology)
     board = devices[0].board, devices[0].name
     same = [
-        each
-        for each in node.devices
-        if each.mig is None and each.is_given_out and (each.board, each.name) == board
+        device
+        for device in node.devices
+        if device.mig is None and device.is_given_out and (device.board, device.name) == board
     ]
     held = {device.uuid: device for device in devices}
     # Neither a holder nor a process.
     idle = {uuid for uuid, reading in node.readings.items() if reading.processes == ()}
     free = {
-        each.uuid: each for each in same if each.uuid in idle and not node.holdings.get(each.uuid)
+        device.uuid: device
+        for device in same
+        if device.uuid in idle and not node.holdings.get(device.uuid)
     }
-    movable = {each.uuid: each for each in same if _sole_holder(each, node) is not None}
+    movable = {device.uuid: device for device in same if _sole_holder(device, node) is not None}
     for known in (held | free, held | free | movable):
         candidates = sorted(known, key=lambda uuid: (known[uuid].index, uuid))
         if len(candidates) > MOST_CANDIDATES:
             continue
-        found = best_set(candidates, len(devices), topology, set(held))
-        if found is None or set(found.uuids) == set(held):
+        placement_set = best_set(candidates, len(devices), topology, set(held))
+        if placement_set is None or set(placement_set.uuids) == set(held):
             continue
-        gain = found.score.weakest - now.weakest
-        if gain > 0 or (gain == 0 and found.score.total >= now.total * (1.0 + gain_ratio)):
-            then = tuple(known[uuid] for uuid in found.uuids)
-            return BetterGpus(then, found.score, _swaps(devices, then, node))
+        gain = placement_set.score.weakest - now.weakest
+        if gain > 0 or (gain == 0 and placement_set.score.total >= now.total * (1.0 + gain_ratio)):
+            then = tuple(known[uuid] for uuid in placement_set.uuids)
+            return BetterGpus(then, placement_set.score, _swaps(devices, then, node))
     return None
 
 
@@ -73,7 +75,7 @@ def _sole_holder(device: Device, node: Node) -> str | None:
         return None
     workload = holders[0].workload
     held = sum(
-        any(each.workload.key == workload.key for each in others)
+        any(holding.workload.key == workload.key for holding in others)
         for others in node.holdings.values()
     )
     return workload.name if held == 1 else None
@@ -85,7 +87,10 @@ def _uuids(devices: Sequence[Device]) -> list[str]:
 
 def _swaps(devices: Sequence[Device], then: Sequence[Device], node: Node) -> Mapping[str, str]:
     given, taken = (
-        sorted((each for each in some if each.uuid not in others), key=attrgetter("index", "uuid"))
+        sorted(
+            (device for device in some if device.uuid not in others),
+            key=attrgetter("index", "uuid"),
+        )
         for some, others in ((devices, _uuids(then)), (then, _uuids(devices)))
     )
     names = ((_sole_holder(one, node), other.uuid) for one, other in zip(taken, given, strict=True))
@@ -123,7 +128,8 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
-    if len(case.devices) == 1 or case.workload is None or any(each.mig for each in case.devices):
+    is_divided = any(device.mig for device in case.devices)
+    if len(case.devices) == 1 or case.workload is None or is_divided:
         return subject.find_nothing(f"{subject.name}: nothing to join.")
     node = case.node
     topology = None if case.node is None else case.node.topology
@@ -137,7 +143,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     if weakest.kind not in _FAR:
         return subject.find_nothing(f"{subject.name}: {joined}.", factors, evidence)
     # Connected over the host: check whether it matters, and whether a better set exists.
-    fits = (each.resources.get(Resource.PCIE) for each in case.provisioning)
+    fits = (provisioning.resources.get(Resource.PCIE) for provisioning in case.provisioning)
     needs = [fit.demand for fit in fits if fit is not None and fit.demand is not None]
     traffic = max(needs, default=None)
     if traffic is None and case.workload_class is not WorkloadClass.BATCH:
@@ -181,8 +187,8 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
 def _weakest(case: Case, topology: Topology) -> GpuLink | None:
     """Worst link of any pair; `None` if a pair is unknown."""
     pairs = list(combinations(_uuids(case.devices), 2))
-    found = [topology.link(*pair) for pair in pairs]
-    links = [link for link in found if link is not None and link.kind is not LinkKind.UNKNOWN]
+    gpu_links = [topology.link(*pair) for pair in pairs]
+    links = [link for link in gpu_links if link is not None and link.kind is not LinkKind.UNKNOWN]
     if len(links) < len(pairs):
         return None
     return min(links, key=lambda link: (link_score(link), sorted((link.uuid, link.peer_uuid))))
@@ -190,7 +196,7 @@ def _weakest(case: Case, topology: Topology) -> GpuLink | None:
 
 def _evidence(uuids: Sequence[str], topology: Topology, weakest: GpuLink) -> dict[str, object]:
     score = score_of(uuids, topology)
-    links = (each for each in topology.links if each.uuid in uuids and each.peer_uuid in uuids)
+    links = (link for link in topology.links if link.uuid in uuids and link.peer_uuid in uuids)
     return {
         "weakest_link": weakest.label,
         "links": dict(sorted(Counter(link.label for link in links).items())),

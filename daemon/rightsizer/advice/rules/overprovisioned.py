@@ -57,7 +57,7 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
     """Whether every GPU of the workload is larger than the workload ever needed."""
     case = subject.case
     fits = subject.case.provisioning
-    active = min((each.active_seconds for each in fits), default=0.0)
+    active = min((provisioning.active_seconds for provisioning in fits), default=0.0)
     if active < settings.minimum_known_seconds:
         why = f"only {format_duration(active)} of activity to size by"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
@@ -65,21 +65,23 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
         return subject.abstain("a batch job would only run longer on a smaller GPU")
     needs = {
         device.uuid: {
-            str(resource): round(each.need, 4)
-            for resource, each in fit.resources.items()
-            if each.need is not None
+            str(resource): round(provisioning.need, 4)
+            for resource, provisioning in fit.resources.items()
+            if provisioning.need is not None
         }
         for device, fit in zip(case.devices, fits, strict=True)
     }
     evidence: dict[str, object] = {"need_ratio": needs}
-    if any(each.is_underprovisioned for each in fits):
+    if any(provisioning.is_underprovisioned for provisioning in fits):
         return subject.find_nothing("Under pressure, so not too large.", {}, evidence)
     if is_shared(case):
         summary = f"{subject.name}: shared, so its size is not one workload's affair."
         return subject.find_nothing(summary, {}, evidence)
-    if any(each.overprovisioned is None for each in fits):
+    if any(provisioning.overprovisioned is None for provisioning in fits):
         return subject.abstain(why_unmeasured(case))
-    if (over := min(each.overprovisioned or 0.0 for each in fits)) >= settings.on_ratio:
+    if (
+        over := min(provisioning.overprovisioned or 0.0 for provisioning in fits)
+    ) >= settings.on_ratio:
         if media := why_media_is_needed(case):
             return subject.abstain(media)
         return _too_large(subject, over, settings, evidence)
@@ -110,7 +112,7 @@ def _too_large(
 ) -> Finding:
     case = subject.case
     reasons = [Reason.GPU_OVERPROVISIONED]
-    memory = [each.resources.get(Resource.MEMORY) for each in case.provisioning]
+    memory = [provisioning.resources.get(Resource.MEMORY) for provisioning in case.provisioning]
     memory_over = min((fit.overprovisioned or 0.0) if fit else 0.0 for fit in memory)
     if memory_over >= settings.on_ratio:
         reasons.append(Reason.GPU_MEMORY_OVERPROVISIONED)
@@ -119,7 +121,7 @@ def _too_large(
     is_cut = any(device.mig for device in case.devices)
     smaller = slice_options if is_cut else smaller_boards
     options = smaller(case, subject.market) if is_resizable else ()
-    options = tuple(each for each in options if not is_cut or each.risk is not Risk.HIGH)
+    options = tuple(option for option in options if not is_cut or option.risk is not Risk.HIGH)
     best = options[0] if options else Option("", Risk.UNKNOWN)
     owner = owner_of(case.workload.kind if case.workload else None)
     instructions = owner.request_slice(best.target) if is_cut and options else ()
@@ -144,9 +146,9 @@ def _too_large(
 
 def _over_at_least(fit: Provisioning) -> float:
     needs = [
-        each.need
-        for resource, each in fit.resources.items()
-        if each.need is not None and resource is not Resource.COMPUTE
+        provisioning.need
+        for resource, provisioning in fit.resources.items()
+        if provisioning.need is not None and resource is not Resource.COMPUTE
     ]
     if fit.compute_need_at_least is None:
         return 0.0

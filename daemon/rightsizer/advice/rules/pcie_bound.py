@@ -59,7 +59,7 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
         )
         for window in case.windows
     }
-    degraded = [each for each in seen.devices if slow[each.uuid] >= settings.degraded_ratio]
+    degraded = [device for device in seen.devices if slow[device.uuid] >= settings.degraded_ratio]
     is_serving = case.workload_class is WorkloadClass.SERVING
     return _LINK.find_problem(
         seen,

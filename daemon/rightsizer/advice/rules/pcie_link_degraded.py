@@ -57,7 +57,9 @@ class LinkState(Struct, frozen=True):
         """Upstream bridges with fewer lanes than their maximum; idle speeds are not conclusive."""
         above = self.placement.bridges if self.placement else ()
         return tuple(
-            each for each in above if (each.width or 0) < (each.width_maximum or 0) and each.width
+            bridge
+            for bridge in above
+            if (bridge.width or 0) < (bridge.width_maximum or 0) and bridge.width
         )
 
     @property
@@ -65,7 +67,9 @@ class LinkState(Struct, frozen=True):
         """Upstream bridges that allow less than the GPU, a property of the slot and no fault."""
         above = self.placement.bridges if self.placement else ()
         own = self.placement and self.placement.generation_maximum
-        return tuple(each for each in above if 0 < (each.generation_maximum or 0) < (own or 0))
+        return tuple(
+            bridge for bridge in above if 0 < (bridge.generation_maximum or 0) < (own or 0)
+        )
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -140,7 +144,7 @@ class PcieLinkDegradedSettings(RuleSettings, frozen=True):
 def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     """Whether a GPU of the workload runs on a slower PCIe link than it supports."""
     case = subject.case
-    found = {each.uuid: link_state(case, each) for each in case.devices}
+    found = {device.uuid: link_state(case, device) for device in case.devices}
     if not (links := {uuid: link for uuid, link in found.items() if link is not None}):
         return subject.abstain("the PCIe link, or what board and slot allow, is not known")
     if _is_unused(case):
@@ -176,7 +180,7 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
         instructions=_instructions(case, seen.devices, tuple(links.values())),
         # Lost time scales with the lost share of the link.
         affected_gpus=max(seen.shares.values())
-        * sum(links[each.uuid].lost_ratio * each.capacity_ratio for each in seen.devices),
+        * sum(links[device.uuid].lost_ratio * device.capacity_ratio for device in seen.devices),
         shared_by=dict.fromkeys(links, (SharedPart.PCIE, SharedPart.NODE)),
     )
 
@@ -186,7 +190,7 @@ def _is_unused(case: Case) -> bool:
     if case.workload is not None or case.node is None:
         return False
     readings = [case.node.readings.get(device.uuid) for device in case.devices]
-    return all(each is not None and each.processes == () for each in readings)
+    return all(reading is not None and reading.processes == () for reading in readings)
 
 
 def _share(window: Window, link: LinkState | None, minimum_active_seconds: float) -> float:
@@ -207,7 +211,7 @@ def _instructions(
 ) -> tuple[Instruction, ...]:
     ids = dict.fromkeys(nvidia_smi_id(device.board_uuid) for device in devices)
     fields = "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
-    ask = [f"nvidia-smi -i {each} --query-gpu={fields} --format=csv" for each in ids]
+    ask = [f"nvidia-smi -i {identifier} --query-gpu={fields} --format=csv" for identifier in ids]
     places = dict.fromkeys(place for link in links for place in link.places)
     ask += [f"sudo lspci -vv -s {place} | grep -E 'LnkCap:|LnkSta:'" for place in places]
     return (

@@ -55,7 +55,7 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         "period_seconds": {uuid: round(period, 3) for uuid, (period, _) in paces.items()},
         "busy_ratio": {uuid: round(busy, 4) for uuid, (_, busy) in paces.items()},
     }
-    period, busy = paces[max(seen.devices, key=lambda each: seen.shares[each.uuid]).uuid]
+    period, busy = paces[max(seen.devices, key=lambda device: seen.shares[device.uuid]).uuid]
     length = f"{period:.2g} s" if period < 10 else format_duration(period)  # noqa: PLR2004
     pace = f", busy {percent_text(busy)} of each {length}"
     if case.workload_class is WorkloadClass.SERVING:

@@ -213,9 +213,13 @@ def _why_not(case: Case) -> str:
         return "only a history is known, not the power limits that are enforced now"
     if is_shared(case):
         return "others share the GPU and would pay for a lower limit"
-    found = [board_status_of(case, device) for device in case.devices]
-    ranges = [_range(each) for each in found if each is not None and each.limit_watts is not None]
-    if len(ranges) < len(found) or any(None in each for each in ranges):
+    statuses = [board_status_of(case, device) for device in case.devices]
+    ranges = [
+        _range(status)
+        for status in statuses
+        if status is not None and status.limit_watts is not None
+    ]
+    if len(ranges) < len(statuses) or any(None in each for each in ranges):
         return "the power limits, or their allowed range, are not known"
     if all(least == most for least, most, _ in ranges):
         return "the board allows only one power limit"

@@ -86,7 +86,7 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
     active = max((seconds(window.active) for window in case.windows), default=0.0)
     # The cost of a lowered limit shows only under load.
     is_at_rest = active < settings.minimum_active_seconds
-    if is_at_rest and any(each.is_lowered(settings) for each in _limits(case, case.devices)):
+    if is_at_rest and any(limit.is_lowered(settings) for limit in _limits(case, case.devices)):
         why = "the power limit was lowered, and it hardly worked, so what that costs is unknown"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     is_blind = hides_why_clocks_are_low(case, Signal.POWER_VIOLATION_SECONDS)
@@ -103,20 +103,22 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
     )
     if isinstance(seen, Finding):
         return seen
-    if not (known := _limits(case, seen.devices)):
+    if not (power_limits := _limits(case, seen.devices)):
         return subject.abstain(
             "enforced and default power limit are not both known, so a lowered one looks normal: "
             f"no {metrics_of((Signal.POWER_LIMIT_WATTS,))}"
         )
-    if not (capped := [each for each in known if each.is_lowered(settings)]):
-        watts = ", ".join(sorted({f"{each.watts:.0f} W" for each in known}))
+    if not (
+        capped := [power_limit for power_limit in power_limits if power_limit.is_lowered(settings)]
+    ):
+        watts = ", ".join(sorted({f"{power_limit.watts:.0f} W" for power_limit in power_limits}))
         return seen.find_nothing(
             f"; the limit is the board's own default ({watts}): dense compute gets there by itself",
-            {"power": _power(known)},
+            {"power": _power(power_limits)},
         )
-    uuids = {each.device.uuid for each in capped}
+    uuids = {power_limit.device.uuid for power_limit in capped}
     windows = [window for window in case.windows if window.uuid in uuids]
-    free = min(clock_free_ratio(each, settings.low_pipe_ratio) or 0.0 for each in windows)
+    free = min(clock_free_ratio(window, settings.low_pipe_ratio) or 0.0 for window in windows)
     if free >= settings.clock_free_maximum_ratio:
         return seen.find_nothing(", yet what it does is hardly faster at a higher clock")
     return _problem(seen, capped, windows)
@@ -134,9 +136,15 @@ def _limits(case: Case, devices: Sequence[Device]) -> list[_PowerLimit]:
 
 def _problem(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) -> Finding:
     # Share of the known time lost to the lower clock, as estimated by accounting.
-    times = [(each, each.waste_seconds.get(Cause.THROTTLED, 0.0)) for each in windows]
-    lost = {each.uuid: round(time / (each.known_seconds or 1.0), 4) for each, time in times}
-    first = min(capped, key=lambda each: (each.watts / each.default_watts, each.device.index))
+    times = [(window, window.waste_seconds.get(Cause.THROTTLED, 0.0)) for window in windows]
+    lost = {window.uuid: round(time / (window.known_seconds or 1.0), 4) for window, time in times}
+    first = min(
+        capped,
+        key=lambda power_limit: (
+            power_limit.watts / power_limit.default_watts,
+            power_limit.device.index,
+        ),
+    )
     clock = first.status.clock_ratio
     now = "" if clock is None else f"; its clock is at {percent_text(clock)} of its maximum"
     return seen.find_problem(
@@ -147,45 +155,51 @@ def _problem(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) 
         action=Action.SET_POWER_LIMIT,
         risk=Risk.LOW,
         evidence={"lost_to_throttling_ratio": lost, "power": _power(capped)},
-        culprits=tuple(each.device.uuid for each in capped),
+        culprits=tuple(power_limit.device.uuid for power_limit in capped),
         options=(_option(capped),),
         savings="a higher limit saves time, not watts",
         instructions=_instructions(capped),
-        affected_gpus=sum(lost[each.device.uuid] * each.device.capacity_ratio for each in capped),
+        affected_gpus=sum(
+            lost[power_limit.device.uuid] * power_limit.device.capacity_ratio
+            for power_limit in capped
+        ),
         # The power budget of the server.
-        shared_by={each.device.uuid: (SharedPart.NODE,) for each in capped},
+        shared_by={power_limit.device.uuid: (SharedPart.NODE,) for power_limit in capped},
     )
 
 
 def _power(limits: list[_PowerLimit]) -> dict[str, object]:
     return {
-        each.status.device.uuid: {
-            "enforced_limit_watts": each.watts,
-            "default_limit_watts": each.default_watts,
-            "maximum_limit_watts": each.status.device.stated("power_limit_maximum_watts"),
-            "clock_ratio": None if (clock := each.status.clock_ratio) is None else round(clock, 3),
+        limit.status.device.uuid: {
+            "enforced_limit_watts": limit.watts,
+            "default_limit_watts": limit.default_watts,
+            "maximum_limit_watts": limit.status.device.stated("power_limit_maximum_watts"),
+            "clock_ratio": None if (clock := limit.status.clock_ratio) is None else round(clock, 3),
         }
-        for each in limits
+        for limit in limits
     }
 
 
 def _option(capped: list[_PowerLimit]) -> Option:
-    more = sum(each.default_watts - each.watts for each in capped)
+    more = sum(power_limit.default_watts - power_limit.watts for power_limit in capped)
     return Option(
         description=(
             f"restore the default limit, where supply and cooling of the node bear {more:.0f} W "
             "more; a limit that is meant is a reason to dismiss this"
         ),
         risk=Risk.LOW,
-        target=f"{max(each.default_watts for each in capped):.0f} W",
+        target=f"{max(power_limit.default_watts for power_limit in capped):.0f} W",
         risks={"power_supply": Risk.LOW, "temperature": Risk.LOW},
     )
 
 
 def _instructions(capped: list[_PowerLimit]) -> tuple[Instruction, ...]:
-    boards = {nvidia_smi_id(each.status.device.uuid): each.default_watts for each in capped}
+    boards = {
+        nvidia_smi_id(power_limit.status.device.uuid): power_limit.default_watts
+        for power_limit in capped
+    }
     commands = "\n".join(f"nvidia-smi -i {each} -pl {watts:.0f}" for each, watts in boards.items())
-    checks = "\n".join(f"nvidia-smi -i {each} -q -d POWER,PERFORMANCE" for each in boards)
+    checks = "\n".join(f"nvidia-smi -i {board} -q -d POWER,PERFORMANCE" for board in boards)
     return (
         *shell("Restore the default power limit, until the next boot", commands),
         *shell("Check the enforced limit, and whether the clocks rise", checks),

@@ -57,7 +57,7 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
     `stalled_ratio`: share of time from which a GPU spins; `spread_ratio`: difference that counts.
     """
     windows = {window.uuid: window for window in case.windows}
-    stalls = {uuid: each.share(State.HIDDEN_STALL) for uuid, each in windows.items()}
+    stalls = {uuid: window.share(State.HIDDEN_STALL) for uuid, window in windows.items()}
     spinning = [uuid for uuid, share in stalls.items() if share >= stalled_ratio]
     awaited = [uuid for uuid in stalls if uuid not in spinning and is_awaited(uuid, stalls)]
     working = {
@@ -67,11 +67,11 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
     if spinning and awaited:
         stragglers = tuple(device for device in case.devices if device.uuid in awaited)
         longest = _AT_REST * max(stalls.values())
-        at_rest = all(windows[each.uuid].share(*IDLE_STATES) >= longest for each in stragglers)
+        at_rest = all(windows[device.uuid].share(*IDLE_STATES) >= longest for device in stragglers)
         return Straggler(Deviation.ABSENT if at_rest else Deviation.AWAITED, stragglers, working)
     for levels in (working, _watts(case)):
-        if (found := _by_level(case.devices, levels, spread_ratio)) is not None:
-            return found
+        if (straggler := _by_level(case.devices, levels, spread_ratio)) is not None:
+            return straggler
     return Straggler(Deviation.UNCLEAR, (), working)
 
 
@@ -184,7 +184,7 @@ def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
         return seen
     stragglers = straggler_of(case, settings.stalled_ratio, settings.spread_ratio)
     lost = _lost(case, stragglers)
-    found = seen.find_problem(
+    finding = seen.find_problem(
         f": {_names(stragglers)}",
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
@@ -194,7 +194,7 @@ def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
         instructions=follow_up(case, stragglers.devices),
         affected_gpus=lost,
     )
-    return replace(found, exclusive_group=straggler_group(case))
+    return replace(finding, exclusive_group=straggler_group(case))
 
 
 def _unbalanced_share(window: Window) -> float:

@@ -224,7 +224,9 @@ class Judgement(Struct, frozen=True):
 
     def exclusion_of(self, finding: Finding, now: Nanoseconds) -> Exclusion | None:
         """First exclusion that applies to a finding, or `None`."""
-        return next((each for each in self.exclusions if each.holds(finding, now)), None)
+        return next(
+            (exclusion for exclusion in self.exclusions if exclusion.holds(finding, now)), None
+        )
 
     def settled(
         self, short: Finding | None, relaxed: Callable[[], Finding | None], known_seconds: float
@@ -265,10 +267,12 @@ class Judgement(Struct, frozen=True):
     def with_exclusions(self, exclusions: tuple[Exclusion, ...], now: Nanoseconds) -> "Judgement":
         """Apply an operator's exclusions."""
         judgement = replace(self, exclusions=exclusions)
-        found = judgement.exclusion_of(self.finding, now) if self.finding.is_actionable else None
-        if found is None:
+        exclusion = (
+            judgement.exclusion_of(self.finding, now) if self.finding.is_actionable else None
+        )
+        if exclusion is None:
             return judgement
-        finding = _with_evidence(self.finding, "excluded", str(found))
+        finding = _with_evidence(self.finding, "excluded", str(exclusion))
         return replace(judgement, finding=finding, may_open=False)
 
 

@@ -64,12 +64,12 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
     pairs = workload_pairs(case, settings.colocation)
     options = _options(subject, pairs, settings)
     named = pairs[: settings.most_partners]
-    evidence["partners"] = [_about(each) for each in named]
+    evidence["partners"] = [_about(pair) for pair in named]
     if not options:
         summary = f"{subject.name}: no slice fits, and no workload on this node goes with it."
         return subject.find_nothing(summary, factors, evidence)
     best = options[0]
-    actions = dict.fromkeys(each.action for each in options if each.action is not None)
+    actions = dict.fromkeys(option.action for option in options if option.action is not None)
     name = case.workload.name if case.workload else ""
     return subject.find_problem(
         reasons=tuple(_REASONS[action] for action in actions),
@@ -81,7 +81,7 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
         factors=factors,
         risk=best.risk,
         evidence=evidence
-        | {"isolation": _TOGETHER if all(each.is_same_owner for each in named) else _APART},
+        | {"isolation": _TOGETHER if all(pair.is_same_owner for pair in named) else _APART},
         options=options,
         target=best.target,
         savings=best.savings or Savings(reason="no workload shares it yet"),
@@ -119,13 +119,13 @@ def _options(
     """Options to share, without partners of other namespaces and without high risks."""
     case = subject.case
     market = subject.market
-    near = [each for each in pairs if each.is_same_owner and each.risk in _ACCEPTABLE]
+    near = [pair for pair in pairs if pair.is_same_owner and pair.risk in _ACCEPTABLE]
     options = (
-        *(shared_option(case, market, each) for each in near[: settings.most_partners]),
-        *(each for each in slice_options(case, market) if each.risk is not Risk.HIGH),
+        *(shared_option(case, market, pair) for pair in near[: settings.most_partners]),
+        *(option for option in slice_options(case, market) if option.risk is not Risk.HIGH),
     )
     slowest = market.settings.tolerated_slowdown_ratio
-    return ranked(each for each in options if (each.time_ratio or 1.0) <= slowest)
+    return ranked(option for option in options if (option.time_ratio or 1.0) <= slowest)
 
 
 def _about(pairing: WorkloadPair) -> dict[str, object]:

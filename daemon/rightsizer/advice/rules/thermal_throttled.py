@@ -64,22 +64,24 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
     )
     if isinstance(seen, Finding):
         return seen
-    found = [status for device in seen.devices if (status := board_status_of(case, device))]
-    neighbors = _neighbors_celsius(case, {each.device.uuid for each in found})
+    statuses = [status for device in seen.devices if (status := board_status_of(case, device))]
+    neighbors = _neighbors_celsius(case, {board_status.device.uuid for board_status in statuses})
     return seen.find_problem(
-        _where(found, neighbors, settings),
+        _where(statuses, neighbors, settings),
         reasons=(Reason.THERMAL_THROTTLED,),
         action=Action.RESEAT_OR_DRAIN,
         risk=Risk.LOW,
         evidence={
             "thermal_ratio": {uuid: round(each, 4) for uuid, each in heat.items()},
             "hardware_ratio": {uuid: round(each, 4) for uuid, each in hardware.items()},
-            "temperatures": {each.device.uuid: _temperatures(each) for each in found},
+            "temperatures": {
+                board_status.device.uuid: _temperatures(board_status) for board_status in statuses
+            },
             "neighbors_median_celsius": neighbors,
         },
         culprits=tuple(device.uuid for device in seen.devices),
         savings="cooler GPUs save time, not GPUs",
-        instructions=_instructions(case, seen, found),
+        instructions=_instructions(case, seen, statuses),
         # The air, the fans and the power supplies of the server.
         shared_by={device.uuid: (SharedPart.NODE,) for device in seen.devices},
     )
@@ -109,11 +111,15 @@ def _where(
     found: Sequence[BoardStatus], neighbors: float | None, settings: ThermalThrottledSettings
 ) -> str:
     reasons = 0
-    for each in found:
-        reasons |= int(each.reading.get(Signal.CLOCK_EVENT_REASONS) or 0)
+    for status in found:
+        reasons |= int(status.reading.get(Signal.CLOCK_EVENT_REASONS) or 0)
     if reasons & ClockEvent.HW_POWER_BRAKE_SLOWDOWN:
         return "; the power brake is on, which the server's power supply pulls, not heat"
-    known = [value for each in found if (value := each.reading.get(_TEMPERATURE)) is not None]
+    known = [
+        value
+        for board_status in found
+        if (value := board_status.reading.get(_TEMPERATURE)) is not None
+    ]
     if not known:
         return ""
     now = f"; {max(known):.0f} °C at the last reading"
@@ -141,9 +147,11 @@ def _temperatures(status: BoardStatus) -> dict[str, object]:
 def _instructions(
     case: Case, seen: TimeShare, found: Sequence[BoardStatus]
 ) -> tuple[Instruction, ...]:
-    devices = [each.device for each in found] or seen.devices
+    devices = [status.device for status in found] or seen.devices
     ids = dict.fromkeys(nvidia_smi_id(device.uuid) for device in devices)
-    commands = (f"nvidia-smi -i {each} -q -d TEMPERATURE,PERFORMANCE,POWER" for each in ids)
+    commands = (
+        f"nvidia-smi -i {identifier} -q -d TEMPERATURE,PERFORMANCE,POWER" for identifier in ids
+    )
     return (
         Instruction(
             "Check what limits the clocks, and the temperatures", "\n".join(commands), "sh"

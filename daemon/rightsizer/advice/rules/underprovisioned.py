@@ -52,12 +52,12 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         return subject.find_nothing("A job at its limit is well used.")
     shares = {
         device.uuid: {
-            str(resource): each.underprovisioned
-            for resource, each in fit.resources.items()
-            if each.underprovisioned is not None
+            str(resource): provisioning.underprovisioned
+            for resource, provisioning in fit.resources.items()
+            if provisioning.underprovisioned is not None
             and (
                 resource is not Resource.MEMORY
-                or (fit.memory_is_preallocated and each.underprovisioned > 0.0)
+                or (fit.memory_is_preallocated and provisioning.underprovisioned > 0.0)
             )
         }
         for device, fit in zip(case.devices, case.provisioning, strict=True)
@@ -80,10 +80,10 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         summary = f"{subject.name}: short of something {share:.1%} of the time."
         return subject.find_nothing(summary, opposite_factors(factors), evidence)
     what = sorted({name for found in shares.values() for name, each in found.items() if each})
-    short = tuple(each for each in case.devices if most[each.uuid] >= settings.on_ratio)
+    short = tuple(device for device in case.devices if most[device.uuid] >= settings.on_ratio)
     options = _options(case, settings, subject.market)
     workload = case.workload
-    target = next((each.target for each in options if each.action is Action.AUTOSCALE), "")
+    target = next((option.target for option in options if option.action is Action.AUTOSCALE), "")
     more = owner_of(workload.kind).add_replicas(workload, target) if workload and target else ()
     # Add the specific reason, which the rule `compute_saturated` gives.
     nearer = (Reason.COMPUTE_SATURATED,) if what == [Resource.COMPUTE] else ()

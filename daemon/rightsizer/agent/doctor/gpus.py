@@ -12,7 +12,7 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Tier
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
-_COLLECTORS: Final = sorted({"xid", *(each.reported_name for each in COLLECTORS)})
+_COLLECTORS: Final = sorted({"xid", *(collector.reported_name for collector in COLLECTORS)})
 _BASICS: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES, Signal.POWER_WATTS)
 _COUNTER_REMEDIES: Final = {
     Missing.NOT_SUPPORTED: "boards before Hopper have none in NVML: run a dcgm-exporter and set "
@@ -27,12 +27,12 @@ def check_device_files(context: CheckContext) -> Check:
     name = "device files"
     if context.is_simulated:
         return Check(name, Verdict.UNUSED, "the GPUs are simulated")
-    found = [context.devices / "nvidiactl", *sorted(context.devices.glob("nvidia[0-9]*"))]
-    present = [path for path in found if path.exists()]
+    paths = [context.devices / "nvidiactl", *sorted(context.devices.glob("nvidia[0-9]*"))]
+    present = [path for path in paths if path.exists()]
     if not present and context.snapshot.readings:  # WSL2: its driver opens /dev/dxg.
         return Check(name, Verdict.UNUSED, "the GPUs are read without any")
     if not present:
-        return failed_check(name, Verdict.MISSING, "absent", f"there is no {found[0]}")
+        return failed_check(name, Verdict.MISSING, "absent", f"there is no {paths[0]}")
     if closed := [path.name for path in present if not os.access(path, os.R_OK | os.W_OK)]:
         verdict = Verdict.LIMITED if len(closed) < len(present) else Verdict.MISSING
         text = f"closed to user {os.geteuid()}: {', '.join(closed)}"
@@ -53,7 +53,9 @@ def check_driver(context: CheckContext) -> Check:
         found += f", of which down: {len(snapshot.down)} ({reasons})"
         return failed_check("driver", Verdict.LIMITED, "down", found)
     outcomes = ((name, snapshot.collectors.get(name)) for name in _COLLECTORS)
-    if failing := [f"{name} ({each.failure})" for name, each in outcomes if each and each.failure]:
+    if failing := [
+        f"{name} ({outcome.failure})" for name, outcome in outcomes if outcome and outcome.failure
+    ]:
         found += f"; failing: {', '.join(failing)}"
         return failed_check("driver", Verdict.LIMITED, "failing", found)
     if absent := _unsupported_basics(snapshot):
@@ -64,8 +66,10 @@ def check_driver(context: CheckContext) -> Check:
 
 def _unsupported_basics(snapshot: Snapshot) -> str:
     """Basic signals that undivided GPUs do not have, each with the number of these GPUs."""
-    whole = (each for each in snapshot.devices if each.mig is None and not each.has_mig_instances)
-    readings = [found for each in whole if (found := snapshot.readings.get(each.uuid))]
+    whole = (
+        device for device in snapshot.devices if device.mig is None and not device.has_mig_instances
+    )
+    readings = [reading for device in whole if (reading := snapshot.readings.get(device.uuid))]
     absent = Counter(
         signal
         for found in readings
@@ -105,11 +109,15 @@ def check_gpu_processes(context: CheckContext) -> Check:
     """Whether the driver lists the processes on each GPU, and whether procfs shows them."""
     name = "processes on GPUs"
     readings = context.snapshot.readings.values()
-    known = [reading.processes for reading in readings if reading.processes is not None]
-    if len(known) < len(readings) or not readings:
-        detail = f"known on {len(known)} of {len(readings)} devices" if readings else "no devices"
-        return failed_check(name, Verdict.LIMITED if known else Verdict.MISSING, "untold", detail)
-    pids = {process.pid for processes in known for process in processes}
+    processeses = [reading.processes for reading in readings if reading.processes is not None]
+    if len(processeses) < len(readings) or not readings:
+        detail = (
+            f"known on {len(processeses)} of {len(readings)} devices" if readings else "no devices"
+        )
+        return failed_check(
+            name, Verdict.LIMITED if processeses else Verdict.MISSING, "untold", detail
+        )
+    pids = {process.pid for processes in processeses for process in processes}
     if context.is_simulated:
         return Check(name, Verdict.OK, f"processes: {len(pids)}, simulated")
     if hidden := sorted(pid for pid in pids if not (context.procfs / str(pid)).exists()):

@@ -37,12 +37,14 @@ _LEAST_ROOM_BYTES: Final = 64 * 2**20
 def check_extensions(_: CheckContext) -> Check:
     """Whether what other packages add could be loaded."""
     name = "extensions"
-    known = loaded_extensions()
-    if not known:
+    extensions = loaded_extensions()
+    if not extensions:
         return Check(name, Verdict.UNUSED, "no other package adds rules, owners or collectors")
-    if broken := [f"{each} ({each.fault})" for each in known if each.fault]:
+    if broken := [
+        f"{extension} ({extension.fault})" for extension in extensions if extension.fault
+    ]:
         return failed_check(name, Verdict.LIMITED, "broken", f"left out: {'; '.join(broken)}")
-    return Check(name, Verdict.OK, ", ".join(map(str, known)))
+    return Check(name, Verdict.OK, ", ".join(map(str, extensions)))
 
 
 def check_history(context: CheckContext) -> Check:

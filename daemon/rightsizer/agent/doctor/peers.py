@@ -99,7 +99,9 @@ def check_serving(context: CheckContext) -> Check:
         engines.latest(_TIMEOUTS * settings.timeout_seconds)
         engines.read(context.snapshot.devices, context.snapshot.holdings)
         outcomes = engines.outcomes()
-    if failing := [f"{of}: {each.failure}" for of, each in outcomes.items() if not each.success]:
+    if failing := [
+        f"{of}: {outcome.failure}" for of, outcome in outcomes.items() if not outcome.success
+    ]:
         verdict = Verdict.LIMITED if len(failing) < len(outcomes) else Verdict.MISSING
         return failed_check(name, verdict, "away", "; ".join(failing))
     return Check(name, Verdict.OK, f"engines that answer: {len(outcomes)}")

@@ -121,7 +121,7 @@ class DevicePart(Struct, frozen=True):
 def _common(one: FrameLayout, other: FrameLayout) -> tuple[Floats, Floats]:
     """Return the row indices of the common columns in each layout."""
     columns = [column for column in one.columns if column in other.places]
-    mine, theirs = ([each.places[column] for column in columns] for each in (one, other))
+    mine, theirs = ([layout.places[column] for column in columns] for layout in (one, other))
     return np.array(mine, int), np.array(theirs, int)
 
 
@@ -163,8 +163,10 @@ def combined(parts: Sequence[DevicePart]) -> DayFrame:
 @lru_cache(maxsize=256)
 def _shared(layouts: AbstractSet[FrameLayout]) -> FrameLayout:
     """Return the layout of devices, all additive columns, and measures known for all parts."""
-    everywhere = set.intersection(*(set(each.columns) for each in layouts)) if layouts else set()
-    columns = {column for each in layouts for column in each.columns}
+    everywhere = (
+        set.intersection(*(set(layout.columns) for layout in layouts)) if layouts else set()
+    )
+    columns = {column for layout in layouts for column in layout.columns}
     shared = {column for column in columns if kind_of(column) not in _MEASURES} | {DEVICES}
     for column in everywhere:
         mean = ColumnKind.MEAN.column(column.partition(":")[2])
@@ -184,26 +186,28 @@ def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list
 
     Days that several sources have are split; `sources` are in order of preference.
     """
-    found = list(cached)
-    if len({each.source for each in found}) > 1:
-        found = [each._replace(frame=day) for each in found for day in frames_by_day([each.frame])]
-        found.sort(key=lambda each: (each.frame.grid.day, _rank(each.source, sources)))
-    by_day = groupby(found, lambda each: each.frame.grid.day)
-    return [_merged([each.frame for each in same]) for _, same in by_day]
+    frames = list(cached)
+    if len({frame.source for frame in frames}) > 1:
+        frames = [
+            frame._replace(frame=day) for frame in frames for day in frames_by_day([frame.frame])
+        ]
+        frames.sort(key=lambda frame: (frame.frame.grid.day, _rank(frame.source, sources)))
+    by_day = groupby(frames, lambda frame: frame.frame.grid.day)
+    return [_merged([frame.frame for frame in same]) for _, same in by_day]
 
 
 def merged_holdings(rows: Iterable[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
     """Return the holdings of each device and day by the first source that knows."""
     found: list[HoldingRow] = []
     for _, of_device in groupby(rows, lambda row: row.uuid):
-        known = list(of_device)
-        if len({row.source for row in known}) == 1:
-            found += known
+        holding_rows = list(of_device)
+        if len({row.source for row in holding_rows}) == 1:
+            found += holding_rows
             continue
-        known = sorted(
-            rows_by_day(known), key=lambda row: (row.grid.day, _rank(row.source, sources))
+        holding_rows = sorted(
+            rows_by_day(holding_rows), key=lambda row: (row.grid.day, _rank(row.source, sources))
         )
-        for _, of_day in groupby(known, lambda row: row.grid.day):
+        for _, of_day in groupby(holding_rows, lambda row: row.grid.day):
             _, of_source = next(groupby(of_day, lambda row: row.source))
             found += of_source
     return found

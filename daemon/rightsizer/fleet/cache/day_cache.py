@@ -181,8 +181,8 @@ def _by_day_if_partly_later(
             yield row
         elif len(rest) == 1:
             with suppress(ValueError):
-                for each in frames_by_day([unpack(Grid(day, step, days), *rest)]):
-                    yield uuid, each.grid.day, source, step, 1, pack(each)
+                for frame in frames_by_day([unpack(Grid(day, step, days), *rest)]):
+                    yield uuid, frame.grid.day, source, step, 1, pack(frame)
         else:
             held = HoldingRow(uuid, source, Grid(day, step, days), *rest)
             for part in rows_by_day([held]):
@@ -214,8 +214,12 @@ class DayCache:
         grid = day.grid
         until = day.until
         former = [(uuid, day.source, grid.day, grid.day + grid.days - 1) for uuid in day.uuids]
-        held = [(uuid, each) for uuid, found in day.holdings.items() for each in found]
-        workloads = {each.workload.key: codec.encode(each.workload) for _, each in held}
+        held = [
+            (uuid, holding)
+            for uuid, device_holdings in day.holdings.items()
+            for holding in device_holdings
+        ]
+        workloads = {holding.workload.key: codec.encode(holding.workload) for _, holding in held}
         news = {key: text for key, text in workloads.items() if self._known.get(key) != text}
         place = grid.day, day.source, grid.step, grid.days
         rows: dict[str, list[tuple[object, ...]]] = {
@@ -223,12 +227,19 @@ class DayCache:
                 (uuid, *place, data) for uuid, data in day.frames.items()
             ],
             "INSERT INTO holding VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)": [
-                (uuid, *place, each.workload.key, each.first, each.last, each.share_ratio)
-                for uuid, each in held
+                (
+                    uuid,
+                    *place,
+                    holding.workload.key,
+                    holding.first,
+                    holding.last,
+                    holding.share_ratio,
+                )
+                for uuid, holding in held
             ],
             "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?)": [
-                (day.source, each.day, uuid, each.step, until)
-                for each in grid.parts()
+                (day.source, part.day, uuid, part.step, until)
+                for part in grid.parts()
                 for uuid in day.uuids
             ],
             "INSERT OR REPLACE INTO workload VALUES (?, ?)": list(news.items()),

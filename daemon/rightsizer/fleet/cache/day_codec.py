@@ -102,16 +102,16 @@ def _layout_of(names: bytes) -> FrameLayout:
 
 
 def _demands(plain: bytes, place: int, count: int) -> dict[Resource, Histogram]:
-    found: dict[Resource, Histogram] = {}
+    demands: dict[Resource, Histogram] = {}
     for _ in range(count):
         size = plain[place]
         bins = plain[place + 1]
         name = plain[place + 2 : place + 2 + size].decode()
         place += 2 + size
         end = place + bins * _BIN.size
-        found[Resource(name)] = Histogram(dict(_BIN.iter_unpack(plain[place:end])))
+        demands[Resource(name)] = Histogram(dict(_BIN.iter_unpack(plain[place:end])))
         place = end
-    return found
+    return demands
 
 
 _RESOURCES: Final = tuple(each for each in Resource if each is not Resource.MEDIA)

@@ -158,9 +158,9 @@ def frames_of(
         for place, column in enumerate(layout.columns):
             values[:, place, : shape[1]] = columns[column]
     is_known: Floats = np.asarray(~np.isnan(values).all(axis=2))
-    for own, known, found in zip(values, is_known, demands, strict=True):
+    for value, known, demand in zip(values, is_known, demands, strict=True):
         kept = layout if known.all() else FrameLayout.of(compress(layout.columns, known))
-        yield DayFrame(grid, kept, own[known], found)
+        yield DayFrame(grid, kept, value[known], demand)
 
 
 def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
@@ -177,7 +177,7 @@ def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
             values = frame.values[:, inside]
             part = known[inside].sum() / total if total else 0.0
             demands = {
-                resource: found.scaled(float(part)) for resource, found in frame.demands.items()
+                resource: demand.scaled(float(part)) for resource, demand in frame.demands.items()
             }
             yield DayFrame(grid, frame.layout, values, demands)
 

@@ -283,7 +283,7 @@ class DistributionTable:
             if self._is_used[subject][place]
         }
         at_least = found.pop(None, None) or Histogram()
-        return {each: one for each, one in found.items() if each is not None}, at_least
+        return {resource: one for resource, one in found.items() if resource is not None}, at_least
 
 
 class Demands(Struct, frozen=True):
@@ -300,7 +300,8 @@ class Demands(Struct, frozen=True):
         exported, estimated = (
             sum(column)
             for column in zip(
-                *((each.exported[rows], each.estimated[rows]) for each, rows in parts), strict=True
+                *((demands.exported[rows], demands.estimated[rows]) for demands, rows in parts),
+                strict=True,
             )
         )
         return cls(np.asarray(exported), np.asarray(estimated))
@@ -344,7 +345,7 @@ class DayDemands:
         count = len(self._frames)
         parts = self._known[:, first:last].sum(axis=1)
         parts = parts / np.where(self._totals > 0, self._totals, np.inf)
-        times, bins = (each[:, first:last].ravel() for each in self._points)
+        times, bins = (point[:, first:last].ravel() for point in self._points)
         weights = np.bincount(bins, times, count * len(_ROWS) * BINS) * NANOSECONDS_PER_SECOND
         exported = self._exported * np.minimum(1.0, parts)[:, None, None]
         return Demands(exported, weights.reshape(count, -1, BINS))
@@ -377,10 +378,10 @@ class DayDemands:
         columns = [places[f"mean:{measure}"] for measure in wanted]
         means = values[:, columns]
         peaks = values[
-            :, [places.get(f"peak:{each}", columns[at]) for at, each in enumerate(wanted)]
+            :, [places.get(f"peak:{measure}", columns[at]) for at, measure in enumerate(wanted)]
         ]
         held, active = map(self._time_without, _IDLE)
-        usable = [held if each is Measure.MEMORY else active for each in wanted]
+        usable = [held if measure is Measure.MEMORY else active for measure in wanted]
         time: Floats = np.stack(usable, axis=1) if usable else means
         # Comparisons with unknown values are false.
         counts = (time > 0) & (peaks >= 0) & (means >= 0)
@@ -389,7 +390,7 @@ class DayDemands:
         )
         left = np.minimum(means * known / np.where(counts, time, 1.0), peaks)
         share = self._settings.peak_share_ratio
-        begins = np.array([_ROWS[_RESOURCES[each]] for each in wanted], int)[:, None, None]
+        begins = np.array([_ROWS[_RESOURCES[measure]] for measure in wanted], int)[:, None, None]
         begins = begins + np.arange(len(values))[:, None, None, None] * len(_ROWS)
         times = np.stack((time * share, time * (1.0 - share)), 3)
         bins = np.stack((bins_of(peaks), bins_of(left)), 3) + begins * BINS
@@ -398,7 +399,9 @@ class DayDemands:
     def _time_without(self, states: Sequence[str]) -> Floats:
         """Return known seconds of each interval outside of some states."""
         places = self._frames[0].layout.places
-        return self._known - sum(self._values[:, places[each]] for each in states if each in places)
+        return self._known - sum(
+            self._values[:, places[state]] for state in states if state in places
+        )
 
 
 def bins_of(values: Floats) -> Floats:

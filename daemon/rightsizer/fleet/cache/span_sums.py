@@ -140,7 +140,7 @@ class SpanSums:
     @cached_property
     def distributions(self) -> DistributionTable:
         """Distributions of all resources, over active (memory: held) time."""
-        parts = ((each.like.demands_over(each.first, each.last), each.rows) for each in self._parts)
+        parts = ((part.like.demands_over(part.first, part.last), part.rows) for part in self._parts)
         states = [self.states(row) for row in range(len(self.began))]
         known, idle, empty = (
             np.array([sum(each.get(state, 0) for state in some) for each in states], float)

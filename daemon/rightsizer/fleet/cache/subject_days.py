@@ -109,15 +109,15 @@ class SubjectDays:
     @classmethod
     def of_all(cls, subjects: Iterable[Iterable[SummedDay]]) -> list[Self]:
         """Create one for each subject; those with like days share the work."""
-        found = [tuple(days) for days in subjects]
+        dayses = [tuple(days) for days in subjects]
         groups = defaultdict[tuple[int, ...], list[int]](list)
-        for place, days in enumerate(found):
+        for place, days in enumerate(dayses):
             groups[tuple(id(day.like) for day in days)].append(place)
         subject_days = dict[int, Self]()
         for places in groups.values():
-            like = LikeSubjects([found[place] for place in places])
-            subject_days |= {at: cls(found[at], (like, row)) for row, at in enumerate(places)}
-        return [subject_days[place] for place in range(len(found))]
+            like = LikeSubjects([dayses[place] for place in places])
+            subject_days |= {at: cls(dayses[at], (like, row)) for row, at in enumerate(places)}
+        return [subject_days[place] for place in range(len(dayses))]
 
     @cached_property
     def _alone(self) -> LikeSubjects:

@@ -50,8 +50,8 @@ class LikeDays:
             self.known[is_long] = np.broadcast_to(limits, is_long.shape)[is_long]
         self._halves: dict[Measure, Halves | None] = {}
         self.frames = [
-            DayFrame(one.grid, one.layout, own, one.demands)
-            for one, own in zip(frames, values, strict=True)
+            DayFrame(one.grid, one.layout, value, one.demands)
+            for one, value in zip(frames, values, strict=True)
         ]
         """Capped to the interval's length, which `increase` may exceed by extrapolation."""
         sums = zero_where_unknown(values[:, : self.layout.additive])
@@ -143,15 +143,17 @@ class SummedDay:
     @classmethod
     def of_all(cls, frames: Iterable[DayFrame], settings: DemandSettings) -> list[Self]:
         """Create one for each frame; like frames share the work."""
-        found = list(frames)
+        day_frames = list(frames)
         groups = defaultdict[object, list[int]](list)
-        for place, frame in enumerate(found):
+        for place, frame in enumerate(day_frames):
             groups[frame.grid, frame.layout, frozenset(frame.demands)].append(place)
         days = dict[int, Self]()
         for places in groups.values():
-            like = LikeDays([found[place] for place in places], settings)
-            days |= {at: cls(found[at], settings, (like, row)) for row, at in enumerate(places)}
-        return [days[place] for place in range(len(found))]
+            like = LikeDays([day_frames[place] for place in places], settings)
+            days |= {
+                at: cls(day_frames[at], settings, (like, row)) for row, at in enumerate(places)
+            }
+        return [days[place] for place in range(len(day_frames))]
 
     @property
     def grid(self) -> Grid:
@@ -179,11 +181,11 @@ class SummedDay:
     @property
     def present_seconds(self) -> Floats:
         """Seconds of each interval in which it was present, with known state or not."""
-        found: Floats = self.like.present_seconds[self.row]
-        return found
+        seconds: Floats = self.like.present_seconds[self.row]
+        return seconds
 
     @property
     def known_parts(self) -> Floats:
         """Known share of each interval, 0 to 1."""
-        found: Floats = self.like.known_parts[self.row]
-        return found
+        parts: Floats = self.like.known_parts[self.row]
+        return parts

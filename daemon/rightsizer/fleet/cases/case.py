@@ -99,11 +99,11 @@ class FleetCases:
         """Devices of the batch within the fleet, present or not."""
         ever = request.occupancy.ever
         grids = [row.grid for row in chain(rows, *ever.values())]
-        grids += [frame.grid for found in frames.values() for frame in found]
+        grids += [frame.grid for day_frames in frames.values() for frame in day_frames]
         if not are_aligned(grids):
-            frames = {uuid: list(frames_by_day(found)) for uuid, found in frames.items()}
+            frames = {uuid: list(frames_by_day(frame)) for uuid, frame in frames.items()}
             rows = list(rows_by_day(rows))
-            ever = {key: tuple(rows_by_day(found)) for key, found in ever.items()}
+            ever = {key: tuple(rows_by_day(holding_rows)) for key, holding_rows in ever.items()}
         every = chain.from_iterable(frames.values())
         days = iter(SummedDay.of_all(every, self.settings.demands))
         of_devices = SubjectDays.of_all(list(islice(days, len(of))) for of in frames.values())
@@ -113,8 +113,8 @@ class FleetCases:
             self._rows[row.uuid].append(row)
         self._workloads = request.workloads
         self._places: defaultdict[Place, list[FleetDevice]] = defaultdict(list)
-        for each in self.devices.values():
-            self._places[place_of(each)].append(each)
+        for device in self.devices.values():
+            self._places[place_of(device)].append(device)
         self._held: dict[str, tuple[tuple[FleetDevice, Nanoseconds], ...]] = {}
         self._past: dict[str, SubjectHistory] = {}
         self._nodes: dict[str, Node] = {}
@@ -145,26 +145,26 @@ class FleetCases:
 
     def _read(self, case: Case, node: Node | None) -> Node:
         """Return a case's node with the last readings of its GPUs, or of all its nodes' GPUs."""
-        places = {place_of(self.devices[each.uuid]) for each in case.devices}
-        there = [each for place in sorted(places) for each in self._places[place]]
-        boards = {each.device.board_uuid: each for each in there} | {
-            each.device.uuid: each for each in there
+        places = {place_of(self.devices[device.uuid]) for device in case.devices}
+        there = [device for place in sorted(places) for device in self._places[place]]
+        boards = {device.device.board_uuid: device for device in there} | {
+            device.device.uuid: device for device in there
         }
         node = node or node_of([case], self.rows, self._workloads)
-        own = [self.devices[each.uuid] for each in case.devices]
+        devices = [self.devices[device.uuid] for device in case.devices]
         holdings = {
-            each.device.uuid: (Holding(replace(case.workload, pod=each.pod), held.share_ratio),)
-            for each in own
-            if case.workload is not None and each.pod
-            for held in node.holdings.get(each.device.uuid) or (Holding(case.workload, 1.0),)
-            if len(node.holdings.get(each.device.uuid, ())) <= 1
+            device.device.uuid: (Holding(replace(case.workload, pod=device.pod), held.share_ratio),)
+            for device in devices
+            if case.workload is not None and device.pod
+            for held in node.holdings.get(device.device.uuid) or (Holding(case.workload, 1.0),)
+            if len(node.holdings.get(device.device.uuid, ())) <= 1
         }
         return replace(
             node,
             cases=(),  # They hold the batch.
             holdings={**node.holdings, **holdings},
-            readings={uuid: Reading(uuid, 0, each.readings) for uuid, each in boards.items()},
-            xids={uuid: each.xids for uuid, each in boards.items() if each.xids is not None},
+            readings={uuid: Reading(uuid, 0, board.readings) for uuid, board in boards.items()},
+            xids={uuid: board.xids for uuid, board in boards.items() if board.xids is not None},
         )
 
     def days(self, uuid: str) -> SubjectDays:
@@ -267,8 +267,8 @@ class FleetCases:
         frames = (each for each in every if isinstance(each, DayFrame))
         summed = iter(SummedDay.of_all(frames, self.settings.demands))
         subjects = SubjectDays.of_all(
-            [next(summed) if isinstance(each, DayFrame) else each for each in own]
-            for own in days.values()
+            [next(summed) if isinstance(each, DayFrame) else each for each in day]
+            for day in days.values()
         )
         return found | dict(zip(days, subjects, strict=True))
 
@@ -322,7 +322,10 @@ def read_batch(
     uuids = sorted({uuid for key in occupancy.present for uuid in occupancy.devices_of(key)})
     cached = day_cache.frames(uuids, request.first_day, last)
     rows = day_cache.holdings(request.first_day, last, uuids)
-    frames = {uuid: merged_frames(found, request.sources) for uuid, found in cached.items()}
+    frames = {
+        uuid: merged_frames(cached_frames, request.sources)
+        for uuid, cached_frames in cached.items()
+    }
     return FleetCases(request, frames, merged_holdings(rows, request.sources), settings)
 
 

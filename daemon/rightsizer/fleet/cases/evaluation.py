@@ -118,19 +118,19 @@ class BatchEvaluation(Struct, frozen=True):
         """Judge one batch."""
         batch = read_batch(day_cache, request, self.settings)
         cases = cache(batch.cases)
-        found = BatchVerdicts(first_key=min(request.occupancy.present))
+        verdicts = BatchVerdicts(first_key=min(request.occupancy.present))
 
         def failed(rule: str, key: str, error: Exception) -> None:
-            found.faults.append(RuleFault(rule, key, f"{type(error).__name__}: {error}"))
+            verdicts.faults.append(RuleFault(rule, key, f"{type(error).__name__}: {error}"))
 
         def count(finding: Finding) -> None:
-            found.tallies[VerdictKind.of(finding)] += 1
+            verdicts.tallies[VerdictKind.of(finding)] += 1
 
         near = cache(self.market.near)
 
         @cache
         def market_of(devices: tuple[Device, ...]) -> Market:
-            providers = {request.devices[each.uuid].cloud.provider for each in devices}
+            providers = {request.devices[device.uuid].cloud.provider for device in devices}
             return near(providers.pop() if len(providers) == 1 else "")
 
         def tuned(rule: Rule[Any], case: Case) -> Rule[Any]:
@@ -155,12 +155,12 @@ class BatchEvaluation(Struct, frozen=True):
             failed,
             lambda device: place_of(request.devices[device.uuid]),
         )
-        found.judgements += [
-            each for each in judgements if self.keeps_all or matters(each, open_now)
+        verdicts.judgements += [
+            judgement for judgement in judgements if self.keeps_all or matters(judgement, open_now)
         ]
         spans = {span: cases(span) for span in {*self.spans, self.lookback}}
-        found.parts = contribution_of(batch, spans, self.owners, self.lookback)
-        return found
+        verdicts.parts = contribution_of(batch, spans, self.owners, self.lookback)
+        return verdicts
 
 
 def matters(judgement: Judgement, open_now: AbstractSet[tuple[str, str]]) -> bool:
@@ -177,7 +177,7 @@ def evaluate_batches(
 ) -> BatchVerdicts:
     """Judge all workloads of a fleet, in the order of their keys."""
     batches = list(batches_of(request))
-    found = BatchVerdicts()
+    batch_verdicts = BatchVerdicts()
     progress(0, len(batches))
     by_key: dict[str, BatchVerdicts] = {}
     for done, verdicts in enumerate(pool.run(judging.begin, batches), start=1):
@@ -185,11 +185,13 @@ def evaluate_batches(
         progress(done, len(batches))
     # Fixed order: sums depend on it in the last digit.
     for batch in batches:
-        found.merge(by_key.pop(min(batch.occupancy.present)))
+        batch_verdicts.merge(by_key.pop(min(batch.occupancy.present)))
     places = {rule.name: place for place, rule in enumerate(judging.rules)}
-    found.judgements.sort(key=lambda each: (each.key, places.get(each.finding.rule, 0)))
-    found.faults.sort()
-    return found
+    batch_verdicts.judgements.sort(
+        key=lambda judgement: (judgement.key, places.get(judgement.finding.rule, 0))
+    )
+    batch_verdicts.faults.sort()
+    return batch_verdicts
 
 
 Views = Callable[[Nanoseconds], FleetView]
@@ -242,7 +244,7 @@ def evaluate_fleet(
             rule
             for rule in of_span
             if rule.name in found
-            and any(matters(each, open_now) for each in found[rule.name].judgements)
+            and any(matters(judgement, open_now) for judgement in found[rule.name].judgements)
         ]
         if not asking:
             return
@@ -267,11 +269,11 @@ def _short_span(rule: FleetRule[Any]) -> Nanoseconds:
 
 
 def _judged(rule: FleetRule[Any], view: FleetView) -> _LongVerdicts:
-    workloads = {each.case.key: each.case.workload for each in view.workloads}
+    workloads = {workload.case.key: workload.case.workload for workload in view.workloads}
     judged = partial(Judgement, conduct=rule.conduct(), may_open=False, still_holds=None)
     judgements = [
-        judged(each.finding, each.key, workload=workloads.get(each.key))
-        for each in rule.judge(view)
+        judged(fleet_verdict.finding, fleet_verdict.key, workload=workloads.get(fleet_verdict.key))
+        for fleet_verdict in rule.judge(view)
     ]
     return _LongVerdicts(judgements, view.coverage_ratio * seconds(view.end - view.start))
 
@@ -287,9 +289,11 @@ def _settled(
         for each in (rule, rule.relaxed(rule.conduct().close_ratio))
     )
     settled = [
-        each.settled(strict.get(each.key), partial(relaxed.get, each.key), long.known_seconds)
-        if matters(each, open_now)
-        else each
-        for each in long.judgements
+        judgement.settled(
+            strict.get(judgement.key), partial(relaxed.get, judgement.key), long.known_seconds
+        )
+        if matters(judgement, open_now)
+        else judgement
+        for judgement in long.judgements
     ]
     return long._replace(judgements=settled)

@@ -45,8 +45,11 @@ def occupancy_of(
     together: dict[str, list[HoldingRow]] = {}
     for row in rows:
         ever.setdefault(row.workload, []).append(row)
-        known = latest.get(row.uuid)
-        if known is None or (row.end, row.share_ratio) > (known.end, known.share_ratio):
+        holding_row = latest.get(row.uuid)
+        if holding_row is None or (row.end, row.share_ratio) > (
+            holding_row.end,
+            holding_row.share_ratio,
+        ):
             latest[row.uuid] = row
         others = together.get(row.uuid, [])
         if not others or row.end >= others[0].end:
@@ -59,11 +62,11 @@ def occupancy_of(
         present.setdefault(held.workload if held and is_held else uuid, []).append(uuid)
     return Occupancy(
         {key: tuple(found) for key, found in present.items()},
-        {key: tuple(found) for key, found in ever.items()},
+        {key: tuple(holding_rows) for key, holding_rows in ever.items()},
         {
-            uuid: tuple(row.workload for row in found)
-            for uuid, found in together.items()
-            if len(found) > 1
+            uuid: tuple(row.workload for row in holding_rows)
+            for uuid, holding_rows in together.items()
+            if len(holding_rows) > 1
         },
     )
 
@@ -78,12 +81,12 @@ def held_since(
     """
     if holder is None:
         return max((row.end for row in rows), default=0)
-    own = sorted((row for row in rows if row.workload == holder), key=lambda row: row.end)
+    holding_rows = sorted((row for row in rows if row.workload == holder), key=lambda row: row.end)
     others = [row for row in rows if row.workload != holder]
-    if not own:
+    if not holding_rows:
         return 0
-    first = own.pop()
-    for row in reversed(own):
+    first = holding_rows.pop()
+    for row in reversed(holding_rows):
         since = first.start
         is_taken = any(
             (other.end > row.end and other.start < since and other.share_ratio > row.share_ratio)
@@ -93,7 +96,7 @@ def held_since(
         is_away = since - row.end > max(gap, row.grid.step) and days.known_in(row.end, since) > 0
         if is_taken or is_away:
             break
-        first = min(row, first, key=lambda each: each.start)
+        first = min(row, first, key=lambda holding_row: holding_row.start)
     if first.first < first.last:
         return first.start
     return first.start + round((1.0 - first.share_ratio) * first.grid.step)
@@ -120,15 +123,15 @@ class NodeNeighbors:
     ) -> None:
         self._places: dict[str, Place] = {}
         by_place: defaultdict[Place, list[Case]] = defaultdict(list)
-        for each in residents:
-            places = {place_of(devices[device.uuid]) for device in each.devices}
+        for resident in residents:
+            places = {place_of(devices[device.uuid]) for device in resident.devices}
             if len(places) == 1:
-                self._places[each.key] = places.pop()
-                if each.workload is not None:
-                    by_place[self._places[each.key]].append(each)
+                self._places[resident.key] = places.pop()
+                if resident.workload is not None:
+                    by_place[self._places[resident.key]].append(resident)
         self._nodes = {
-            place: (node_of(found, rows, workloads), [each.key for each in found])
-            for place, found in by_place.items()
+            place: (node_of(cases, rows, workloads), [each.key for each in cases])
+            for place, cases in by_place.items()
         }
 
     def nodes(self, cases: Mapping[str, Case]) -> Mapping[str, Node]:
@@ -146,7 +149,7 @@ def node_of(
     workloads: Mapping[str, Workload],
 ) -> Node:
     """Return the devices of some cases with all their last holders."""
-    devices = tuple(device for each in residents for device in each.devices)
+    devices = tuple(device for resident in residents for device in resident.devices)
     holdings: dict[str, tuple[Holding, ...]] = {}
     for device in devices:
         held = rows(device.uuid)

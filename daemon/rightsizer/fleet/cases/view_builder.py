@@ -77,13 +77,13 @@ class BatchContribution:
     def merge(self, other: BatchContribution) -> None:
         """Add the parts of other workloads."""
         self.sums.merge(other.sums)
-        for span, found in other.workloads.items():
-            self.workloads.setdefault(span, []).extend(found)
+        for span, workload in other.workloads.items():
+            self.workloads.setdefault(span, []).extend(workload)
         self.present += other.present
         self.free |= other.free
         self.room |= other.room
-        for span, known in other.known_seconds.items():
-            self.known_seconds[span] = self.known_seconds.get(span, 0.0) + known
+        for span, second in other.known_seconds.items():
+            self.known_seconds[span] = self.known_seconds.get(span, 0.0) + second
         self.empty |= other.empty
         self.lost += other.lost
         add_uses(self.uses, other.uses)
@@ -97,30 +97,30 @@ def contribution_of(
     lookback: Nanoseconds,
 ) -> BatchContribution:
     """Return the contribution of a batch for each span of a view."""
-    found = BatchContribution(known_seconds=dict.fromkeys(spans, 0.0))
+    contribution = BatchContribution(known_seconds=dict.fromkeys(spans, 0.0))
     span = cases.now - lookback, cases.now
     hours: dict[str, dict[str, UseSum]] = {}
     for uuid, device in cases.devices.items():
         days = cases.days(uuid)
-        found.sums.add_device(device, days, cases.rows(uuid))
+        contribution.sums.add_device(device, days, cases.rows(uuid))
         hours[uuid] = holder_hours(device, days, cases.rows(uuid), span)
-        add_uses(found.uses, uses_of(device, hours[uuid], owners))
-        found.lost += _lost(cases, device)
+        add_uses(contribution.uses, uses_of(device, hours[uuid], owners))
+        contribution.lost += _lost(cases, device)
         for length in spans if cases.is_present(uuid) else ():
-            found.known_seconds[length] += days.known_in(cases.now - length, cases.now)
+            contribution.known_seconds[length] += days.known_in(cases.now - length, cases.now)
     for case in cases.cases(0):
         uuids = [device.uuid for device in case.devices]
         for uuid in uuids:
             device = cases.devices[uuid]
             shares = {} if case.workload is None else cases.last_shares(uuid)
-            found.present.append(device)
-            found.holdings += held_gpus(device, hours[uuid], shares, owners)
+            contribution.present.append(device)
+            contribution.holdings += held_gpus(device, hours[uuid], shares, owners)
         if case.workload is None:
             # Of what has no label of a holder, something may still be running.
-            found.free.update(uuid for uuid in uuids if cases.days(uuid).is_empty)
-            found.empty.update(_empty(cases, uuids))
+            contribution.free.update(uuid for uuid in uuids if cases.days(uuid).is_empty)
+            contribution.empty.update(_empty(cases, uuids))
         else:
-            found.room.update(_room(cases, uuids))
+            contribution.room.update(_room(cases, uuids))
     views: dict[str, FleetWorkload] = {}
     for length, of_span in sorted(spans.items(), reverse=True):
         start = cases.now - length
@@ -139,8 +139,8 @@ def contribution_of(
                 memory_bytes=latest(view.memory_bytes, start),
             )
             workloads.append(shorter)
-        found.workloads[length] = [serialize(workloads)]
-    return found
+        contribution.workloads[length] = [serialize(workloads)]
+    return contribution
 
 
 def _empty(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, Nanoseconds]]:
@@ -208,7 +208,9 @@ def _workload(
 _NOTHING: Final = Window("", 0, 0)
 _WIDE: Final = ("demands", "compute_at_least", "blocks")
 _SLIM: Final = {
-    each: getattr(_NOTHING, each) for each in Window.__struct_fields__ if each not in _WIDE
+    struct_field: getattr(_NOTHING, struct_field)
+    for struct_field in Window.__struct_fields__
+    if struct_field not in _WIDE
 }
 _WITHOUT: Final[dict[str, Any]] = {name: getattr(_NOTHING, name) for name in _WIDE}
 
@@ -219,8 +221,8 @@ def _slim_case(case: Case) -> Case:
     Empty mappings are shared, a twelfth of a view's memory.
     """
     windows = (
-        Window(**_WITHOUT, **{name: getattr(each, name) or no for name, no in _SLIM.items()})
-        for each in case.windows
+        Window(**_WITHOUT, **{name: getattr(window, name) or no for name, no in _SLIM.items()})
+        for window in case.windows
     )
     return Case(case.key, case.workload, case.devices, tuple(windows), case.provisioning)
 
@@ -236,15 +238,15 @@ def view_of(
 ) -> FleetView:
     """Build the view over the latest span, which all parts must have."""
     by_pool: defaultdict[str, list[FleetDevice]] = defaultdict(list)
-    for device in sorted(parts.present, key=lambda each: each.device.uuid):
+    for device in sorted(parts.present, key=lambda fleet_device: fleet_device.device.uuid):
         by_pool[device.pool].append(device)
     total = seconds(span) * len(parts.present)
     pools = tuple(
         _pool(name, devices, parts, now - span, now) for name, devices in sorted(by_pool.items())
     )
     batches = map(deserialize, parts.workloads.get(span, ()))
-    found: Iterable[FleetWorkload] = chain.from_iterable(batches)
-    workloads = tuple(sorted(found, key=lambda each: each.case.key))
+    fleet_workloads: Iterable[FleetWorkload] = chain.from_iterable(batches)
+    workloads = tuple(sorted(fleet_workloads, key=lambda workload: workload.case.key))
     return FleetView(
         start=now - span,
         end=now,
@@ -266,29 +268,33 @@ def _pool(
 ) -> FleetPool:
     boards = {device.device.board for device in devices}
     sizes = _gpus(devices)
-    held = {each.device.board_uuid for each in devices if each.device.uuid not in parts.free}
+    held = {device.device.board_uuid for device in devices if device.device.uuid not in parts.free}
     shared_room: defaultdict[str, tuple[float, ...]] = defaultdict(tuple)
-    for each in devices:
-        if each.device.uuid in parts.room:
-            shared_room[each.node] += (parts.room[each.device.uuid],)
+    for fleet_device in devices:
+        if fleet_device.device.uuid in parts.room:
+            shared_room[fleet_device.node] += (parts.room[fleet_device.device.uuid],)
     whole: dict[int, GpuCounts] = {}
     node_free = {}
     for node, days in parts.sums.days_of(name):
         for number, counts in days.items():
             add_counts(whole, number, counts)
         if node in sizes:
-            of_node = [each.by_the_hour() for each in days.values()]
-            node_free[node] = _hours(of_node, [each.free for each in of_node], start, end)
-    hourly = [each.by_the_hour() for each in whole.values()]
+            of_node = [day.by_the_hour() for day in days.values()]
+            node_free[node] = _hours(
+                of_node, [gpu_counts.free for gpu_counts in of_node], start, end
+            )
+    hourly = [gpu_counts.by_the_hour() for gpu_counts in whole.values()]
     return FleetPool(
         name=name,
         board=boards.pop() if len(boards) == 1 else None,
         devices=tuple(devices),
-        present=_hours(hourly, [each.present for each in hourly], start, end),
-        held=_hours(hourly, [each.held for each in hourly], start, end),
-        held_peak=_hours(hourly, [each.held_peaks for each in whole.values()], start, end),
-        active=_hours(hourly, [each.active for each in hourly], start, end),
-        free_by_node=_gpus(each for each in devices if each.device.board_uuid not in held),
+        present=_hours(hourly, [gpu_counts.present for gpu_counts in hourly], start, end),
+        held=_hours(hourly, [gpu_counts.held for gpu_counts in hourly], start, end),
+        held_peak=_hours(
+            hourly, [gpu_counts.held_peaks for gpu_counts in whole.values()], start, end
+        ),
+        active=_hours(hourly, [gpu_counts.active for gpu_counts in hourly], start, end),
+        free_by_node=_gpus(device for device in devices if device.device.board_uuid not in held),
         size_by_node=sizes,
         node_free=node_free,
         shared_room=dict(shared_room),
@@ -313,5 +319,5 @@ def _hours(
 
 def _gpus(devices: Iterable[FleetDevice]) -> dict[str, int]:
     """Count whole GPUs by node, however they are divided."""
-    boards = {each.device.board_uuid: each.node for each in devices}
+    boards = {device.device.board_uuid: device.node for device in devices}
     return dict(sorted(Counter(boards.values()).items()))

@@ -43,9 +43,9 @@ class PoolChoice:
         self._kinds = {pool.name: kind_of(view, pool) for pool in view.pools}
         self._memory = {pool.name: _smallest(pool) for pool in view.pools}
         self._held = {
-            each.case.key: max(known) / len(each.case.devices)
-            for each in view.workloads
-            if (known := known_values(each.memory_bytes)) and each.case.devices
+            workload.case.key: max(known) / len(workload.case.devices)
+            for workload in view.workloads
+            if (known := known_values(workload.memory_bytes)) and workload.case.devices
         }
 
     def memory_of(self, waiting: WaitingWork) -> float | None:
@@ -58,8 +58,8 @@ class PoolChoice:
         obstacles = self.obstacles(waiting)
         others = [name for name in self._pools if name != waiting.pool and name not in obstacles]
         others.sort(key=lambda name: (self._memory[name] or inf, name))
-        own = self._pools.get(waiting.pool)
-        return [*([own.name] if own and own.name not in obstacles else ()), *others]
+        pool = self._pools.get(waiting.pool)
+        return [*([pool.name] if pool and pool.name not in obstacles else ()), *others]
 
     def obstacles(self, waiting: WaitingWork) -> Mapping[str, PoolObstacle]:
         """Return the pools that cannot serve it, each with its first obstacle."""
@@ -74,13 +74,13 @@ class PoolChoice:
             return PoolObstacle.CLUSTER
         if pool.name != waiting.pool:
             kind = self._kinds[pool.name]
-            own = self._kinds.get(waiting.pool)
+            workload_kind = self._kinds.get(waiting.pool)
             # A scheduler allocates only its own nodes.
             if waiting.namespace:
-                own = WorkloadKind.KUBERNETES
+                workload_kind = WorkloadKind.KUBERNETES
             elif waiting.key in {waiting.pool, _SLURM_QUEUE, f"{waiting.cluster}/{_SLURM_QUEUE}"}:
-                own = WorkloadKind.SLURM
-            if kind is not None and own is not None and kind is not own:
+                workload_kind = WorkloadKind.SLURM
+            if kind is not None and workload_kind is not None and kind is not workload_kind:
                 return PoolObstacle.SCHEDULER
             memory = self._memory[pool.name]
             if needed is not None and (memory is None or memory < needed):
@@ -91,7 +91,7 @@ class PoolChoice:
 
 def _smallest(pool: FleetPool) -> float | None:
     """Return the memory of the smallest GPU of a pool, if known."""
-    sizes = (each.device.memory_total_bytes for each in pool.devices if not each.device.mig)
+    sizes = (device.device.memory_total_bytes for device in pool.devices if not device.device.mig)
     return min(filter(None, sizes), default=None)
 
 
@@ -160,12 +160,12 @@ class WaitingOutcome(Struct, frozen=True):
     @property
     def now_gpus(self) -> float:
         """GPUs available now."""
-        return round(sum(each.gpus for each in self.offers if each.is_now), _PLACES)
+        return round(sum(offer.gpus for offer in self.offers if offer.is_now), _PLACES)
 
     @property
     def after_gpus(self) -> float:
         """Additional GPUs available after the steps."""
-        return round(sum(each.gpus for each in self.offers if not each.is_now), _PLACES)
+        return round(sum(offer.gpus for offer in self.offers if not offer.is_now), _PLACES)
 
     @property
     def left_gpus(self) -> float:
@@ -183,7 +183,9 @@ def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Wai
     reclaims = reclaims_of(view, judgements)
     rooms = {
         pool.name: PoolRoom(
-            pool, [each for each in reclaims if each.pool == pool.name], workloads_in(view, pool)
+            pool,
+            [reclaim for reclaim in reclaims if reclaim.pool == pool.name],
+            workloads_in(view, pool),
         )
         for pool in (view.pools if view.waiting else ())
     }
@@ -193,7 +195,9 @@ def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Wai
         since = waiting.since_seconds
         return inf if since is None else -since, waiting.key, waiting.pool
 
-    return tuple(_serve(each, rooms, choice) for each in sorted(view.waiting, key=turn))
+    return tuple(
+        _serve(waiting_work, rooms, choice) for waiting_work in sorted(view.waiting, key=turn)
+    )
 
 
 def _serve(

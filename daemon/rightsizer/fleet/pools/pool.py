@@ -60,7 +60,7 @@ class PoolSubject(CaseSubject, frozen=True):
     @classmethod
     def of(cls, rule: str, view: FleetView, pool: FleetPool, market: Market) -> Self:
         """Build the subject of a pool over the span of a view."""
-        devices = sorted((each.device for each in pool.devices), key=lambda device: device.uuid)
+        devices = sorted((device.device for device in pool.devices), key=lambda device: device.uuid)
         case = Case(
             pool_key(pool.name), None, tuple(devices[:MOST_DEVICES]), (_window(view, pool),), ()
         )
@@ -93,7 +93,7 @@ class PoolSubject(CaseSubject, frozen=True):
 
     def about(self, workloads: Iterable[FleetWorkload]) -> Self:
         """Return the pool with verdicts that name the GPUs of some workloads alone."""
-        devices = (device for each in workloads for device in each.case.devices)
+        devices = (device for workload in workloads for device in workload.case.devices)
         named = {device.uuid: device for device in devices}
         case = replace(self.case, devices=tuple(named.values())[:MOST_DEVICES])
         return replace(self, case=case)
@@ -139,11 +139,11 @@ class PoolSubject(CaseSubject, frozen=True):
 
     def early(self, settings: PoolRuleSettings, waiting_gpus: float, so: str) -> Finding | None:
         """Return a verdict if the history is too short or work waits for the pool."""
-        found = self.too_little(settings)
-        if found is None and waiting_gpus > 0:
+        finding = self.too_little(settings)
+        if finding is None and waiting_gpus > 0:
             summary = f"Work waits for {waiting_gpus:g} GPUs of {self.name}{so}"
             return self.find_nothing(summary, {}, {"waiting_gpus": waiting_gpus})
-        return found
+        return finding
 
 
 def pool_key(name: str) -> str:
@@ -158,8 +158,8 @@ def is_of_whole_pool(key: str, devices: Sequence[str]) -> bool:
 
 def workloads_in(view: FleetView, pool: FleetPool) -> tuple[FleetWorkload, ...]:
     """Return the workloads of a pool, by key."""
-    found = (each for each in view.workloads if each.pool == pool.name)
-    return tuple(sorted(found, key=lambda each: each.case.key))
+    found = (workload for workload in view.workloads if workload.pool == pool.name)
+    return tuple(sorted(found, key=lambda workload: workload.case.key))
 
 
 def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
@@ -167,11 +167,15 @@ def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
 
     Determined by the kind of most of its work; without work, by its nodes' schedulers.
     """
-    kinds = [each.case.workload.kind for each in workloads_in(view, pool) if each.case.workload]
+    kinds = [
+        workload.case.workload.kind
+        for workload in workloads_in(view, pool)
+        if workload.case.workload
+    ]
     if set(SCHEDULER_KINDS).isdisjoint(kinds):
-        kinds = [each.scheduler for each in pool.devices if each.scheduler]
-    known = [kind for kind in SCHEDULER_KINDS if kind in kinds]
-    return max(known, key=kinds.count, default=None)
+        kinds = [device.scheduler for device in pool.devices if device.scheduler]
+    workload_kinds = [kind for kind in SCHEDULER_KINDS if kind in kinds]
+    return max(workload_kinds, key=kinds.count, default=None)
 
 
 def _window(view: FleetView, pool: FleetPool) -> Window:
@@ -204,10 +208,10 @@ def placed_waiting(
     """
     own = defaultdict[str, set[str]](set)
     spaces = defaultdict[tuple[str, str], set[str]](set)
-    for each in workloads:
-        own[each.case.key].add(each.pool)
-        if each.namespace:
-            spaces[each.cluster, each.namespace].add(each.pool)
+    for workload in workloads:
+        own[workload.case.key].add(workload.pool)
+        if workload.namespace:
+            spaces[workload.cluster, workload.namespace].add(workload.pool)
 
     def pool_of(each: WaitingWork) -> str:
         roomy = {pool.name for pool in pools if _could_hold(pool, each)}
@@ -216,7 +220,10 @@ def placed_waiting(
                 return fitting.pop()
         return ""
 
-    return tuple(each if each.pool else replace(each, pool=pool_of(each)) for each in waiting)
+    return tuple(
+        waiting_work if waiting_work.pool else replace(waiting_work, pool=pool_of(waiting_work))
+        for waiting_work in waiting
+    )
 
 
 def _could_hold(pool: FleetPool, waiting: WaitingWork) -> bool:
@@ -226,12 +233,12 @@ def _could_hold(pool: FleetPool, waiting: WaitingWork) -> bool:
 
 def waiting_for(view: FleetView, pool: FleetPool) -> tuple[WaitingWork, ...]:
     """Return the work known to wait for a pool."""
-    return tuple(each for each in view.waiting if each.pool == pool.name)
+    return tuple(waiting_work for waiting_work in view.waiting if waiting_work.pool == pool.name)
 
 
 def waiting_gpus(view: FleetView, pool: FleetPool) -> float:
     """Return the number of GPUs that work waits for in a pool."""
-    return sum(each.gpus for each in waiting_for(view, pool))
+    return sum(waiting_work.gpus for waiting_work in waiting_for(view, pool))
 
 
 def may_wait_for(view: FleetView, pool: FleetPool) -> float:
@@ -240,15 +247,15 @@ def may_wait_for(view: FleetView, pool: FleetPool) -> float:
     Pools with room for a part of it now are excluded, since it would be running there, as are pools
     whose nodes are smaller than a part.
     """
-    return sum(each.gpus for each in _may_wait(view, pool))
+    return sum(waiting_work.gpus for waiting_work in _may_wait(view, pool))
 
 
 def waiting_parts(view: FleetView, pool: FleetPool) -> list[float]:
     """Return the GPUs that each part of such work needs on one node, largest first."""
     parts: list[float] = []
-    for each in _may_wait(view, pool):
-        part = part_of(each, pool)
-        parts += [part] * math.ceil(each.gpus / part) if part > 0 else []
+    for waiting_work in _may_wait(view, pool):
+        part = part_of(waiting_work, pool)
+        parts += [part] * math.ceil(waiting_work.gpus / part) if part > 0 else []
     return sorted(parts, reverse=True)
 
 
@@ -256,9 +263,11 @@ def _may_wait(view: FleetView, pool: FleetPool) -> list[WaitingWork]:
     return [
         *waiting_for(view, pool),
         *(
-            each
-            for each in view.waiting
-            if not each.pool and _could_hold(pool, each) and not pool.has_room(part_of(each, pool))
+            waiting_work
+            for waiting_work in view.waiting
+            if not waiting_work.pool
+            and _could_hold(pool, waiting_work)
+            and not pool.has_room(part_of(waiting_work, pool))
         ),
     ]
 

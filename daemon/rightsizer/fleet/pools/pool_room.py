@@ -72,7 +72,7 @@ def pack(loads: Iterable[HourlyLoad], limits: PackingLimits) -> Packed:
 
     A workload that exceeds them by itself stays alone.
     """
-    ordered = sorted(loads, key=lambda each: (-each.size, each.key))
+    ordered = sorted(loads, key=lambda hourly_load: (-hourly_load.size, hourly_load.key))
     bins: list[_Bin] = []
     has_room: list[_Bin] = []
     for load in ordered:
@@ -92,12 +92,16 @@ def lower_bound(loads: Sequence[HourlyLoad], limits: PackingLimits) -> int:
 
     Each workload that exceeds the limits by itself takes one GPU alone.
     """
-    rest = [each for each in loads if _fits(each.compute, each.memory, limits)]
+    rest = [load for load in loads if _fits(load.compute, load.memory, limits)]
     alone = len(loads) - len(rest)
     if not rest:
         return alone
-    compute = max(map(sum, zip(*(each.compute for each in rest), strict=True)), default=0.0)
-    memory = max(map(sum, zip(*(each.memory for each in rest), strict=True)), default=0.0)
+    compute = max(
+        map(sum, zip(*(hourly_load.compute for hourly_load in rest), strict=True)), default=0.0
+    )
+    memory = max(
+        map(sum, zip(*(hourly_load.memory for hourly_load in rest), strict=True)), default=0.0
+    )
     together = len(rest) / limits.most_together
     least = max(compute / limits.compute_ratio, memory / limits.memory_ratio, together)
     return alone + max(1, math.ceil(round(least, _PACKING_PLACES)))
@@ -218,14 +222,14 @@ class PoolRoom:
         self._freed: defaultdict[str, GpuParts] = defaultdict(GpuParts)
         self._steps: defaultdict[str, list[ReclaimStep]] = defaultdict(list)
         self._reclaims: defaultdict[str, list[Reclaim]] = defaultdict(list)
-        for each in sorted(
+        for reclaim in sorted(
             reclaims,
             key=lambda one: (one.moves, one.disruption, -one.idle_gpu_hours, one.workloads),
         ):
-            for node in each.gpus_by_node:
-                self._reclaims[node].append(each)
+            for node in reclaim.gpus_by_node:
+                self._reclaims[node].append(reclaim)
         self._gone: set[str] = set()
-        self._movable = [each for each in workloads if each.is_movable]
+        self._movable = [workload for workload in workloads if workload.is_movable]
         self._move_plans = 0
 
     def give_now(self, part: float, most: float) -> list[tuple[str, float]]:
@@ -252,19 +256,19 @@ class PoolRoom:
         is_cheap = best is not None and best.cost[0] == 0
         if wanted > 1 and not is_cheap and self._move_plans < _MOST_MOVE_PLANS:
             self._move_plans += 1
-            found = self._by_moves(wanted)
-            if found is not None and (best is None or found.cost < best.cost):
-                return found
+            option = self._by_moves(wanted)
+            if option is not None and (best is None or option.cost < best.cost):
+                return option
         return best
 
     def give_after(
         self, way: RoomOption, part: float, most: float
     ) -> tuple[float, tuple[ReclaimStep, ...]]:
         """Apply an option and reserve the room it makes on its node; return all its steps."""
-        for each in way.reclaims:
-            self._gone.update(each.workloads)
-            frees = tuple(each.gpus_by_node.items())
-            self._note(ReclaimStep(each.action, each.advice, each.workloads, frees))
+        for reclaim in way.reclaims:
+            self._gone.update(reclaim.workloads)
+            frees = tuple(reclaim.gpus_by_node.items())
+            self._note(ReclaimStep(reclaim.action, reclaim.advice, reclaim.workloads, frees))
         for move in () if way.moves is None else way.moves.moves:
             self._gone.add(move.key)
             self._free[move.target].take(move.gpus)
@@ -293,12 +297,12 @@ class PoolRoom:
     def _way(self, node: str, wanted: int) -> RoomOption | None:
         have = self._whole(node)
         chosen: list[Reclaim] = []
-        for each in self._reclaims[node]:
+        for reclaim in self._reclaims[node]:
             if have >= wanted:
                 break
-            if self._gone.isdisjoint(each.workloads):
-                chosen.append(each)
-                have += each.gpus_by_node[node]
+            if self._gone.isdisjoint(reclaim.workloads):
+                chosen.append(reclaim)
+                have += reclaim.gpus_by_node[node]
         if have < wanted:
             return None
         disruption = max((each.disruption for each in chosen), default=-1)
@@ -310,13 +314,22 @@ class PoolRoom:
         free = {node: parts.whole for node, parts in self._free.items()}
         if sum(free.values()) < wanted:
             return None
-        left = {each.case.key: each for each in self._movable if each.case.key not in self._gone}
-        found = room_for(wanted, free, residents_of(left.values()))
-        if found is None:
+        left = {
+            workload.case.key: workload
+            for workload in self._movable
+            if workload.case.key not in self._gone
+        }
+        defragmentation = room_for(wanted, free, residents_of(left.values()))
+        if defragmentation is None:
             return None
-        most = max(disruption_of(left[move.key]) for move in found.moves)
-        count = len(found.moves)
-        return RoomOption(found.node, (count, most, 0.0, count, found.node), (), found)
+        most = max(disruption_of(left[move.key]) for move in defragmentation.moves)
+        count = len(defragmentation.moves)
+        return RoomOption(
+            defragmentation.node,
+            (count, most, 0.0, count, defragmentation.node),
+            (),
+            defragmentation,
+        )
 
     def _note(self, step: ReclaimStep) -> None:
         for node, gpus in step.frees:

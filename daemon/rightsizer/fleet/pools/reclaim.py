@@ -69,10 +69,10 @@ class MovableResident(Struct, frozen=True, order=True):
 def residents_of(workloads: Iterable[FleetWorkload]) -> dict[str, list[MovableResident]]:
     """Return the workloads that may be moved off each node."""
     found: dict[str, list[MovableResident]] = {}
-    for each in workloads:
-        if each.is_movable:
-            ((node, gpus),) = each.nodes.items()
-            found.setdefault(node, []).append(MovableResident(gpus, each.case.key))
+    for workload in workloads:
+        if workload.is_movable:
+            ((node, gpus),) = workload.nodes.items()
+            found.setdefault(node, []).append(MovableResident(gpus, workload.case.key))
     return found
 
 
@@ -105,16 +105,16 @@ def room_for(
     `free` and `residents` are by node: GPUs without a holder, and movable work.
     """
     best: tuple[int, int, str] | None = None
-    found: Defragmentation | None = None
+    defragmentation: Defragmentation | None = None
     for node in sorted(free):
         for chosen in _enough(wanted - free[node], residents.get(node, ())):
-            rank = (len(chosen), sum(each.gpus for each in chosen), node)
+            rank = (len(chosen), sum(resident.gpus for resident in chosen), node)
             if best is not None and rank >= best:
                 continue
             if (moves := _placed(node, chosen, free)) is not None:
                 best = rank
-                found = Defragmentation(node, moves)
-    return found
+                defragmentation = Defragmentation(node, moves)
+    return defragmentation
 
 
 def _enough(
@@ -124,7 +124,7 @@ def _enough(
     ordered = sorted(residents)[:_MOST_RESIDENTS]
     for count in range(1, min(_MOST_MOVES, len(ordered)) + 1):
         for chosen in combinations(ordered, count):
-            if sum(each.gpus for each in chosen) >= missing:
+            if sum(resident.gpus for resident in chosen) >= missing:
                 yield chosen
 
 
@@ -134,13 +134,13 @@ def _placed(
     """Place the largest first, best fit; `None` if one does not fit anywhere."""
     left = {other: gpus for other, gpus in free.items() if other != node}
     moves = []
-    for each in sorted(chosen, reverse=True):
-        fitting = [(gpus, other) for other, gpus in left.items() if gpus >= each.gpus]
+    for resident in sorted(chosen, reverse=True):
+        fitting = [(gpus, other) for other, gpus in left.items() if gpus >= resident.gpus]
         if not fitting:
             return None
         gpus, target = min(fitting)
-        left[target] = gpus - each.gpus
-        moves.append(WorkMove(each.key, each.gpus, node, target))
+        left[target] = gpus - resident.gpus
+        moves.append(WorkMove(resident.key, resident.gpus, node, target))
     return tuple(moves)
 
 
@@ -191,23 +191,29 @@ def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Recla
     GPUs that the workload holds alone. If a workload releases a part, it is taken from the node
     with the most. Autoscaling frees nothing that is needed at this hour.
     """
-    devices = {each.device.uuid: each for pool in view.pools for each in pool.devices}
-    held = Counter(device.uuid for each in view.workloads for device in each.case.devices)
+    devices = {device.device.uuid: device for pool in view.pools for device in pool.devices}
+    held = Counter(
+        device.uuid for fleet_workload in view.workloads for device in fleet_workload.case.devices
+    )
     own: dict[str, _Holder] = {}
-    for each in view.workloads:
-        alone = (e.uuid for e in each.case.devices if held[e.uuid] == 1 and e.mig is None)
-        own[each.case.key] = each, [devices[uuid] for uuid in alone if uuid in devices]
+    for workload in view.workloads:
+        alone = (e.uuid for e in workload.case.devices if held[e.uuid] == 1 and e.mig is None)
+        own[workload.case.key] = workload, [devices[uuid] for uuid in alone if uuid in devices]
     # Steps that release all of a workload come before those that release a part.
     order = {**dict.fromkeys(_PARTLY, 1), **dict.fromkeys(_WHOLLY, 0)}
     sound = [each for each in judgements if each.finding.is_actionable and each.may_open]
     sound.sort(key=lambda each: (order.get(each.finding.action, len(order)), each.finding.id))
-    found: list[Reclaim] = []
+    reclaims: list[Reclaim] = []
     spent: set[str] = set()
     for judgement in sound:
-        new = [each for each in _of_judgement(judgement, own) if spent.isdisjoint(each.workloads)]
-        spent.update(key for each in new for key in each.workloads)
-        found += new
-    return tuple(found)
+        new = [
+            reclaim
+            for reclaim in _of_judgement(judgement, own)
+            if spent.isdisjoint(reclaim.workloads)
+        ]
+        spent.update(key for reclaim in new for key in reclaim.workloads)
+        reclaims += new
+    return tuple(reclaims)
 
 
 _Holder = tuple[FleetWorkload, list[FleetDevice]]
@@ -220,10 +226,12 @@ def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[
         view, devices = holder
         if finding.action in _WHOLLY:
             about = {*(finding.culprits or finding.devices)}
-            leaving = [each for each in devices if each.device.uuid in about]
+            leaving = [device for device in devices if device.device.uuid in about]
         else:
-            on_node = Counter(each.node for each in devices)
-            devices.sort(key=lambda each: (-on_node[each.node], each.node, each.device.uuid))
+            on_node = Counter(device.node for device in devices)
+            devices.sort(
+                key=lambda device: (-on_node[device.node], device.node, device.device.uuid)
+            )
             count = int(finding.savings.gpus_low or 0.0)
             leaving = devices[: max(0, min(count, len(devices) - 1))]
         yield from _freed(judgement, [view], leaving, 0)
@@ -247,12 +255,12 @@ def _freed(
     """Yield one step per pool; a workload is usually in one."""
     windows = (window for view in views for window in view.case.windows)
     idle = sum(window.states.get(State.IDLE_HELD, 0) for window in windows)
-    for pool in sorted({each.pool for each in devices}):
-        nodes = Counter(each.node for each in devices if each.pool == pool)
+    for pool in sorted({device.pool for device in devices}):
+        nodes = Counter(device.node for device in devices if device.pool == pool)
         yield Reclaim(
             advice=judgement.finding.id,
             action=judgement.finding.action,
-            workloads=tuple(each.case.key for each in views),
+            workloads=tuple(view.case.key for view in views),
             pool=pool,
             gpus_by_node=dict(sorted(nodes.items())),
             moves=moves,

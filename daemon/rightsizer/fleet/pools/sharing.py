@@ -32,7 +32,10 @@ def slice_up(
     chosen.sort(key=lambda each: (-each[1].compute_share, -each[1].memory_share, each[0]))
     cuts: list[list[tuple[str, MigProfile]]] = []
     for key, profile in chosen:
-        cut = next((each for each in cuts if _admits([own for _, own in each], profile)), None)
+        cut = next(
+            (each for each in cuts if _admits([mig_profile for _, mig_profile in each], profile)),
+            None,
+        )
         if cut is None:
             cuts.append(cut := [])
         cut.append((key, profile))
@@ -40,8 +43,8 @@ def slice_up(
 
 
 def _admits(taken: Sequence[MigProfile], profile: MigProfile) -> bool:
-    compute = sum(each.compute_share for each in (*taken, profile))
-    memory = sum(each.memory_share for each in (*taken, profile))
+    compute = sum(mig_profile.compute_share for mig_profile in (*taken, profile))
+    memory = sum(mig_profile.memory_share for mig_profile in (*taken, profile))
     return max(compute, memory) <= 1 + _ROUNDING and taken.count(profile) < profile.maximum_count
 
 
@@ -59,7 +62,7 @@ class SmallWorkload(Struct, frozen=True):
     def span(self) -> tuple[int, int]:
         """Start and number of its hours."""
         series = (self.view.compute, self.view.memory_bytes, self.view.busy)
-        lengths = {len(each.values) for each in series}
+        lengths = {len(hourly_series.values) for hourly_series in series}
         return series[0].start, lengths.pop() if len(lengths) == 1 else 0
 
 
@@ -71,18 +74,18 @@ def small_work(
     Enough of their hours must be known; one that was never busier than `busy_ratio` is idle, and
     excluded.
     """
-    given = sorted(views, key=lambda each: each.case.key)
-    tenants = Counter(device.uuid for each in given for device in each.case.devices)
-    found = [
+    given = sorted(views, key=lambda view: view.case.key)
+    tenants = Counter(device.uuid for workload in given for device in workload.case.devices)
+    workloads = [
         small
-        for each in given
-        if all(tenants[device.uuid] <= 1 for device in each.case.devices)
-        and (small := _small(each, minimum_coverage_ratio)) is not None
+        for workload in given
+        if all(tenants[device.uuid] <= 1 for device in workload.case.devices)
+        and (small := _small(workload, minimum_coverage_ratio)) is not None
         and max(small.busy, default=0.0) > busy_ratio
     ]
-    spans = Counter(each.span for each in found)
+    spans = Counter(workload.span for workload in workloads)
     span = max(spans, key=lambda each: (spans[each], each), default=None)
-    return tuple(each for each in found if each.span == span)
+    return tuple(workload for workload in workloads if workload.span == span)
 
 
 def has_room(case: Case) -> bool:
@@ -100,12 +103,12 @@ def has_room(case: Case) -> bool:
 
 def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload | None:
     case = view.case
-    is_small = view.gpus == 1 and not any(each.mig for each in case.devices)
+    is_small = view.gpus == 1 and not any(device.mig for device in case.devices)
     if not (is_small and case.workload_class in MOVABLE_CLASSES and has_room(case)):
         return None
-    totals = [each.memory_total_bytes or 0.0 for each in case.devices]
+    totals = [device.memory_total_bytes or 0.0 for device in case.devices]
     columns = (view.compute, view.memory_bytes, view.busy)
-    if not all(totals) or any(known_ratio(each) < minimum_coverage_ratio for each in columns):
+    if not all(totals) or any(known_ratio(column) < minimum_coverage_ratio for column in columns):
         return None
     compute, memory, busy = map(filled, columns)
     if compute is None or memory is None or busy is None:
@@ -143,7 +146,7 @@ class SharingPlan(Struct, frozen=True):
     @property
     def freed(self) -> int:
         """Number of GPUs that this frees."""
-        return sum(each.freed for each in self.gpus)
+        return sum(gpu.freed for gpu in self.gpus)
 
 
 def plan_sharing(
@@ -158,28 +161,30 @@ def plan_sharing(
     Without a board nothing is cut. Workloads alternate if more than one was active, by
     `busy_ratio`, in at most `alternating_ratio` of the hours.
     """
-    by_key = {each.load.key: each for each in given}
+    by_key = {workload.load.key: workload for workload in given}
     gpus = []
     at_least = 0
     alone = []
     # Workloads of one namespace need no isolation.
-    named = sorted(by_key.values(), key=lambda each: (each.view.namespace, each.load.key))
-    for _, group in groupby(named, lambda each: each.view.namespace):
-        packed = pack((each.load for each in group), limits)
+    named = sorted(
+        by_key.values(), key=lambda workload: (workload.view.namespace, workload.load.key)
+    )
+    for _, group in groupby(named, lambda workload: workload.view.namespace):
+        packed = pack((workload.load for workload in group), limits)
         at_least += packed.at_least
         for keys in packed.bins:
             members = [by_key[key] for key in keys]
             if len(members) <= 1:
                 alone.extend(members)
                 continue
-            hours = zip(*(each.busy for each in members), strict=True)
+            hours = zip(*(member.busy for member in members), strict=True)
             several = [sum(busy >= busy_ratio for busy in hour) > 1 for hour in hours]
             overlap = sum(several) / len(several) if several else 1.0
             takes_turns = overlap <= alternating_ratio
             action = Action.SHARE_TIMESLICE if takes_turns else Action.SHARE_MPS
             gpus.append(SharedGpu(action, tuple(keys), risk=_risk(members)))
     gpus.extend(_sliced(alone, limits, board, by_key))
-    ordered = sorted(gpus, key=lambda each: (-each.freed, each.members))
+    ordered = sorted(gpus, key=lambda gpu: (-gpu.freed, gpu.members))
     return SharingPlan(tuple(ordered), len(by_key), at_least)
 
 
@@ -192,15 +197,15 @@ def _sliced(
     if board is None:
         return []
     needs = {}
-    for each in alone:
+    for workload in alone:
         bandwidth, nvlink = (
-            max((need or 0.0 for need in each.view.needs(of)), default=0.0)
+            max((need or 0.0 for need in workload.view.needs(of)), default=0.0)
             for of in (Resource.MEMORY_BANDWIDTH, Resource.NVLINK)
         )
         # What a slice needs to have to be filled no further than the limits.
-        needs[each.load.key] = SliceNeed(
-            compute_ratio=max(each.load.compute) / limits.compute_ratio,
-            memory_ratio=max(each.load.memory) / limits.memory_ratio,
+        needs[workload.load.key] = SliceNeed(
+            compute_ratio=max(workload.load.compute) / limits.compute_ratio,
+            memory_ratio=max(workload.load.memory) / limits.memory_ratio,
             memory_bandwidth_ratio=bandwidth,
             uses_nvlink=nvlink > _NOISE_RATIO,
         )
@@ -214,6 +219,6 @@ def _sliced(
 
 def _risk(members: Sequence[SmallWorkload]) -> Risk:
     """Return the risk by the hours in which summed peaks exceed a GPU, or their slice."""
-    sums = list(map(sum, zip(*(each.load.compute for each in members), strict=True)))
+    sums = list(map(sum, zip(*(member.load.compute for member in members), strict=True)))
     beyond = sum(each > 1 for each in sums) / len(sums) if sums else 1.0
     return risk_of(beyond, independent_hours(sums))

@@ -64,8 +64,8 @@ def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries
     return [
         SampledSeries(
             same[0].labels,
-            np.concatenate([each.times for each in same]),
-            np.concatenate([each.values for each in same]),
+            np.concatenate([sampled_series.times for sampled_series in same]),
+            np.concatenate([sampled_series.values for sampled_series in same]),
         )
         for same in parts.values()
     ]
@@ -122,9 +122,9 @@ class PrometheusStore:
     def within(self, matchers: str) -> "PrometheusStore":
         """See `MetricStore`; connections, limits and counts are shared."""
         both = ",".join(filter(None, (self.matchers.text, matchers)))
-        found = copy(self)
-        found.matchers = Matchers.parse(both)
-        return found
+        store = copy(self)
+        store.matchers = Matchers.parse(both)
+        return store
 
     @property
     def use(self) -> StoreUse:
@@ -146,7 +146,7 @@ class PrometheusStore:
     ) -> Sequence[SampledSeries]:
         """See `MetricStore`."""
         query = self.matchers.merge(promql)
-        found: list[Sequence[SampledSeries]] = []
+        series: list[Sequence[SampledSeries]] = []
         span = self._span.points(step)
         was_refused = False
         begin = start
@@ -163,10 +163,10 @@ class PrometheusStore:
                 was_refused = True
                 continue
             self._span.succeed(step, points, was_refused=was_refused)
-            found.append(answer)
+            series.append(answer)
             begin = begin + points * step
             left = left - points
-        return joined(found)
+        return joined(series)
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
         """See `MetricStore`; a range selector returns the samples as scraped."""
@@ -182,30 +182,30 @@ class PrometheusStore:
         may_be_less = times.get("start") != times.get("end")
         parameters = self._parameters(query, times)
         ask = partial(self._endpoint.ask, path, read=self._whole, may_be_less=may_be_less)
-        found = ask(parameters)
-        if _is_dialect(found):
+        series = ask(parameters)
+        if _is_dialect(series):
             self._endpoint.has_exact_names = True
-            found = ask(self._parameters(query, times))
-        if isinstance(found, StoreLimit) and _is_dialect(found):
-            raise StoreError(f"{self._endpoint.name} refused: {self._endpoint.quoted(found.text)}")
-        is_slow = isinstance(found, StoreLimit) and found.kind is LimitKind.TIME
+            series = ask(self._parameters(query, times))
+        if isinstance(series, StoreLimit) and _is_dialect(series):
+            raise StoreError(f"{self._endpoint.name} refused: {self._endpoint.quoted(series.text)}")
+        is_slow = isinstance(series, StoreLimit) and series.kind is LimitKind.TIME
         with self._lock:
             self._slow = self._slow + 1 if is_slow else 0
             # A store that has answered may have a queue for concurrent queries.
             at_once = self._settings.concurrency if self._endpoint.has_answered else 1
             is_hanging = self._slow >= self._settings.tries * at_once
-        if not isinstance(found, StoreLimit):
-            return found
+        if not isinstance(series, StoreLimit):
+            return series
         if is_hanging:
             # Smaller queries help a busy store, but not one that hangs.
             raise StoreError(
                 f"{self._endpoint.name} answers nothing in time, however little is asked: "
-                f"{self._endpoint.quoted(found.text)}; see how loaded it is, or raise "
+                f"{self._endpoint.quoted(series.text)}; see how loaded it is, or raise "
                 "fleet.store.timeout"
             )
-        if found.kind is LimitKind.TEXT:
-            raise self._too_much(found, query)
-        return found
+        if series.kind is LimitKind.TEXT:
+            raise self._too_much(series, query)
+        return series
 
     def _parameters(
         self, query: str, times: Mapping[str, Nanoseconds]
@@ -253,17 +253,17 @@ class PrometheusStore:
                 "its parts are up; partial answers are not used"
             )
         # Stores of several parts return series in the order in which the parts answer.
-        found = sorted(
-            (each for each in answer.series if len(each.values)),
-            key=lambda each: tuple(each.labels.items()),
+        series = sorted(
+            (sampled_series for sampled_series in answer.series if len(sampled_series.values)),
+            key=lambda sampled_series: tuple(sampled_series.labels.items()),
         )
-        samples = sum(len(each.values) for each in found)
+        samples = sum(len(sampled_series.values) for sampled_series in series)
         spent = time.monotonic() - began
         use = StoreUse(series=len(answer.series), samples=samples, parse_seconds=spent)
         self._endpoint.meter.add(use)
         with self._lock:
             self._warnings.update(map(quoted, answer.warnings))
-        return found
+        return series
 
 
 def _is_dialect(found: object) -> bool:

@@ -72,17 +72,17 @@ def parse_response(raw: bytes) -> ParsedResponse:
     except (ValueError, TypeError):
         envelope = _loaded(raw)
         series = list(map(_slowly, _results(envelope)))
-    if b"\\" in raw and any(each in raw for each in _HALF_CHARACTERS):
+    if b"\\" in raw and any(character in raw for character in _HALF_CHARACTERS):
         # Lone surrogates cannot be written to files or queries.
         series = [
             replace(
-                each,
+                sampled_series,
                 labels={
                     name.encode(errors="replace").decode(): text.encode(errors="replace").decode()
-                    for name, text in each.labels.items()
+                    for name, text in sampled_series.labels.items()
                 },
             )
-            for each in series
+            for sampled_series in series
         ]
     warnings = [
         plain(str(text))
@@ -109,14 +109,14 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
     opening, closing, split = next((pair for pair in _BRACKETS if pair[0] in raw), _BRACKETS[0])
     first, *others = raw.split(opening)
     head, _, first = first.partition(_HEAD)
-    found: list[SampledSeries] = []
+    series: list[SampledSeries] = []
     after = _NEXT + first
     for at in range(0, len(others), _AT_ONCE):
         parts = (split(other, closing, 1) for other in others[at : at + _AT_ONCE])
         samples, afters = zip(*parts, strict=True)
-        found += _series((after, *afters[:-1]), samples)
+        series += _series((after, *afters[:-1]), samples)
         after = afters[-1]
-    return _loaded(head + _HEAD.removesuffix(_NEXT[1:]) + after), found
+    return _loaded(head + _HEAD.removesuffix(_NEXT[1:]) + after), series
 
 
 def _series(heads: Sequence[bytes], samples: Sequence[bytes]) -> Iterator[SampledSeries]:
@@ -126,13 +126,13 @@ def _series(heads: Sequence[bytes], samples: Sequence[bytes]) -> Iterator[Sample
         ValueError: the text has an unusual format.
         TypeError: it has non-numeric samples.
     """
-    if not all(each.startswith(_NEXT) for each in heads):
+    if not all(head.startswith(_NEXT) for head in heads):
         raise ValueError("something between the series")
-    texts = (each.removeprefix(_NEXT) for each in heads)
+    texts = (head.removeprefix(_NEXT) for head in heads)
     metrics = orjson.loads(b"[" + b",".join(texts) + b"]")
     # Times and values alternate; quotes of values are removed.
     numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
-    ends = [*accumulate(each.count(b"[") + 1 for each in samples)]
+    ends = [*accumulate(sample.count(b"[") + 1 for sample in samples)]
     if len(metrics) != len(samples) or 2 * ends[-1] != len(numbers):
         raise ValueError("something beside times and values")
     values = np.fromiter(numbers[1::2], float, ends[-1])

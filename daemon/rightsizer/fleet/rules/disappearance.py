@@ -112,28 +112,35 @@ def judge(
 ) -> tuple[FleetVerdict, ...]:
     """Whether a node fell silent, a GPU disappeared, or profiling was lost, and since when."""
     there = {
-        _node(each): pool.size_by_node.get(each.node, 0)
+        _node(device): pool.size_by_node.get(device.node, 0)
         for pool in view.pools
-        for each in pool.devices
+        for device in pool.devices
     }
     listed = {
-        each.cluster for pool in view.pools for each in pool.devices if each.scheduler is not None
+        device.cluster
+        for pool in view.pools
+        for device in pool.devices
+        if device.scheduler is not None
     }
     gone = [
-        each
-        for each in view.lost
-        if not each.is_profiling
-        and view.end - each.since >= nanoseconds(settings.silent_seconds)
-        and (each.device.cluster not in listed or _is_listed(each.device))
+        device
+        for device in view.lost
+        if not device.is_profiling
+        and view.end - device.since >= nanoseconds(settings.silent_seconds)
+        and (device.device.cluster not in listed or _is_listed(device.device))
     ]
     verdicts = [_profiling(view, pool, settings, market) for pool in view.pools]
-    losses = _silent_nodes(view, [each for each in gone if _node(each.device) not in there])
-    single = [each for each in gone if _node(each.device) in there and not _is_replaced(view, each)]
+    losses = _silent_nodes(view, [device for device in gone if _node(device.device) not in there])
+    single = [
+        device
+        for device in gone
+        if _node(device.device) in there and not _is_replaced(view, device)
+    ]
     for place, lost in _by_place(single):
         left = there[place.cluster, place.node]
         if len(lost) >= settings.on_ratio * (left + len(lost)):
             losses.append(_gone(view, place, lost, left))
-    return (*verdicts, *(FleetVerdict(each.key, _problem(view, each, market)) for each in losses))
+    return (*verdicts, *(FleetVerdict(loss.key, _problem(view, loss, market)) for loss in losses))
 
 
 def _is_listed(device: FleetDevice) -> bool:
@@ -148,26 +155,27 @@ def _by_place(lost: Iterable[LostDevice]) -> list[tuple[_Place, list[LostDevice]
     def place(each: LostDevice) -> _Place:
         return _Place(each.device.cluster, each.device.pool, each.device.node)
 
-    ordered = sorted(lost, key=lambda each: (place(each), each.device.device.index))
+    ordered = sorted(lost, key=lambda device: (place(device), device.device.device.index))
     return [(where, list(group)) for where, group in groupby(ordered, key=place)]
 
 
 def _is_replaced(view: FleetView, lost: LostDevice) -> bool:
-    own = lost.device
+    device = lost.device
     return any(
-        _node(each) == _node(own)
-        and each.device.mig is None
-        and (each.device.index, each.device.pci_bus_id) == (own.device.index, own.device.pci_bus_id)
+        _node(fleet_device) == _node(device)
+        and fleet_device.device.mig is None
+        and (fleet_device.device.index, fleet_device.device.pci_bus_id)
+        == (device.device.index, device.device.pci_bus_id)
         for pool in view.pools
-        for each in pool.devices
+        for fleet_device in pool.devices
     )
 
 
 def _silent_nodes(view: FleetView, silent: Sequence[LostDevice]) -> list[_Loss]:
     """Return one loss per node, or per pool if many of its nodes are silent."""
-    living = [each for each in silent if _is_up(each.device)]
-    others = [each for each in silent if not _is_up(each.device)]
-    found = []
+    living = [device for device in silent if _is_up(device.device)]
+    others = [device for device in silent if not _is_up(device.device)]
+    nodes = []
     for together, lost_devices in (("nodes", others), ("exporters", living)):
         places = _by_place(lost_devices)
         for (cluster, pool), of_pool in groupby(places, key=lambda each: each[0][:2]):
@@ -175,14 +183,14 @@ def _silent_nodes(view: FleetView, silent: Sequence[LostDevice]) -> list[_Loss]:
             if len(several) > _MOST_NODES:
                 names = [place.node for place, _ in several]
                 what = f"{len(names)} nodes of {pool} ({first_names(names, _MOST_NAMED)})"
-                lost = [each for _, group in several for each in group]
-                found.append(_silence(view, f"{together}/{pool}", what, names, lost))
+                lost = [device for _, group in several for device in group]
+                nodes.append(_silence(view, f"{together}/{pool}", what, names, lost))
             else:
-                found += [
+                nodes += [
                     _silence(view, node_key(cluster, node), f"{node} of {pool}", [node], lost)
                     for (*_, node), lost in several
                 ]
-    return found
+    return nodes
 
 
 def _is_up(device: FleetDevice) -> bool:
@@ -192,9 +200,9 @@ def _is_up(device: FleetDevice) -> bool:
 def _silence(
     view: FleetView, key: str, what: str, nodes: Sequence[str], lost: Sequence[LostDevice]
 ) -> _Loss:
-    since = max(each.since for each in lost)
+    since = max(device.since for device in lost)
     count = counted(len(lost), "GPU")
-    is_listed = any(_is_listed(each.device) for each in lost)
+    is_listed = any(_is_listed(device.device) for device in lost)
     beside = "" if is_listed else ", unless it was given back"
     silent = f"silent for {_age(view, since)}{beside}"
     title = "See whether {node} is up"
@@ -221,9 +229,9 @@ def _silence(
 
 def _gone(view: FleetView, place: _Place, lost: Sequence[LostDevice], left: int) -> _Loss:
     named = ", ".join(
-        f"GPU {each.device.device.index} for {_age(view, each.since)}"
-        + (f" (held by {each.holder} then)" if each.holder else "")
-        for each in lost
+        f"GPU {device.device.device.index} for {_age(view, device.since)}"
+        + (f" (held by {device.holder} then)" if device.holder else "")
+        for device in lost
     )
     there = f"its other {counted(left, 'GPU')} {'is' if left == 1 else 'are'} there"
     key = node_key(place.cluster, place.node)
@@ -253,7 +261,7 @@ _NEIGHBORS: Final = " "
 
 def _second_witness(lost: Sequence[LostDevice], left: int) -> str:
     """Return what beside the silence says that hardware failed; empty without anything."""
-    logs = [each.device.xids for each in lost if each.device.xids is not None]
+    logs = [device.device.xids for device in lost if device.device.xids is not None]
     codes = sorted({code for log in logs for code in log.counts if code in CRITICAL_XIDS})
     if codes:
         return f", after Xid {', '.join(map(str, codes))}"
@@ -270,17 +278,17 @@ def _profiling(
     name = pool.name
     key = pool_key(pool.name)
     lost = [
-        each
-        for each in view.lost
-        if each.is_profiling
-        and each.device.pool == name
-        and view.end - each.since >= nanoseconds(settings.unprofiled_seconds)
+        device
+        for device in view.lost
+        if device.is_profiling
+        and device.device.pool == name
+        and view.end - device.since >= nanoseconds(settings.unprofiled_seconds)
     ]
     if not lost:
         subject = PoolSubject.of(NAME, view, pool, market)
         return FleetVerdict(key, subject.find_nothing(f"{name}: nothing was lost."))
     ages = {
-        place.node: _age(view, max(each.since for each in group))
+        place.node: _age(view, max(device.since for device in group))
         for place, group in _by_place(lost)
     }
     named = first_names([f"{node} for {age}" for node, age in ages.items()], _MOST_NAMED)
@@ -297,8 +305,8 @@ def _profiling(
 
 def _problem(view: FleetView, loss: _Loss, market: Market) -> Finding:
     lost = loss.lost
-    since = max(each.since for each in loss.lost)
-    devices = tuple(each.device.device for each in lost[:MOST_DEVICES])
+    since = max(device.since for device in loss.lost)
+    devices = tuple(device.device.device for device in lost[:MOST_DEVICES])
     window = Window(loss.key, since, view.end, states={State.UNKNOWN: view.end - since})
     return CaseSubject(NAME, Case(loss.key, None, devices, (window,), ()), market).find_problem(
         reasons=(loss.reason,),
@@ -307,13 +315,15 @@ def _problem(view: FleetView, loss: _Loss, market: Market) -> Finding:
         factors=loss.factors,
         risk=Risk.VERY_LOW,
         evidence={
-            "since": {each.device.device.uuid: utc_text(seconds(each.since)) for each in lost},
-            "nodes": sorted({each.device.node for each in lost}),
+            "since": {
+                device.device.device.uuid: utc_text(seconds(device.since)) for device in lost
+            },
+            "nodes": sorted({device.device.node for device in lost}),
         },
         culprits=tuple(device.uuid for device in devices),
         savings=_SAVINGS,
         instructions=tuple(loss.instructions),
-        affected_gpus=sum(each.device.device.capacity_ratio for each in lost),
+        affected_gpus=sum(device.device.device.capacity_ratio for device in lost),
     )
 
 

@@ -82,7 +82,11 @@ class _Node(Struct, frozen=True):
 
 def judge(view: FleetView, settings: EmptyGpusSettings, market: Market) -> tuple[FleetVerdict, ...]:
     """Which nodes are empty, and which GPUs of partly used nodes."""
-    return tuple(each for pool in view.pools for each in _pool(view, pool, settings, market))
+    return tuple(
+        fleet_verdict
+        for pool in view.pools
+        for fleet_verdict in _pool(view, pool, settings, market)
+    )
 
 
 def _pool(
@@ -91,31 +95,33 @@ def _pool(
     subject = PoolSubject.of(NAME, view, pool, market)
     nodes = _without(_nodes(view, pool, settings), waiting_parts(view, pool))
     key = pool_key(pool.name)
-    gpus = sum(each.gpus for each in nodes)
+    gpus = sum(node.gpus for node in nodes)
     if not gpus and (waiting := may_wait_for(view, pool)):
         why = f"Work waits for {waiting:g} GPUs of {pool.name}, which will take what is empty."
         return [FleetVerdict(key, subject.find_nothing(why))]
     if not gpus or gpus < settings.on_ratio * subject.size:
         summary = f"{pool.name}: no GPU is empty for {format_duration(settings.empty_seconds)}."
         return [FleetVerdict(key, subject.find_nothing(summary))]
-    empty = [each for each in nodes if each.is_empty]
-    partly = [each for each in nodes if not each.is_empty]
+    empty = [node for node in nodes if node.is_empty]
+    partly = [node for node in nodes if not node.is_empty]
     if len(empty) > _MOST_NODES:
-        found = [_returned(subject, f"nodes/{pool.name}", empty)]
+        fleet_verdicts = [_returned(subject, f"nodes/{pool.name}", empty)]
     else:
-        found = [_returned(subject, node_key(pool.cluster, each.name), [each]) for each in empty]
+        fleet_verdicts = [
+            _returned(subject, node_key(pool.cluster, node.name), [node]) for node in empty
+        ]
     summary = f"{pool.name}: what is empty of it are whole nodes."
     beside = _scattered(subject, key, partly) if partly else subject.find_nothing(summary)
-    return [*found, FleetVerdict(key, beside)]
+    return [*fleet_verdicts, FleetVerdict(key, beside)]
 
 
 def _nodes(view: FleetView, pool: FleetPool, settings: EmptyGpusSettings) -> list[_Node]:
     found: dict[str, _Node] = {}
-    for each in pool.devices:
-        since = view.empty.get(each.device.uuid)
+    for device in pool.devices:
+        since = view.empty.get(device.device.uuid)
         if since is not None and view.end - since >= nanoseconds(settings.empty_seconds):
-            node = _Node(each.node, pool.size_by_node.get(each.node, 0))
-            found.setdefault(each.node, node).empty.append((each.device, since))
+            node = _Node(device.node, pool.size_by_node.get(device.node, 0))
+            found.setdefault(device.node, node).empty.append((device.device, since))
     return [found[name] for name in sorted(found)]
 
 
@@ -141,8 +147,8 @@ def _without(nodes: Sequence[_Node], parts: Iterable[float]) -> list[_Node]:
 def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVerdict:
     pool = subject.pool
     since = max(_since(nodes))
-    names = [each.name for each in nodes]
-    gpus = sum(each.size for each in nodes)
+    names = [node.name for node in nodes]
+    gpus = sum(node.size for node in nodes)
     age = format_duration(seconds(subject.view.end - since))
     if len(nodes) == 1:
         what = f"{names[0]} of {pool.name}: {counted(gpus, 'GPU')} empty"
@@ -156,12 +162,12 @@ def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVe
 
 
 def _scattered(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> Finding:
-    gpus = sum(each.gpus for each in nodes)
+    gpus = sum(node.gpus for node in nodes)
     since = _since(nodes)
     end = subject.view.end
     shortest, longest = (format_duration(seconds(end - at)) for at in (max(since), min(since)))
     ages = longest if shortest == longest else f"{shortest} to {longest}"
-    named = [f"{round(each.gpus, 2):g} on {each.name}" for each in nodes]
+    named = [f"{round(node.gpus, 2):g} on {node.name}" for node in nodes]
     summary = (
         f"{subject.name}: {round(gpus, 2):g} GPUs of {counted(len(nodes), 'node')} that others use "
         f"are empty for {ages} ({first_names(named, _MOST_NAMED)})."
@@ -170,7 +176,7 @@ def _scattered(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> Findin
 
 
 def _since(nodes: Iterable[_Node]) -> list[Nanoseconds]:
-    return [since for each in nodes for _, since in each.empty]
+    return [since for node in nodes for _, since in node.empty]
 
 
 def _problem(  # noqa: PLR0913 - parts of a verdict.
@@ -182,7 +188,7 @@ def _problem(  # noqa: PLR0913 - parts of a verdict.
     *,
     returned: bool,
 ) -> Finding:
-    devices = [device for each in nodes for device, _ in each.empty]
+    devices = [device for node in nodes for device, _ in node.empty]
     since = max(_since(nodes))
     end = subject.view.end
     window = Window(key, since, end, states={State.IDLE_EMPTY: end - since})
@@ -199,13 +205,13 @@ def _problem(  # noqa: PLR0913 - parts of a verdict.
         evidence={
             "idle_since": utc_text(seconds(since)),
             "gpus_by_node": {
-                each.name: {device.uuid: utc_text(seconds(at)) for device, at in each.empty}
-                for each in nodes
+                node.name: {device.uuid: utc_text(seconds(at)) for device, at in node.empty}
+                for node in nodes
             },
         },
         options=(Option(what, Risk.LOW, action=Action.RELEASE, fits=True, savings=savings),),
         savings=savings,
-        instructions=take_out([each.name for each in nodes], subject.scheduler) if returned else (),
+        instructions=take_out([node.name for node in nodes], subject.scheduler) if returned else (),
         affected_gpus=gpus,
     )
 

@@ -63,7 +63,7 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
     hours = _free_hours(pool)
     if len(hours) * HOUR_SECONDS < settings.minimum_known_seconds:
         return subject.abstain("which of its nodes had free GPUs is not known for long enough")
-    ratio = sum(is_fragmented(each, wanted) for each in hours) / len(hours)
+    ratio = sum(is_fragmented(hour, wanted) for hour in hours) / len(hours)
     factors = {
         "coverage": subject.coverage_ratio,
         "certainty": probability_above(ratio, len(hours), settings.on_ratio),
@@ -84,27 +84,27 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
     if not is_waited_for and spare >= settings.spare_ratio * subject.size:
         summary = f"{pool.name}: its free GPUs are scattered, but they were never needed."
         return subject.find_nothing(summary, {}, evidence)
-    found = room_for(wanted, pool.free_by_node, residents_of(here))
+    defragmentation = room_for(wanted, pool.free_by_node, residents_of(here))
     who = "that wait" if is_waited_for else "that were seen"
-    what, options, steps = _advised(found)
+    what, options, steps = _advised(defragmentation)
     return subject.find_problem(
         reasons=(Reason.CAPACITY_FRAGMENTED,),
-        action=Action.MOVE_GPUS if found else Action.NONE,
+        action=Action.MOVE_GPUS if defragmentation else Action.NONE,
         summary=(
             f"{pool.name}: {free} GPUs are free, no node has more than {most} of them, and jobs "
             f"{who} take {wanted} on one; {what}."
         ),
         factors=factors,
-        risk=Risk.LOW if found else Risk.VERY_LOW,
+        risk=Risk.LOW if defragmentation else Risk.VERY_LOW,
         evidence=evidence
         | {
             "moves": [
-                {"workload": each.key, "gpus": each.gpus, "from": each.source, "to": each.target}
-                for each in (found.moves if found else ())
+                {"workload": move.key, "gpus": move.gpus, "from": move.source, "to": move.target}
+                for move in (defragmentation.moves if defragmentation else ())
             ]
         },
         options=options,
-        target=found.node if found else "",
+        target=defragmentation.node if defragmentation else "",
         savings=Savings(reason="free GPUs become usable"),
         instructions=(*steps, *scheduler_of(subject.scheduler).pack_tightly()),
         affected_gpus=float(wanted if is_waited_for else 0),
@@ -115,13 +115,16 @@ def _wanted(subject: PoolSubject, here: Sequence[FleetWorkload]) -> tuple[int, b
     """Return the GPUs on one node of the largest waiting job, or else the largest present one."""
     pool = subject.pool
     largest = subject.pool.largest_node
-    waiting = [min(largest, round(part_of(each, pool))) for each in waiting_for(subject.view, pool)]
+    waiting = [
+        min(largest, round(part_of(waiting_work, pool)))
+        for waiting_work in waiting_for(subject.view, pool)
+    ]
     if max(waiting, default=0) > 1:
         return max(waiting), True
     jobs = [
-        max(each.nodes.values(), default=0)
-        for each in here
-        if each.case.workload_class is WorkloadClass.BATCH
+        max(workload.nodes.values(), default=0)
+        for workload in here
+        if workload.case.workload_class is WorkloadClass.BATCH
     ]
     return min(largest, max(jobs, default=0)), False
 
@@ -132,12 +135,12 @@ def _free_hours(pool: FleetPool) -> list[dict[str, float]]:
     columns = [pool.node_free[node].values for node in nodes if node in pool.node_free]
     if len(columns) < len(nodes):
         return []
-    found = []
+    hours = []
     for values in zip(*columns, strict=True):
         known = [value for value in values if value is not None]
         if len(known) == len(nodes):
-            found.append(dict(zip(nodes, known, strict=True)))
-    return found
+            hours.append(dict(zip(nodes, known, strict=True)))
+    return hours
 
 
 def _advised(found: Defragmentation | None) -> tuple[str, tuple[Option, ...], list[Instruction]]:
@@ -145,10 +148,10 @@ def _advised(found: Defragmentation | None) -> tuple[str, tuple[Option, ...], li
     if found is None:
         return "nothing that may be moved would make room", (), []
     lines = [f"Keep {found.node} closed to new work until it is done."]
-    for number, each in enumerate(found.moves, 1):
-        what = f"start {each.key} ({each.gpus} GPUs)"
-        lines.append(f"{number}. {what} on {each.target} instead of {each.source}")
-    moved = ", ".join(f"{each.key} to {each.target}" for each in found.moves)
+    for number, move in enumerate(found.moves, 1):
+        what = f"start {move.key} ({move.gpus} GPUs)"
+        lines.append(f"{number}. {what} on {move.target} instead of {move.source}")
+    moved = ", ".join(f"{work_move.key} to {work_move.target}" for work_move in found.moves)
     option = Option(f"make room on {found.node}: {moved}", Risk.LOW, target=found.node, fits=True)
     what = f"{counted(len(found.moves), 'move')} would make room on {found.node}"
     return what, (option,), [Instruction(f"Make room on {found.node}", "\n".join(lines))]

@@ -92,7 +92,7 @@ def _problem(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, obj
     if of_nodes != spare.gpus:
         options.append((f"{less} less, {spare.keep} in all", str(spare.keep), spare.gpus))
     named_uuids = {device.uuid for device in subject.case.devices}
-    emptied = {each.device.uuid for each in pool.devices if each.node in spare.nodes}
+    emptied = {device.device.uuid for device in pool.devices if device.node in spare.nodes}
     step = max(1, size // _STEPS)
     return subject.find_problem(
         reasons=(Reason.IDLE_EMPTY if is_empty else Reason.GPU_COUNT_OVERPROVISIONED,),

@@ -64,7 +64,9 @@ def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
         return early
     small = small_work(here, settings.minimum_coverage_ratio, settings.busy_ratio)
     if len(small) <= 1:
-        classes = {each.case.workload.workload_class for each in here if each.case.workload}
+        classes = {
+            workload.case.workload.workload_class for workload in here if workload.case.workload
+        }
         if classes == {WorkloadClass.UNKNOWN}:
             why = "the class of its workloads is unknown; state it in a policy"
             return subject.abstain(why, Reason.UNSUPPORTED_TELEMETRY)
@@ -80,33 +82,36 @@ def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
     chosen = {key for gpu in plan.gpus for key in gpu.members}
     margin = plan.freed / len(small) - settings.on_ratio
     factors = least_certain(
-        sizing_factors(each.view.case, margin)
-        for each in small
-        if each.load.key in chosen or not chosen
+        sizing_factors(workload.view.case, margin)
+        for workload in small
+        if workload.load.key in chosen or not chosen
     )
     if not plan.freed or plan.freed < settings.on_ratio * len(small):
         summary = f"{pool.name}: its {len(small)} small workloads fill the GPUs that they have."
         return subject.find_nothing(summary, factors, _evidence(plan))
-    members = [each.view for each in small if each.load.key in chosen]
+    members = [workload.view for workload in small if workload.load.key in chosen]
     return _problem(subject.about(members), plan, factors)
 
 
 def _problem(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float]) -> Finding:
-    sure = {each: each.freed if each.risk.rank <= Risk.LOW.rank else 0 for each in plan.gpus}
-    moved = sum(len(each.members) for each in plan.gpus)
+    sure = {
+        shared_gpu: shared_gpu.freed if shared_gpu.risk.rank <= Risk.LOW.rank else 0
+        for shared_gpu in plan.gpus
+    }
+    moved = sum(len(shared_gpu.members) for shared_gpu in plan.gpus)
     options = []
-    for each in plan.gpus:
-        names = each.members
-        if each.slices:
-            pairs = zip(each.members, each.slices, strict=True)
+    for gpu in plan.gpus:
+        names = gpu.members
+        if gpu.slices:
+            pairs = zip(gpu.members, gpu.slices, strict=True)
             names = tuple(f"{key} ({profile})" for key, profile in pairs)
-        what = f"on one GPU, {_WAYS[each.action]}: {', '.join(names)}"
-        savings = subject.savings(sure[each], each.freed)
-        slices = "+".join(each.slices)
-        options.append(Option(what, each.risk, slices, each.action, fits=True, savings=savings))
+        what = f"on one GPU, {_WAYS[gpu.action]}: {', '.join(names)}"
+        savings = subject.savings(sure[gpu], gpu.freed)
+        slices = "+".join(gpu.slices)
+        options.append(Option(what, gpu.risk, slices, gpu.action, fits=True, savings=savings))
     by_way: dict[Action, list[SharedGpu]] = {}
-    for each in plan.gpus:
-        by_way.setdefault(each.action, []).append(each)
+    for gpu in plan.gpus:
+        by_way.setdefault(gpu.action, []).append(gpu)
     how = " and ".join(_WAYS[way] for way in by_way)
     return subject.find_problem(
         reasons=tuple(_REASONS[way] for way in by_way),
@@ -116,16 +121,19 @@ def _problem(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float])
             f"{counted(len(plan.gpus), 'GPU')}, {how}; {plan.freed} would be free."
         ),
         factors=factors,
-        risk=worst(each.risk for each in plan.gpus),
+        risk=worst(shared_gpu.risk for shared_gpu in plan.gpus),
         evidence=_evidence(plan),
         options=tuple(options),
         target=str(plan.freed),
         savings=subject.savings(sum(sure.values()), plan.freed),
         instructions=tuple(
-            found
+            fragment
             for action, gpus in by_way.items()
-            for found in sharing_fragments(
-                action, max(len(each.members) for each in gpus), gpus[0].slices, subject.scheduler
+            for fragment in sharing_fragments(
+                action,
+                max(len(shared_gpu.members) for shared_gpu in gpus),
+                gpus[0].slices,
+                subject.scheduler,
             )
         ),
         affected_gpus=plan.freed,
@@ -139,12 +147,12 @@ def _evidence(plan: SharingPlan) -> dict[str, object]:
         "gpus_at_least": plan.at_least,
         "together": [
             {
-                "workloads": list(each.members),
-                "how": str(each.action),
-                "slices": list(each.slices),
-                "risk": str(each.risk),
+                "workloads": list(gpu.members),
+                "how": str(gpu.action),
+                "slices": list(gpu.slices),
+                "risk": str(gpu.risk),
             }
-            for each in plan.gpus
+            for gpu in plan.gpus
         ],
     }
 

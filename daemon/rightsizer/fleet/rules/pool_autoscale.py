@@ -63,7 +63,7 @@ def _empty_ratio(pool: FleetPool, each: int) -> float:
     Unknown nodes count as never empty.
     """
     hours = map(known_values, pool.node_free.values())
-    empty = (fmean(free >= each - _WHOLE for free in known) for known in hours if known)
+    empty = (fmean(free >= each - _WHOLE for free in hour) for hour in hours if hour)
     # Exact, so that the order of nodes does not change a rounded digit.
     return math.fsum(empty) / len(pool.size_by_node)
 

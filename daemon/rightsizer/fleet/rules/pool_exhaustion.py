@@ -48,7 +48,7 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
     evidence: dict[str, object] = {
         "gpus": subject.size,
         "held_peak_now": round(trend.value, 2),
-        "gpus_per_day": [round(each, 3) for each in slopes],
+        "gpus_per_day": [round(slope, 3) for slope in slopes],
         "days": trend.days,
         "waiting_gpus": waiting_gpus(subject.view, subject.pool),
     }

@@ -99,10 +99,10 @@ def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Findi
     rule = GPU_COUNT.in_market(market)
     given = [
         service
-        for each in subject.workloads
-        if (service := replicated(each, settings.minimum_coverage_ratio, market)) is not None
+        for workload in subject.workloads
+        if (service := replicated(workload, settings.minimum_coverage_ratio, market)) is not None
         and len(service.each.compute) == length
-        and not rule.judge(each.case).is_actionable
+        and not rule.judge(workload.case).is_actionable
     ]
     groups = _groups(given, settings.limits)
     gpus = sum(each.replicas for each in given)

@@ -44,14 +44,16 @@ def pool_rule(
         view: FleetView, settings: SettingsT, market: Market
     ) -> tuple[FleetVerdict, ...]:
         subjects = [PoolSubject.of(name, view, pool, market) for pool in view.pools]
-        return tuple(FleetVerdict(pool_key(each.name), judge(each, settings)) for each in subjects)
+        return tuple(
+            FleetVerdict(pool_key(subject.name), judge(subject, settings)) for subject in subjects
+        )
 
     return FleetRule(name, settings, judge_pools)
 
 
 def least_certain(factors: Iterable[dict[str, float]]) -> dict[str, float]:
     """Return the factors with the lowest confidence."""
-    return min(factors, key=lambda each: (confidence_of(each), sorted(each.items())))
+    return min(factors, key=lambda factor: (confidence_of(factor), sorted(factor.items())))
 
 
 WEEKLY: Final = OpeningPolicy(

@@ -42,10 +42,12 @@ def judge(
 ) -> tuple[FleetVerdict, ...]:
     """Whether a job runs on more nodes than it needs while fewer have room for it."""
     pools = {pool.name: pool for pool in view.pools}
-    subjects = ((CaseSubject(NAME, each.case, market), each) for each in view.workloads)
+    subjects = ((CaseSubject(NAME, workload.case, market), workload) for workload in view.workloads)
     return tuple(
-        FleetVerdict(each.case.key, _of_workload(subject, each, pools.get(each.pool), settings))
-        for subject, each in subjects
+        FleetVerdict(
+            workload.case.key, _of_workload(subject, workload, pools.get(workload.pool), settings)
+        )
+        for subject, workload in subjects
     )
 
 

@@ -79,19 +79,21 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
 
 def _odd(subject: PoolSubject, settings: StragglersSettings) -> dict[str, dict[str, Finding]]:
     """Return verdicts by node and job with all findings on that node, if the job has others."""
-    nodes = {each.device.uuid: each.node for each in subject.pool.devices}
+    nodes = {device.device.uuid: device.node for device in subject.pool.devices}
     known = settings.minimum_known_seconds
-    own = replace(RANK_IMBALANCE.settings, on_ratio=settings.on_ratio, minimum_known_seconds=known)
-    rule = RANK_IMBALANCE.with_settings(own)
+    rank_imbalance_settings = replace(
+        RANK_IMBALANCE.settings, on_ratio=settings.on_ratio, minimum_known_seconds=known
+    )
+    rule = RANK_IMBALANCE.with_settings(rank_imbalance_settings)
     found: dict[str, dict[str, Finding]] = {}
-    for each in subject.workloads:
-        if len(each.nodes) <= 1 or len(each.case.devices) <= 1:
+    for workload in subject.workloads:
+        if len(workload.nodes) <= 1 or len(workload.case.devices) <= 1:
             continue
-        finding = rule.judge(each.case)
+        finding = rule.judge(workload.case)
         places = {nodes.get(uuid) for uuid in finding.culprits}
         node = places.pop() if len(places) == 1 else None
         if finding.is_actionable and node is not None:
-            found.setdefault(node, {})[each.case.key] = finding
+            found.setdefault(node, {})[workload.case.key] = finding
     return found
 
 

@@ -66,33 +66,38 @@ def judge(
     wanted: list[_Wanted] = []
     verdicts: dict[str, Finding] = {}
     providers = {pool.name: pool.provider for pool in view.pools}
-    for each in sorted(view.workloads, key=lambda each: each.case.key):
-        local = market.near(providers.get(each.pool, ""))
-        subject = CaseSubject(NAME, each.case, local)
+    for workload in sorted(view.workloads, key=lambda fleet_workload: fleet_workload.case.key):
+        local = market.near(providers.get(workload.pool, ""))
+        subject = CaseSubject(NAME, workload.case, local)
         # Other boards of which a pool has enough for all of the workload's GPUs.
-        own = {device.board for device in each.case.devices}
-        needed = each.gpus
-        near = {some.board for some in room if some.cluster == each.cluster and some.gpus >= needed}
+        own = {device.board for device in workload.case.devices}
+        needed = workload.gpus
+        near = {
+            some.board for some in room if some.cluster == workload.cluster and some.gpus >= needed
+        }
         boards = tuple(sorted(near - own)) if needed > 0 else ()
         sized = _sized(subject, boards, settings)
         options: tuple[Option, ...] = ()
         if sized.is_actionable:
             # Cheaper boards that fit its need, best first.
             of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
-            found = smaller_boards(each.case, replace(local, settings=of_fleet))
+            found = smaller_boards(workload.case, replace(local, settings=of_fleet))
             options = tuple(one for one in found if one.risk is not Risk.HIGH)
         if options:
-            wanted.append(_Wanted(each, subject, sized, options))
+            wanted.append(_Wanted(workload, subject, sized, options))
         else:
-            verdicts[each.case.key] = _well(subject, sized)
+            verdicts[workload.case.key] = _well(subject, sized)
 
     def saved(one: _Wanted) -> float:
         return (one.options[0].savings or Savings()).dollars_per_hour_low or 0.0
 
-    left = {each: each.gpus for each in room}
+    left = {spare_boards: spare_boards.gpus for spare_boards in room}
     for one in sorted(wanted, key=lambda one: (-saved(one), one.view.case.key)):
         verdicts[one.view.case.key] = _given(one, left)
-    return tuple(FleetVerdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
+    return tuple(
+        FleetVerdict(fleet_workload.case.key, verdicts[fleet_workload.case.key])
+        for fleet_workload in view.workloads
+    )
 
 
 def _well(subject: CaseSubject, sized: Finding) -> Finding:
@@ -144,8 +149,8 @@ def _sized(
     if not boards:
         return subject.find_nothing("No GPU of another board stands empty.")
     rule = OVERPROVISIONED.in_market(subject.market)
-    own = replace(rule.settings, on_ratio=settings.on_ratio)
-    return rule.with_settings(own).judge(subject.case)
+    overprovisioned_settings = replace(rule.settings, on_ratio=settings.on_ratio)
+    return rule.with_settings(overprovisioned_settings).judge(subject.case)
 
 
 def _problem(wanted: _Wanted, option: Option, room: _SpareBoards) -> Finding:

@@ -122,6 +122,6 @@ def units_of(
     for of_node in slots.values():
         for resource, part in of_node.items():
             largest[resource] = max(part, largest.get(resource, 0.0))
-    memories = (each.device.memory_total_bytes for each in devices if each.device.mig is None)
-    smallest = min((each for each in memories if each), default=None)
+    memories = (device.device.memory_total_bytes for device in devices if device.device.mig is None)
+    smallest = min((memory for memory in memories if memory), default=None)
     return GpuUnits(slots=largest, memory_bytes=smallest)

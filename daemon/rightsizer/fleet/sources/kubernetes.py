@@ -108,7 +108,10 @@ class KubernetesState:
     ) -> FleetInventory:
         """Return the fleet with pools, teams, and waiting work."""
         devices = dict(inventory.devices)
-        boards = {each.device.board_uuid: {*names_of_node(each.node)} for each in devices.values()}
+        boards = {
+            fleet_device.device.board_uuid: {*names_of_node(fleet_device.node)}
+            for fleet_device in devices.values()
+        }
         gpus = Counter(chain.from_iterable(boards.values()))
         slots = slots_by_node(store, gpus, now)
         present, pools, clouds = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
@@ -145,9 +148,9 @@ class KubernetesState:
     ) -> Mapping[str, Workload]:
         """Add what makes the pods of workloads that agents named."""
         pods = {
-            key: Pod(each.namespace, each.pod)
-            for key, each in workloads.items()
-            if each.pod and each.controller is None
+            key: Pod(workload.namespace, workload.pod)
+            for key, workload in workloads.items()
+            if workload.pod and workload.controller is None
         }
         owners = self._owners.of(store, pods.values(), LookbackSpan(now, COARSE_STEP))
         found = {
@@ -183,9 +186,9 @@ class KubernetesState:
         by = ", ".join((*NAMESPACE_LABELS, *labels))
         named = store.instant(f"group by ({by}) (kube_namespace_labels)", now)
         teams = {
-            namespace_key(namespace_in(each.labels)): team
-            for each in named
-            if (team := first_label(each.labels, labels))
+            namespace_key(namespace_in(series.labels)): team
+            for series in named
+            if (team := first_label(series.labels, labels))
         }
         return {**teams, **self.teams_of_pods(store, workloads, LookbackSpan(now, COARSE_STEP))}
 
@@ -194,12 +197,16 @@ class KubernetesState:
     ) -> Mapping[str, str]:
         """Return the team of each workload whose pod had a label of one within a span, by key."""
         labels = self._settings.team_labels
-        keys = {Pod(each.namespace, each.pod): each.key for each in workloads if each.pod}
+        keys = {
+            Pod(workload.namespace, workload.pod): workload.key
+            for workload in workloads
+            if workload.pod
+        }
         names = POD_LABELS, {pod.name for pod in keys}
         return {
             keys[pod]: team
-            for found in object_labels(store, "kube_pod_labels", names, labels, span)
-            if (pod := Pod.of(found)) in keys and (team := first_label(found, labels))
+            for label in object_labels(store, "kube_pod_labels", names, labels, span)
+            if (pod := Pod.of(label)) in keys and (team := first_label(label, labels))
         }
 
 
@@ -222,11 +229,11 @@ def _clouds(
     by = ", ".join((*NODE_LABELS, "provider_id"))
     infos = store.instant(f'group by ({by}) (kube_node_info{{provider_id!=""}})', now)
     ids = {
-        first_label(each.labels, NODE_LABELS): each.labels.get("provider_id", "") for each in infos
+        first_label(info.labels, NODE_LABELS): info.labels.get("provider_id", "") for info in infos
     }
-    sellers = {each.name: each.provider for each in built_in_instances()}
+    sellers = {instance.name: instance.provider for instance in built_in_instances()}
     labels = {first_label(each, NODE_LABELS): each for each in nodes}
-    found: dict[str, CloudPlace] = {}
+    clouds: dict[str, CloudPlace] = {}
     for node in ids.keys() | labels.keys():
         start = ids.get(node, "")
         by_id = (name for prefix, name in _PROVIDERS.items() if start.startswith(prefix))
@@ -235,8 +242,8 @@ def _clouds(
         region = first_label(labels.get(node, {}), _REGIONS)
         place = CloudPlace(provider, region, instance_type)
         if place != CloudPlace():
-            found |= dict.fromkeys(names_of_node(node), place)
-    return found
+            clouds |= dict.fromkeys(names_of_node(node), place)
+    return clouds
 
 
 def namespace_key(namespace: str) -> str:

@@ -21,15 +21,15 @@ def with_witnesses(
     store: MetricStore, inventory: FleetInventory, now: Nanoseconds, lookback: Nanoseconds
 ) -> FleetInventory:
     """Add to devices that are gone what Kubernetes and other targets say of their nodes."""
-    gone = {uuid: each for uuid, each in inventory.devices.items() if each.seen[1] < now}
-    nodes = {name for each in gone.values() for name in names_of_node(each.node) if name}
+    gone = {uuid: device for uuid, device in inventory.devices.items() if device.seen[1] < now}
+    nodes = {name for device in gone.values() for name in names_of_node(device.node) if name}
     found: dict[str, NodeWitness] = {}
     for some in shares_of(sorted(nodes)):
         found |= _witnesses(store, some, now, lookback)
     told = {
-        uuid: replace(each, witness=next(found[name] for name in names if name in found))
-        for uuid, each in gone.items()
-        if not found.keys().isdisjoint(names := names_of_node(each.node))
+        uuid: replace(device, witness=next(found[name] for name in names if name in found))
+        for uuid, device in gone.items()
+        if not found.keys().isdisjoint(names := names_of_node(device.node))
     }
     return replace(inventory, devices={**inventory.devices, **told})
 
@@ -47,14 +47,14 @@ def _witnesses(
         most = _highest(store, metric, nodes, _GPUS, now, lookback)
         for node in offered.keys() & most.keys():
             shrunk[node] = shrunk.get(node, False) or offered[node] < most[node]
-    found = {}
+    witnesses = {}
     for node in ready.keys() | targets.keys() | shrunk.keys():
         by_kubernetes = ready.get(node)
         up = targets.get(node) if by_kubernetes is None else by_kubernetes
         source = "its other targets" if by_kubernetes is None else "Kubernetes"
         is_up = None if up is None else up > 0
-        found[node] = NodeWitness(is_up, source, has_shrunk=shrunk.get(node))
-    return found
+        witnesses[node] = NodeWitness(is_up, source, has_shrunk=shrunk.get(node))
+    return witnesses
 
 
 def _highest(  # noqa: PLR0913, PLR0917 - all that a query has.

@@ -88,13 +88,13 @@ def _labels_over(
     past = f"[{span.length // NANOSECONDS_PER_SECOND}s]"
     parts = " or ".join(f"last_over_time({value}{past})" for value in values)
     try:
-        found = store.instant(f"group by ({listed}) ({parts})", span.end)
+        sampled_series = store.instant(f"group by ({listed}) ({parts})", span.end)
     except StoreLimitError:
         if (half := span.length // 2) < _SHORTEST:
             raise
         halves = LookbackSpan(span.end - half, span.length - half), LookbackSpan(span.end, half)
         return [each for part in halves for each in _labels_over(store, listed, values, part)]
-    return [series.labels for series in found]
+    return [series.labels for series in sampled_series]
 
 
 _BATCH: Final = re.compile(r".*Job")
@@ -269,8 +269,8 @@ def _lasting(pod: Pod, above: _OwnerChain, guessed: PodOwner) -> tuple[str, Work
         # Without kube_job_owner, each run would be a workload of its own.
         return guessed.name, guessed.workload_class
     kind, name = top if top is not None and has_owner else controller
-    known = _class_of(kind) or _class_of(controller[0])
-    return lasting_name(name), known or guessed.workload_class
+    workload_class = _class_of(kind) or _class_of(controller[0])
+    return lasting_name(name), workload_class or guessed.workload_class
 
 
 def _class_of(kind: str) -> WorkloadClass | None:

@@ -157,9 +157,9 @@ def seen_over(
     between moments: it is asked again at closer ones.
     """
     for attempt in range(_ATTEMPTS):
-        found = divided(store, over_time(query, *times, step // _CLOSER**attempt), labels)
+        sampled_series = divided(store, over_time(query, *times, step // _CLOSER**attempt), labels)
         spans: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
-        for series in found:
+        for series in sampled_series:
             (first, last), uuid = series.span, first_label(series.labels, labels)
             known = spans.get(uuid, (first, last))
             spans[uuid] = min(first, known[0]), max(last, known[1])
@@ -167,7 +167,7 @@ def seen_over(
         fleeting = sum(first == last < newest for first, last in spans.values())
         if fleeting <= _FLEETING_RATIO * len(spans):
             break
-    return found
+    return sampled_series
 
 
 def number_of(
@@ -175,7 +175,7 @@ def number_of(
 ) -> float:
     """Return the value of a query that counts; `labels` may contain the uuid of what it counts."""
     ask = at_moment(query, now)
-    return sum(each.value for each in (divided(store, ask, labels) if labels else ask(store)))
+    return sum(series.value for series in (divided(store, ask, labels) if labels else ask(store)))
 
 
 def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_Value]]:
@@ -230,7 +230,7 @@ def last_seen(
     for some in shares_of(names, _NAMES_AT_ONCE):
         # Some stores find a series longer than others after its last sample.
         query = f"count(last_over_time({{{one_of('__name__', some)}}}[5m]))"
-        times += (each.span[1] for each in store.range(query, start, now, COARSE_STEP))
+        times += (series.span[1] for series in store.range(query, start, now, COARSE_STEP))
     return max(times, default=None)
 
 
@@ -304,6 +304,6 @@ def seconds_by_day(
             if count > 0:
                 hours.setdefault((time - 1) // DAY, []).append(_LOOK_SECONDS / count)
     return {
-        day: sorted(found, reverse=True)[min(_OUTLIERS, len(found) - 1)]
-        for day, found in hours.items()
+        day: sorted(hour, reverse=True)[min(_OUTLIERS, len(hour) - 1)]
+        for day, hour in hours.items()
     }

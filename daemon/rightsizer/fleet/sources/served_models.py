@@ -86,13 +86,13 @@ def engine_pods(
             if holding.workload.pod:
                 pod = Pod(holding.workload.namespace, holding.workload.pod)
                 held[pod][uuid] = holding.workload
-    found = {}
+    pods = {}
     for pod, workloads in held.items():
         boards = {devices[uuid].device.name for uuid in workloads}
         board = boards.pop() if len(boards) == 1 else ""
         workload = next(iter(workloads.values()))
-        found[pod] = EnginePod(workload, tuple(sorted(workloads)), board)
-    return found
+        pods[pod] = EnginePod(workload, tuple(sorted(workloads)), board)
+    return pods
 
 
 class _Replica(NamedTuple):

@@ -107,7 +107,7 @@ class ServingMetrics:
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Find which engines' metrics are present, and whether they can be joined to GPUs."""
-        metrics = frozenset(each.metric for each in _among(names_of(store, self.names, now)))
+        metrics = frozenset(measure.metric for measure in _among(names_of(store, self.names, now)))
         if not metrics:
             return SourceReport(self.name)
         named = " or ".join(
@@ -152,4 +152,4 @@ class ServingMetrics:
 
 def _among(names: AbstractSet[str]) -> tuple[ServingMeasure, ...]:
     unwanted = {_OLDER} if _NEWER in names else set()
-    return tuple(each for each in MEASURES if each.metric in names - unwanted)
+    return tuple(measure for measure in MEASURES if measure.metric in names - unwanted)

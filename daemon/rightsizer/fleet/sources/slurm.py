@@ -99,7 +99,7 @@ def waiting_jobs(
             known = {pools[each] for each in nodes.get(name, ()) if each in pools}
             # The partition, unless its nodes belong to another pool and are counted there.
             found.append(WaitingWork(name, known.pop() if len(known) == 1 else name, jobs))
-        return tuple(each for each in found if each.gpus > 0)
+        return tuple(waiting_work for waiting_work in found if waiting_work.gpus > 0)
     count = number_of(store, "max(slurm_queue_pending)", now)
     count -= number_of(store, "max(slurm_queue_pending_dependency)", now)
     return (WaitingWork("slurm", "", count),) if count > 0 else ()
@@ -108,8 +108,12 @@ def waiting_jobs(
 def _jobs(store: MetricStore, query: str, label: str, now: Nanoseconds) -> Mapping[str, float]:
     # Two scrapers of one exporter report the same jobs, and so do two exporters.
     once = f"max without ({', '.join((*SCRAPER_LABELS, *_POD_LABELS))}) ({query})"
-    found = store.instant(f"sum by ({label}) ({once})", now)
-    return {each.labels[label]: each.value for each in found if each.labels.get(label)}
+    series = store.instant(f"sum by ({label}) ({once})", now)
+    return {
+        sampled_series.labels[label]: sampled_series.value
+        for sampled_series in series
+        if sampled_series.labels.get(label)
+    }
 
 
 def _without_gpus(
@@ -120,7 +124,7 @@ def _without_gpus(
 ) -> frozenset[str]:
     """Return the partitions without GPUs, or with none on their nodes while others have some."""
     answer = store.instant(f"sum by (partition) ({_GPUS})", now)
-    gpus = {each.labels["partition"]: each.value for each in answer}
+    gpus = {series.labels["partition"]: series.value for series in answer}
     bare = {name for name, some in nodes.items() if some.isdisjoint(known)}
     # GPUs of drained nodes are neither idle nor allocated, but jobs wait for them too.
     none = {name for name, count in gpus.items() if not count and name not in nodes.keys() - bare}
@@ -197,16 +201,20 @@ class SlurmState:
         by = ", ".join((*_NODE_LABELS, "partition"))
         query = f'group by ({by}) ({{{one_of("__name__", _NODES)},partition!=""}})'
         nodes: defaultdict[str, set[str]] = defaultdict(set)
-        for each in store.instant(query, now):
-            for name in partitions_in(each.labels["partition"]):
-                nodes[name].add(first_label(each.labels, _NODE_LABELS))
+        for series in store.instant(query, now):
+            for name in partitions_in(series.labels["partition"]):
+                nodes[name].add(first_label(series.labels, _NODE_LABELS))
         # For a node in several, the first by name.
         partitions = {node: name for name in sorted(nodes, reverse=True) for node in nodes[name]}
         devices = dict(inventory.devices)
         for uuid, device in inventory.devices.items():
             if pool := next(filter(None, map(partitions.get, names_of_node(device.node))), None):
                 devices[uuid] = replace(device, pool=pool, scheduler=WorkloadKind.SLURM)
-        pools = {name: each.pool for each in devices.values() for name in names_of_node(each.node)}
+        pools = {
+            name: fleet_device.pool
+            for fleet_device in devices.values()
+            for name in names_of_node(fleet_device.node)
+        }
         waiting = (*inventory.waiting, *waiting_jobs(store, dict(nodes), pools, now))
         return replace(
             inventory, devices=devices, workloads=workloads, teams=teams, waiting=waiting
@@ -216,11 +224,11 @@ class SlurmState:
         self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
     ) -> Mapping[str, Mapping[str, str]]:
         query = f"group by ({', '.join(_JOB_LABELS)}) ({{{one_of('__name__', _JOBS)}}})"
-        found: dict[str, dict[str, str]] = {}
+        jobs: dict[str, dict[str, str]] = {}
         for series in store.range(query, now - lookback, now, min(_LOOK, lookback)):
             if number := first_label(series.labels, _ID_LABELS):
-                own = found.setdefault(f"slurm:{number}", dict.fromkeys(_FACT_LABELS, ""))
+                own = jobs.setdefault(f"slurm:{number}", dict.fromkeys(_FACT_LABELS, ""))
                 # Exporters of different kinds report different facts of one job.
                 for fact, names in _FACT_LABELS.items():
                     own[fact] = own[fact] or first_label(series.labels, names)
-        return found
+        return jobs

@@ -56,7 +56,7 @@ class MailSettings(ReceiverSettings, frozen=True):
             raise ValueError("recipients: name at least one address")
         for key, address in (
             ("sender", self.sender),
-            *(("recipients", each) for each in self.recipients),
+            *(("recipients", recipient) for recipient in self.recipients),
         ):
             if not _ADDRESS.fullmatch(address):
                 raise ValueError(f"{key}: '{address}' is no address; write it like gpu@example.org")

@@ -139,7 +139,7 @@ def read_headers(
     if not settings.headers_file:
         return {}
     path = _path(settings.headers_file, environment)
-    found = {}
+    headers = {}
     text = path.read_text(encoding="utf-8", errors="replace")
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -147,8 +147,8 @@ def read_headers(
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
             raise ValueError(f"{path}:{number}: not a header; write it like 'X-Api-Key: value'")
-        found[name.strip()] = value.strip()
-    return found
+        headers[name.strip()] = value.strip()
+    return headers
 
 
 def _path(file: str, environment: Mapping[str, str]) -> Path:

@@ -72,13 +72,13 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
         return NumberFormat.NVFP4
     inner = Configuration({**inner.part("quantization"), **given})
     method = inner.text("quant_method").lower().removeprefix("intel/").removesuffix("_marlin")
-    found = _METHODS.get(method) or _by_method(method, inner)
-    if found is None:
+    number_format = _METHODS.get(method) or _by_method(method, inner)
+    if number_format is None:
         bits = inner.values.get("bits")
         algorithm = inner.text("quant_algo")
         width = algorithm and f" with {algorithm}" if bits is None else f" in {bits} bits"
         raise wrong(key, f"'{method}'{width} is not known", remedy)
-    return found
+    return number_format
 
 
 def leaves_attention_out(config: Configuration) -> bool:
@@ -88,7 +88,7 @@ def leaves_attention_out(config: Configuration) -> bool:
         return True
     named = [name for key in _LEFT_OUT for name in asked.names(key) if "self_attn" in name]
     layers = [_LAYER.search(name) for name in named if not _BESIDE_TEXT.search(name)]
-    single = {found[0] for found in layers if found}
+    single = {layer[0] for layer in layers if layer}
     return None in layers or len(single) * 2 >= (config.whole("num_hidden_layers") or 1)
 
 
@@ -110,7 +110,10 @@ def _by_method(method: str, config: Configuration) -> NumberFormat | None:
         return _WIDTHS.get(config.whole("bits") or 4)
     if method in _DESCRIBING:
         said = str(config.values).lower()
-        return next((each for word, each in _DESCRIBED.items() if re.search(word, said)), None)
+        return next(
+            (number_format for word, number_format in _DESCRIBED.items() if re.search(word, said)),
+            None,
+        )
     if config.text("quant_algo").upper() == _MIXED:
         return _mixed_format(config)
     if method.startswith("modelopt") or (not method and config.text("quant_algo")):
@@ -133,8 +136,8 @@ def _mixed_format(config: Configuration) -> NumberFormat | None:
     for name in groups.values:
         group = Configuration(groups.part(name))
         targets = group.names("targets")
-        found[_group_format(group)] += sum(bool(_FEED_FORWARD.search(each)) for each in targets)
-    return max(found, key=lambda each: found[each]) if found else None
+        found[_group_format(group)] += sum(bool(_FEED_FORWARD.search(target)) for target in targets)
+    return max(found, key=lambda number_format: found[number_format]) if found else None
 
 
 def format_notes(config: Configuration) -> tuple[str, ...]:

@@ -100,9 +100,9 @@ def find_denoiser(config: Configuration) -> Denoiser:
     """Return the class of a configuration."""
     kind = config.text("_class_name")
     wanted = _OLD.get(config.text("norm_type"), kind) if kind == _OLD_CLASS else kind
-    for known in DENOISERS:
-        if known.name == wanted:
-            return known
+    for denoiser in DENOISERS:
+        if denoiser.name == wanted:
+            return denoiser
     if any(part in kind for part in _VIDEO) or kind.endswith("3DModel"):
         step = DESCRIBE.format(" of one step of a whole clip")
         remedy = f"name a model that is known, such as wan2.2 or hunyuanvideo, or {step}"
@@ -199,12 +199,12 @@ def read_denoiser(
 ) -> PublishedModel[Diffusion]:
     """Return the model of a denoiser's parsed `config.json`, without text encoders."""
     config = Configuration(values)
-    known = find_denoiser(config)
+    denoiser = find_denoiser(config)
     if asked.frames is not None:
         raise RequirementError("model.frames: the model makes images; leave it out")
-    scale = decoder.scale if decoder else known.scale
-    patch = known.patch or config.needed("patch_size")
-    latents = config.whole("sample_size") if known.has_size else None
+    scale = decoder.scale if decoder else denoiser.scale
+    patch = denoiser.patch or config.needed("patch_size")
+    latents = config.whole("sample_size") if denoiser.has_size else None
     pixels = asked.image
     if pixels is None:
         pixels = latents * scale if latents else _USUAL_PIXELS
@@ -212,14 +212,14 @@ def read_denoiser(
     if side < patch:
         fault = f"{pixels} pixels are fewer than the {scale * patch} of one token"
         raise RequirementError(f"model.image: {fault}; give those of a side of the image")
-    work = known.work(config, side, known.text_tokens)
+    work = denoiser.work(config, side, denoiser.text_tokens)
     usual = Diffusion(work.parameters)
     taught = config.is_set("guidance_embeds") or bool(config.whole("time_cond_proj_dim"))
-    guided = known.is_guided and not taught if asked.guided is None else asked.guided
+    guided = denoiser.is_guided and not taught if asked.guided is None else asked.guided
     model = Diffusion(
         parameters=work.parameters,
         forward_flops=work.flops,
-        name=name or known.name,
+        name=name or denoiser.name,
         steps=usual.steps if asked.steps is None else asked.steps,
         guided=guided,
         decoder_parameters=decoder.parameters if decoder else usual.decoder_parameters,
@@ -280,7 +280,7 @@ def read_diffusers(
         parts = pipeline_parts(values)
     folders = (parts.denoiser, "vae", *parts.text_encoders)
     files = {part: file.parent / part / "config.json" for part in folders}
-    parsed = {part: parsed_config(each, _FOLDER_REMEDY) for part, each in files.items()}
+    parsed = {part: parsed_config(path, _FOLDER_REMEDY) for part, path in files.items()}
     return read_pipeline(parts, parsed, files, asked, name)
 
 

@@ -205,12 +205,14 @@ def sana_work(config: Configuration, side: int, text: int) -> LayerWork:
     work += embedding(config.needed("caption_channels"), width, rows=text) + vectors(width)
     # Keys times values first, with a row of ones; then queries times the result.
     looked = LayerWork(0.0, 4.0 * image * width * (head + 1))
-    own = linear(width, width, image, bias=bias) * 3 + linear(width, width, image) + looked
+    layer_work = linear(width, width, image, bias=bias) * 3 + linear(width, width, image) + looked
     norms = vectors(4 * width) if config.text("qk_norm") else LayerWork()
     inner = int(width * config.number("mlp_ratio", 2.5))
     mixed = linear(width, 2 * inner, image) + linear(inner, width, image, bias=False)
     mixed += depthwise(2 * inner, 3, image)
-    block = own + norms + cross_attention(width, image, read, text) + mixed + vectors(6 * width)
+    block = (
+        layer_work + norms + cross_attention(width, image, read, text) + mixed + vectors(6 * width)
+    )
     work += block * layers + vectors(2 * width)
     return work + linear(width, patch**2 * outputs, image)
 

@@ -93,10 +93,10 @@ def find_model(name: str) -> KnownModel | None:
         own = _words_of(plain.rpartition("/")[2])
         for words in (own, _words_of(plain)):
             read = [word for word in words if not _WORDS["readers"].fullmatch(word)]
-            if found := _row_model(words, name) or _row_model(read, name):
-                return replace(found, is_reader=read != words)
-    found = _base_model(own, name)
-    return found and replace(found, is_reader=any(map(_WORDS["readers"].fullmatch, own)))
+            if model := _row_model(words, name) or _row_model(read, name):
+                return replace(model, is_reader=read != words)
+    model = _base_model(own, name)
+    return model and replace(model, is_reader=any(map(_WORDS["readers"].fullmatch, own)))
 
 
 def question_after(name: str) -> str:
@@ -229,7 +229,7 @@ def is_closed(name: str) -> bool:
 @cache
 def _formats() -> Mapping[str, NumberFormat]:
     """Return the formats of weights, by the last words of names."""
-    own = {str(each): each for each in NumberFormat}
+    own = {str(number_format): number_format for number_format in NumberFormat}
     named = own | {word: own[kept] for word, kept in aliases_of("format").items()}
     return {_key(word): kept for word, kept in named.items()}
 

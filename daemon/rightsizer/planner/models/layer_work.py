@@ -49,8 +49,8 @@ def self_attention(width: int, rows: int, *, bias: bool = True) -> LayerWork:
 
 def cross_attention(width: int, rows: int, read: int, text: int, *, bias: bool = True) -> LayerWork:
     """From an image to a text of another width, including projections."""
-    own = linear(width, width, rows, bias=bias) + linear(width, width, rows)
-    return own + linear(read, width, text, bias=bias) * 2 + attention(rows, text, width)
+    layer_work = linear(width, width, rows, bias=bias) + linear(width, width, rows)
+    return layer_work + linear(read, width, text, bias=bias) * 2 + attention(rows, text, width)
 
 
 def embedding(inputs: int, width: int, outputs: int = 0, rows: int = 1) -> LayerWork:

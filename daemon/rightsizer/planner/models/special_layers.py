@@ -343,8 +343,10 @@ def with_searched_blocks(shape: Transformer, config: Configuration) -> Transform
     if len(blocks) != shape.layers:
         raise wrong("block_configs", f"{len(blocks)} of {shape.layers} layers", "name each")
     hidden = shape.hidden
-    groups = [Configuration(each.part("attention")).whole("n_heads_in_group", 0) for each in blocks]
-    widths = [_block_width(Configuration(each.part("ffn")), hidden) for each in blocks]
+    groups = [
+        Configuration(block.part("attention")).whole("n_heads_in_group", 0) for block in blocks
+    ]
+    widths = [_block_width(Configuration(block.part("ffn")), hidden) for block in blocks]
     slim = replace(shape, kv_heads=shape.heads // max(filter(None, groups), default=1))
     kinds = Counter((bool(one), bool(width)) for one, width in zip(groups, widths, strict=True))
     attending = sum(map(bool, groups))
@@ -352,7 +354,7 @@ def with_searched_blocks(shape: Transformer, config: Configuration) -> Transform
     layer = attention_parameters(shape) + 3 * hidden * shape.ffn_width + 2 * hidden
     added = attending * (attention_parameters(slim) + hidden) - shape.layers * layer
     added += 3 * hidden * sum(widths) + feeding * hidden
-    parts = (Configuration(each.part(name)) for each in blocks for name in ("attention", "ffn"))
+    parts = (Configuration(block.part(name)) for block in blocks for name in ("attention", "ffn"))
     added += sum(part.is_set("replace_with_linear") for part in parts) * hidden * (hidden + 1)
     return _with(
         slim,

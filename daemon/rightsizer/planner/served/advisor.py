@@ -59,14 +59,16 @@ class ServedAdvisor:
     def findings(self, predictions: Sequence[ServedPrediction]) -> tuple[ServedFinding, ...]:
         """Return all findings, in the order in which to act."""
         sharers = sharers_of(predictions)
-        found = [
+        served_findings = [
             _apart(finding, sharers[place])
             for place, prediction in enumerate(predictions)
             for finding in self.of(prediction)
         ]
-        alone = [each for each, names in zip(predictions, sharers, strict=True) if not names]
-        found += self._trades(alone, found)
-        return tuple(sorted(found, key=lambda finding: finding.rank))
+        alone = [
+            prediction for prediction, names in zip(predictions, sharers, strict=True) if not names
+        ]
+        served_findings += self._trades(alone, served_findings)
+        return tuple(sorted(served_findings, key=lambda finding: finding.rank))
 
     def of(self, prediction: ServedPrediction) -> Iterator[ServedFinding]:
         """Yield the findings about one engine."""
@@ -297,7 +299,9 @@ class ServedAdvisor:
         self, predictions: Iterable[ServedPrediction], found: Sequence[ServedFinding]
     ) -> Iterator[ServedFinding]:
         """Yield pairs of which one is short, where each fits on the GPUs of the other."""
-        short = {id(each.engine) for each in found if each.kind is ServedFindingKind.TOO_SMALL}
+        short = {
+            id(finding.engine) for finding in found if finding.kind is ServedFindingKind.TOO_SMALL
+        }
         all_of = tuple(predictions)
         used: set[int] = set()
         for one in all_of:

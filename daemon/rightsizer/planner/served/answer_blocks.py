@@ -47,7 +47,7 @@ class ServedAnswer(Struct, frozen=True):
     @property
     def advised(self) -> ServedOption | None:
         """First option of the first finding that advises something."""
-        found = (each for each in self.findings if each.options and not each.abstained)
+        found = (finding for finding in self.findings if finding.options and not finding.abstained)
         return next((finding.options[0] for finding in found), None)
 
     @property
@@ -75,13 +75,13 @@ def served_blocks(answers: Sequence[ServedAnswer], notes: Sequence[str] = ()) ->
 
 def _together(answers: Sequence[ServedAnswer]) -> Iterator[str]:
     """Yield what serves, what it would need and what it saves, of all engines."""
-    known = [answer.prediction for answer in answers if answer.prediction is not None]
-    shares = shares_of(known)
-    candidates = [prediction.candidate for prediction in known]
-    gpus = round(sum(map(mul, shares, (each.paid_count for each in candidates))))
-    paid = sum(map(mul, shares, (each.dollars_per_hour or 0.0 for each in candidates)))
-    models = len({prediction.engine.model for prediction in known})
-    bills = [prediction.candidate.bill for prediction in known]
+    predictions = [answer.prediction for answer in answers if answer.prediction is not None]
+    shares = shares_of(predictions)
+    candidates = [prediction.candidate for prediction in predictions]
+    gpus = round(sum(map(mul, shares, (candidate.paid_count for candidate in candidates))))
+    paid = sum(map(mul, shares, (candidate.dollars_per_hour or 0.0 for candidate in candidates)))
+    models = len({prediction.engine.model for prediction in predictions})
+    bills = [prediction.candidate.bill for prediction in predictions]
     basis = " and ".join(sorted({bill.price_basis for bill in bills if bill is not None}))
     yield (
         f"{counted(len(answers), 'engine')} of {counted(models, 'model')} on"

@@ -81,13 +81,13 @@ def served_answers(
     """
     site = (planner.site or SiteResiduals()).with_(loads.residuals)
     taught = replace(planner, site=site)
-    predictions = tuple(with_kept_level(each, taught) for each in loads.predictions)
+    predictions = tuple(with_kept_level(prediction, taught) for prediction in loads.predictions)
     findings = ServedAdvisor(taught, tuple(boards)).findings(predictions)
     ranks = {id(finding): place for place, finding in enumerate(findings)}
     unranked = len(ranks)
 
     def findings_of(prediction: ServedPrediction) -> tuple[ServedFinding, ...]:
-        return tuple(each for each in findings if each.engine is prediction.engine)
+        return tuple(finding for finding in findings if finding.engine is prediction.engine)
 
     def place(answer: ServedAnswer) -> int:
         return min((ranks[id(finding)] for finding in answer.findings), default=unranked)

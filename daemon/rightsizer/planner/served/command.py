@@ -60,9 +60,9 @@ def _run(arguments: argparse.Namespace) -> int:
     predicted = predicted_loads(_loads(arguments), planner, statement)
     answers = served_answers(predicted, planner, boards)
     notes = [_learn(predicted, planner, learned_file)] if arguments.learn else []
-    result = [encode_served(each) for each in answers]
+    result = [encode_served(answer) for answer in answers]
     show(arguments, "What engines serve", result, served_blocks(answers, notes))
-    return 0 if all(each.prediction is not None for each in answers) else 1
+    return 0 if all(answer.prediction is not None for answer in answers) else 1
 
 
 def _learn(predicted: PredictedLoads, planner: Planner, file: str) -> str:

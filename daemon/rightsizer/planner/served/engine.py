@@ -438,9 +438,9 @@ def _model_name(load: ServedLoad, statement: Statement) -> str | None:
 
 
 def _is_text_model(name: str) -> bool:
-    known = find_model(name) if name.strip() else None
+    model = find_model(name) if name.strip() else None
     # A page is not trusted with paths: only names of the table count.
-    return known is not None and "model_type" in known.config
+    return model is not None and "model_type" in model.config
 
 
 def number_format(word: str) -> NumberFormat | None:

@@ -103,7 +103,9 @@ def predict(engine: ServedEngine, planner: Planner) -> ServedPrediction:
     largest = _largest_rate(engine, planner)
     between = candidate.rate.tpot_ms
     if between is not None:
-        effects = (_with_effect(each, engine, planner, between) for each in engine.assumptions)
+        effects = (
+            _with_effect(assumption, engine, planner, between) for assumption in engine.assumptions
+        )
         engine = replace(engine, assumptions=tuple(effects))
     return ServedPrediction(engine, candidate, comparisons, largest)
 

@@ -63,33 +63,38 @@ class ActiveWorkload(Struct, frozen=True):
 
 def active_workloads(report: Report, now: Nanoseconds) -> Mapping[str, ActiveWorkload]:
     """Return the active workloads by key; `now` is on the steady clock."""
-    accounts = {each.workload.key: each for each in report.workloads}
+    accounts = {
+        workload_report.workload.key: workload_report for workload_report in report.workloads
+    }
     held: defaultdict[str, list[DeviceReport]] = defaultdict(list)
     for device in report.devices:
         for holding in device.holdings:
             if holding.has_process and holding.workload.key in accounts:
                 held[holding.workload.key].append(device)
-    found: dict[str, ActiveWorkload] = {}
+    workloads: dict[str, ActiveWorkload] = {}
     for key, devices in held.items():
-        holdings = chain.from_iterable(each.holdings for each in devices)
+        holdings = chain.from_iterable(device_report.holdings for device_report in devices)
         is_alone = all(each.workload.key == key for each in holdings if each.has_process)
-        processes = [None if each.reading is None else each.reading.processes for each in devices]
+        processes = [
+            None if device_report.reading is None else device_report.reading.processes
+            for device_report in devices
+        ]
         pids = None
         if is_alone and None not in processes:
             pids = frozenset(process.pid for each in processes for process in each or ())
         account = accounts[key]
         sample = WorkloadSample(now, account.totals.state_seconds, len(devices), pids)
         workload = replace(account.workload, unproven=_doubt(key, devices))
-        found[key] = ActiveWorkload(
-            workload, tuple(each.device for each in devices), is_alone, sample
+        workloads[key] = ActiveWorkload(
+            workload, tuple(device_report.device for device_report in devices), is_alone, sample
         )
-    return found
+    return workloads
 
 
 def _doubt(key: str, devices: Sequence[DeviceReport]) -> str:
     """Why a workload's owner is not proven on one of its devices; empty if it is on all."""
     holdings = (holding for device in devices for holding in device.holdings)
-    doubts = (each.workload.unproven for each in holdings if each.workload.key == key)
+    doubts = (holding.workload.unproven for holding in holdings if holding.workload.key == key)
     return next(filter(None, doubts), "")
 
 
@@ -122,7 +127,7 @@ class CaptureController:
         self.candidates: tuple[CaptureCandidate, ...] = ()
         """Candidates of the last run."""
         self.counts: Counter[CaptureOutcome] = Counter(
-            {each: 0 for each in CaptureOutcome if each.is_final}
+            {outcome: 0 for outcome in CaptureOutcome if outcome.is_final}
         )
         """Captures by outcome since the agent started."""
 
@@ -158,30 +163,35 @@ class CaptureController:
         here = {} if report is None else active_workloads(report, now)
         span = self._settings.timing.steady_seconds
         self._courses = {
-            key: advanced(self._courses.get(key), each.sample, span) for key, each in here.items()
+            key: advanced(self._courses.get(key), workload.sample, span)
+            for key, workload in here.items()
         }
         self._settle()
         records = self._pruned(self._cache.mended())
         self.candidates = self._candidates(here, records)
         self._log_uncaptured(self.candidates)
-        chosen = next((each for each in self.candidates if each.why_not is None), None)
+        chosen = next(
+            (candidate for candidate in self.candidates if candidate.why_not is None), None
+        )
         if chosen is not None:
             self._begin(chosen, here[chosen.key])
 
     def _candidates(
         self, here: Mapping[str, ActiveWorkload], records: Sequence[CaptureRecord]
     ) -> tuple[CaptureCandidate, ...]:
-        found = capture_candidates(
+        candidates = capture_candidates(
             self._context.judgements(),
             self._courses,
-            [(each, self._cache.ago_seconds(each)) for each in records],
+            [(record, self._cache.ago_seconds(record)) for record in records],
             self._settings.timing,
             now=self._clock.wall_time(),
-            quiet={each.id for each in self._context.advice() if each.state in _QUIET},
+            quiet={advice.id for advice in self._context.advice() if advice.state in _QUIET},
         )
         return tuple(
-            replace(each, why_not=each.why_not or self._obstacle(here[each.key], records))
-            for each in found
+            replace(
+                candidate, why_not=candidate.why_not or self._obstacle(here[candidate.key], records)
+            )
+            for candidate in candidates
         )
 
     def _obstacle(self, workload: ActiveWorkload, records: Sequence[CaptureRecord]) -> str | None:
@@ -208,7 +218,7 @@ class CaptureController:
             id=(capture_id := new_id(now)),
             finding=finding,
             workload=workload.workload,
-            devices=tuple(sorted(devices, key=lambda each: each.uuid not in worst)),
+            devices=tuple(sorted(devices, key=lambda device: device.uuid not in worst)),
             pids=workload.pids,
             seconds=self._settings.seconds,
             folder=self._storage.make(capture_id),
@@ -218,7 +228,7 @@ class CaptureController:
             workload=workload.workload.key,
             finding=finding.id,
             reason=request.reason,
-            devices=tuple(each.uuid for each in sorted(devices, key=attrgetter("index"))),
+            devices=tuple(device.uuid for device in sorted(devices, key=attrgetter("index"))),
             started=now,
             outcome=CaptureOutcome.RUNNING,
         )
@@ -249,14 +259,14 @@ class CaptureController:
         for record in self._cache.mended():
             if record.outcome not in (CaptureOutcome.CALLED, CaptureOutcome.EMPTY):
                 continue
-            own = [each for each in files if each.path.startswith(f"{record.id}/")]
-            if any(not each.fault for each in own):
+            read_files = [file for file in files if file.path.startswith(f"{record.id}/")]
+            if any(not file.fault for file in read_files):
                 self._finish(replace(record, outcome=CaptureOutcome.LANDED), was=record.outcome)
             elif (
                 record.outcome is CaptureOutcome.CALLED
                 and self._cache.ago_seconds(record) > self._settings.landing
             ):
-                detail = own[0].fault if own else "no profile landed in its folder"
+                detail = read_files[0].fault if read_files else "no profile landed in its folder"
                 self._finish(replace(record, outcome=CaptureOutcome.EMPTY, detail=detail))
 
     def _finish(self, record: CaptureRecord, was: CaptureOutcome = CaptureOutcome.RUNNING) -> None:
@@ -280,13 +290,13 @@ class CaptureController:
             self._log.info("capture_deleted", id=each)
         oldest = now - nanoseconds(_RECORDS_KEPT_SECONDS)
         beyond = [
-            each.id
-            for place, each in enumerate(reversed(records))
-            if each.outcome.is_final
-            and (place >= _MOST_RECORDS or (by_age and each.started < oldest))
+            record.id
+            for place, record in enumerate(reversed(records))
+            if record.outcome.is_final
+            and (place >= _MOST_RECORDS or (by_age and record.started < oldest))
         ]
         self._cache.forget(beyond)
-        return [each for each in records if each.id not in beyond]
+        return [record for record in records if record.id not in beyond]
 
     def _is_clock_trusted(self) -> bool:
         """Return false for a while after a jump: with a wrong clock all captures would look old."""
@@ -298,13 +308,18 @@ class CaptureController:
 
     def _log_uncaptured(self, found: Sequence[CaptureCandidate]) -> None:
         """Log why findings have no capture, whenever the kind of reason changes."""
-        for each in found:
-            before = self._reported.get(each.finding.id, "")
-            if each.why_not is not None and _kind(each.why_not) != _kind(before or ""):
+        for candidate in found:
+            before = self._reported.get(candidate.finding.id, "")
+            if candidate.why_not is not None and _kind(candidate.why_not) != _kind(before or ""):
                 self._log.info(
-                    "capture_waits", workload=each.key, finding=each.finding.id, why=each.why_not
+                    "capture_waits",
+                    workload=candidate.key,
+                    finding=candidate.finding.id,
+                    why=candidate.why_not,
                 )
-        self._reported = {each.finding.id: each.why_not for each in found}
+        self._reported = {
+            capture_candidate.finding.id: capture_candidate.why_not for capture_candidate in found
+        }
 
 
 def _kind(why: str) -> str:

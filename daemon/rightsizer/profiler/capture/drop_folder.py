@@ -90,8 +90,8 @@ def scan_folder(folder: Path, files_maximum: int) -> tuple[list[DroppedFile], in
     Raises:
         OSError: the folder cannot be read.
     """
-    found = sorted(_walk(folder), key=lambda each: (each.modified, each.path))
-    return found[-files_maximum:], max(0, len(found) - files_maximum)
+    files = sorted(_walk(folder), key=lambda file: (file.modified, file.path))
+    return files[-files_maximum:], max(0, len(files) - files_maximum)
 
 
 def open_dropped(folder: Path, dropped: DroppedFile) -> int:
@@ -213,18 +213,18 @@ class DropFolderWatcher:
         Raises:
             RightsizerError: results could not be stored; the files are read again.
         """
-        if (found := self._found()) is None:
+        if (files := self._found()) is None:
             return
         known = self._repository.files()
-        self._repository.forget_files(known.keys() - {each.path for each in found})
+        self._repository.forget_files(known.keys() - {file.path for file in files})
         before = self._before
-        self._before = {each.path: each.state for each in found}
-        read = {(each.path, each.size_bytes, each.modified) for each in known.values()}
+        self._before = {file.path: file.state for file in files}
+        read = {(file.path, file.size_bytes, file.modified) for file in known.values()}
         fresh = [
-            each
-            for each in found
-            if before.get(each.path) == each.state
-            and (each.path, each.size_bytes, each.modified) not in read
+            file
+            for file in files
+            if before.get(file.path) == file.state
+            and (file.path, file.size_bytes, file.modified) not in read
         ]
         began = time.monotonic()
         # Ranks of one program are in the same folder and are judged together.
@@ -235,7 +235,7 @@ class DropFolderWatcher:
 
     def _found(self) -> list[DroppedFile] | None:
         try:
-            found, left_out = scan_folder(self.folder, self._settings.files_maximum)
+            files, left_out = scan_folder(self.folder, self._settings.files_maximum)
         except OSError as error:
             before = self._trouble
             self._trouble = (error.strerror or str(error)).lower()
@@ -252,24 +252,24 @@ class DropFolderWatcher:
                 remedy="take old files away, or raise profiles.drop_folder.files_maximum",
             )
         self._has_too_many = bool(left_out)
-        return found
+        return files
 
     def _take(self, group: Iterable[DroppedFile]) -> None:
-        asked_for = {each.id: each.devices for each in self._repository.records()}
+        asked_for = {record.id: record.devices for record in self._repository.records()}
         profiles: list[Profile] = []
         read: list[ReadFile] = []
-        for each in group:
-            if (outcome := self._read(each)) is None:
+        for file in group:
+            if (outcome := self._read(file)) is None:
                 return  # The agent ends; nothing of this group is remembered.
             if isinstance(outcome, Profile):
-                profiles.append(with_origin(outcome, asked_for.get(each.top, ())))
-                read.append(_entry_of(each))
+                profiles.append(with_origin(outcome, asked_for.get(file.top, ())))
+                read.append(_entry_of(file))
             else:
-                self._log.warning("profile_not_read", file=each.path, reason=outcome)
-                self._repository.put_files([_entry_of(each, outcome)])
+                self._log.warning("profile_not_read", file=file.path, reason=outcome)
+                self._repository.put_files([_entry_of(file, outcome)])
         if not profiles:
             return
-        names = ",".join(each.path for each in read)
+        names = ",".join(read_file.path for read_file in read)
         try:
             self._take_profiles(profiles)
         except RightsizerError:
@@ -277,7 +277,7 @@ class DropFolderWatcher:
         except Exception as error:  # noqa: BLE001 - a profile that breaks its judge must not do so each minute.
             self._log.exception("profile_not_judged", files=names)
             fault = f"broke the rule that judges it: {error!r:.200}"
-            self._repository.put_files(replace(each, fault=fault) for each in read)
+            self._repository.put_files(replace(read_file, fault=fault) for read_file in read)
             return
         self._repository.put_files(read)
         self._log.info("profiles_read", files=names, profiles=len(profiles))

@@ -47,36 +47,36 @@ def encode_state(state: CaptureState) -> JsonObject:
         "kind": state.kind,
         "captures": [
             {
-                "id": each.id,
-                "workload": each.workload,
-                "finding": each.finding,
-                "reason": each.reason,
-                "devices": plain(each.devices),
-                "started": seconds(each.started),
-                "ended": None if each.ended is None else seconds(each.ended),
-                "outcome": each.outcome,
-                "detail": each.detail,
+                "id": capture.id,
+                "workload": capture.workload,
+                "finding": capture.finding,
+                "reason": capture.reason,
+                "devices": plain(capture.devices),
+                "started": seconds(capture.started),
+                "ended": None if capture.ended is None else seconds(capture.ended),
+                "outcome": capture.outcome,
+                "detail": capture.detail,
             }
-            for each in reversed(state.captures)
+            for capture in reversed(state.captures)
         ],
         "candidates": [
             {
-                "workload": each.key,
-                "finding": each.finding.id,
-                "reasons": plain(each.finding.reasons),
-                "confidence": each.finding.confidence,
-                "why_not": each.why_not,
+                "workload": candidate.key,
+                "finding": candidate.finding.id,
+                "reasons": plain(candidate.finding.reasons),
+                "confidence": candidate.finding.confidence,
+                "why_not": candidate.why_not,
             }
-            for each in state.candidates
+            for candidate in state.candidates
         ],
         "files": [
             {
-                "path": each.path,
-                "bytes": each.size_bytes,
-                "modified": seconds(each.modified),
-                "fault": each.fault or None,
+                "path": file.path,
+                "bytes": file.size_bytes,
+                "modified": seconds(file.modified),
+                "fault": file.fault or None,
             }
-            for each in state.files
+            for file in state.files
         ],
     }
 

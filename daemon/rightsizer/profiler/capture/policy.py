@@ -107,7 +107,7 @@ def advanced(
         points = (*points, seen)
         # Keep those within the span, and one before it to cover it.
         since = seen.time - round(span_seconds * NANOSECONDS_PER_SECOND)
-        inside = sum(each.time > since for each in points)
+        inside = sum(point.time > since for point in points)
         points = points[-max(inside + 1, _LEAST_POINTS) :]
     return replace(course, first_seen=first or course.first_seen, points=points)
 
@@ -147,24 +147,28 @@ def capture_candidates(  # noqa: PLR0913 - all inputs of the decision.
     trusted clock; `quiet` are ids of dismissed or snoozed advice.
     """
     settled = {
-        (each.key, reason)
-        for each in judgements
-        if each.finding.is_actionable and each.finding.rule.startswith(_OF_PROFILES)
-        for reason in each.finding.reasons
+        (judgement.key, reason)
+        for judgement in judgements
+        if judgement.finding.is_actionable and judgement.finding.rule.startswith(_OF_PROFILES)
+        for reason in judgement.finding.reasons
     }
     return tuple(
         CaptureCandidate(
-            each.finding,
-            each.key,
-            _of_the_finding(each, settings, quiet, now)
-            or (_PROFILED if settled & {(each.key, why) for why in each.finding.reasons} else None)
-            or _of_the_past(each.key, taken, settings)
-            or _of_the_workload(courses.get(each.key), settings),
+            judgement.finding,
+            judgement.key,
+            _of_the_finding(judgement, settings, quiet, now)
+            or (
+                _PROFILED
+                if settled & {(judgement.key, why) for why in judgement.finding.reasons}
+                else None
+            )
+            or _of_the_past(judgement.key, taken, settings)
+            or _of_the_workload(courses.get(judgement.key), settings),
         )
-        for each in sorted(judgements, key=_rank)
-        if each.finding.is_actionable
-        and not each.finding.rule.startswith(_OF_PROFILES)
-        and any(reason in settings.reasons for reason in each.finding.reasons)
+        for judgement in sorted(judgements, key=_rank)
+        if judgement.finding.is_actionable
+        and not judgement.finding.rule.startswith(_OF_PROFILES)
+        and any(reason in settings.reasons for reason in judgement.finding.reasons)
     )
 
 
@@ -195,10 +199,10 @@ def _of_the_finding(
 def _of_the_past(
     key: str, taken: Sequence[tuple[CaptureRecord, float]], settings: CaptureTimingSettings
 ) -> str | None:
-    for each, ago_seconds in taken:
-        has_profile = each.outcome.has_profile
+    for capture, ago_seconds in taken:
+        has_profile = capture.outcome.has_profile
         rest = settings.cool_down_seconds if has_profile else settings.retry_after_seconds
-        if each.workload == key and ago_seconds < rest:
+        if capture.workload == key and ago_seconds < rest:
             ago = elapsed_text(ago_seconds)
             return f"it was profiled {ago} ago, and rests for {elapsed_text(rest)}"
     today = sum(ago_seconds < DAY_SECONDS for _, ago_seconds in taken)

@@ -131,8 +131,8 @@ class CaptureCache(RecordCache[CaptureRecord]):
     def forget(self, ids: Collection[str]) -> None:
         """Delete captures; raises `HistoryError` on failure."""
         super().forget(ids)
-        for each in ids:
-            self._begun.pop(each, None)
+        for identifier in ids:
+            self._begun.pop(identifier, None)
 
     def ago_seconds(self, record: CaptureRecord) -> float:
         """Return the age; for captures of other processes by the wall clock, in absolute value."""
@@ -189,7 +189,7 @@ class CaptureStorage:
 
     def why_none(self, kept: Iterable[CaptureRecord]) -> str | None:
         """Return why there is no space for another capture, or `None`."""
-        taken = sum(self.size_bytes(each.id) for each in kept)
+        taken = sum(self.size_bytes(capture.id) for capture in kept)
         if taken >= self._settings.quota_bytes:
             return f"captures take {taken} bytes, and profiles.capture.room.quota allows no more"
         try:
@@ -209,16 +209,16 @@ class CaptureStorage:
         Captures still awaiting a profile are kept; `by_age` needs a trusted clock.
         """
         records = tuple(records)
-        sizes = {each.id: self.size_bytes(each.id) for each in records}
+        sizes = {capture.id: self.size_bytes(capture.id) for capture in records}
         total = sum(sizes.values())
         deleted = []
-        for each in records:
-            is_old = by_age and seconds(now - each.started) > self._settings.kept_for
-            if not each.outcome.is_final or not (is_old or total > self._settings.quota_bytes):
+        for record in records:
+            is_old = by_age and seconds(now - record.started) > self._settings.kept_for
+            if not record.outcome.is_final or not (is_old or total > self._settings.quota_bytes):
                 continue
-            if self._delete(each.id):
-                deleted.append(each.id)
-                total -= sizes[each.id]
+            if self._delete(record.id):
+                deleted.append(record.id)
+                total -= sizes[record.id]
         return tuple(deleted)
 
     def _delete(self, capture_id: str) -> bool:

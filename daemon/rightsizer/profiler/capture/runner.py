@@ -102,7 +102,7 @@ class CaptureRequest(Struct, frozen=True):
             "finding": self.finding.id,
             "reason": self.reason,
             "summary": self.finding.summary,
-            "devices": [{"uuid": each.uuid, "index": each.index} for each in self.devices],
+            "devices": [{"uuid": device.uuid, "index": device.index} for device in self.devices],
             "pids": list(self.pids),
             "seconds": self.seconds,
             "folder": str(self.folder),

@@ -88,5 +88,5 @@ class CaptureService:
             str(self._kind),
             () if controller is None else controller.records(),
             () if controller is None else controller.candidates,
-            sorted(self._repository.files().values(), key=lambda each: each.path),
+            sorted(self._repository.files().values(), key=lambda file: file.path),
         )

@@ -52,7 +52,7 @@ def _ratio(member: ProfiledMember) -> float:
 
 def _part(member: ProfiledMember) -> float:
     """Return the share of all kernels' time, which may overlap."""
-    whole = sum(each.seconds for each in member.device.kernels)
+    whole = sum(kernel.seconds for kernel in member.device.kernels)
     attention = member.device.attention
     return attention.seconds / whole if attention and whole else 0.0
 

@@ -26,13 +26,13 @@ _MOST: Final = 0.5
 
 def of_device(profile: Profile, device: DeviceProfile) -> tuple[str, ...]:
     """Return names of instructions, the largest part first."""
-    times = ((each.name, each.seconds) for each in device.kernels if each.is_collective)
+    times = ((kernel.name, kernel.seconds) for kernel in device.kernels if kernel.is_collective)
     # NCCL sends and receives for both: what the host calls tells exchanges from pipelines.
     is_exchange = "all_to_all" in map(collective_kind, _host_names([profile]))
     names = _by_kind(times, {"send_receive": "all_to_all"} if is_exchange else {})
     if _has_many_small(device):
         names.append("join_small")
-    whole = sum(each.seconds for each in device.kernels if each.is_collective)
+    whole = sum(kernel.seconds for kernel in device.kernels if kernel.is_collective)
     if device.inline_collective_seconds >= _MOST * whole > 0:
         names.append("own_stream")
     return (*names, "find_late_rank")
@@ -40,14 +40,14 @@ def of_device(profile: Profile, device: DeviceProfile) -> tuple[str, ...]:
 
 def of_host(profiles: Sequence[Profile]) -> tuple[str, ...]:
     """Return the same for collectives of the host alone."""
-    spans = (each for profile in profiles for each in profile.host_spans)
-    times = ((each.name, each.seconds) for each in spans if each.kind is SpanKind.COLLECTIVE)
+    spans = (span for profile in profiles for span in profile.host_spans)
+    times = ((span.name, span.seconds) for span in spans if span.kind is SpanKind.COLLECTIVE)
     return (*_by_kind(times, {}), "find_late_rank")
 
 
 def _host_names(profiles: Iterable[Profile]) -> Iterable[str]:
-    spans = (each for profile in profiles for each in profile.host_spans)
-    return (each.name for each in spans if each.kind is SpanKind.COLLECTIVE)
+    spans = (span for profile in profiles for span in profile.host_spans)
+    return (span.name for span in spans if span.kind is SpanKind.COLLECTIVE)
 
 
 def _by_kind(times: Iterable[tuple[str, float]], renamed: dict[str, str]) -> list[str]:
@@ -61,8 +61,8 @@ def _by_kind(times: Iterable[tuple[str, float]], renamed: dict[str, str]) -> lis
 
 
 def _has_many_small(device: DeviceProfile) -> bool:
-    small = [each for each in device.collectives if each.bytes < _SMALL_BYTES]
-    seconds = sum(each.seconds for each in small)
-    whole = sum(each.seconds for each in device.collectives)
-    count = sum(each.count for each in small)
+    small = [collective for collective in device.collectives if collective.bytes < _SMALL_BYTES]
+    seconds = sum(collective_use.seconds for collective_use in small)
+    whole = sum(collective.seconds for collective in device.collectives)
+    count = sum(collective_use.count for collective_use in small)
     return seconds >= _WORTH_NAMING * whole and count >= _MANY * max(1, len(device.steps))

@@ -23,17 +23,17 @@ def judge(
 ) -> ProfileVerdict:
     """Whether a device communicates without computing at the same time."""
     if not members_of(profiles):
-        found = host_steps.of_collectives(profiles, settings)
-        if found is not None and found.culprits:
-            return found
+        profile_verdict = host_steps.of_collectives(profiles, settings)
+        if profile_verdict is not None and profile_verdict.culprits:
+            return profile_verdict
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
     worst, ratio, culprits = rule.over(members, _exposed_ratio, settings.on_ratio)
     # A collective lasts until the last rank has joined: the rank that spends least in them waits
     # least for others, which no overlap would end.
-    joined = [each for each in members if each.time.collective_seconds]
+    joined = [member for member in members if member.time.collective_seconds]
     least = min(joined, key=_exposed_ratio, default=worst)
-    collectives = [each for each in worst.device.kernels if each.is_collective]
-    named = sorted(collectives, key=lambda each: -each.seconds)[:_MOST_NAMED]
+    collectives = [kernel for kernel in worst.device.kernels if kernel.is_collective]
+    named = sorted(collectives, key=lambda collective: -collective.seconds)[:_MOST_NAMED]
     bandwidth = _bandwidth(worst)
     return ProfileVerdict(
         _summary(worst, least) + bandwidth,
@@ -44,10 +44,10 @@ def judge(
             "least_exposed_collective_ratio": round(_exposed_ratio(least), 4),
             "collective_ratio": round(worst.share(worst.time.collective_seconds), 4),
             "overlap_ratio": None if (part := _overlap(worst)) is None else round(part, 4),
-            "collectives": {each.name: round(each.seconds, 6) for each in named},
+            "collectives": {kernel_use.name: round(kernel_use.seconds, 6) for kernel_use in named},
             "best_bus_bytes_per_second": {
-                collective_text(each): round(each.best_bus_bytes_per_second)
-                for each in worst.device.collectives[:_MOST_NAMED]
+                collective_text(collective): round(collective.best_bus_bytes_per_second)
+                for collective in worst.device.collectives[:_MOST_NAMED]
             },
         },
         culprits,
@@ -65,13 +65,13 @@ def _bandwidth(member: ProfiledMember) -> str:
     """Return the bandwidth of the messages with most of the time; empty if unknown."""
     if not member.device.collectives:
         return ""
-    most = member.device.collectives[0]
-    best = most.best_bus_bytes_per_second
+    collective_use = member.device.collectives[0]
+    best = collective_use.best_bus_bytes_per_second
     name = member.device.device.name
     board = built_in().find(name) if name else None
     link = board.link_bytes_per_second if board else 0.0
     of = f" of the {size_text(link)}/s that the board's own links have" if link else ""
-    return f" {collective_text(most)} reaches {size_text(best)}/s on the bus at best{of}."
+    return f" {collective_text(collective_use)} reaches {size_text(best)}/s on the bus at best{of}."
 
 
 def _overlap(member: ProfiledMember) -> float | None:

@@ -12,13 +12,17 @@ from rightsizer.profiler.settings import ProfileDependencyBoundSettings
 
 def judge(profiles: Sequence[Profile], settings: ProfileDependencyBoundSettings) -> ProfileVerdict:
     """Whether a device is idle while launched kernels wait for others."""
-    known = rule.at_work(profiles, settings.steady)
-    members = [each for each in known if each.matched_ratio >= settings.matched_minimum_ratio]
+    profiled_members = rule.at_work(profiles, settings.steady)
+    members = [
+        member
+        for member in profiled_members
+        if member.matched_ratio >= settings.matched_minimum_ratio
+    ]
     if not members:
         why = "the launches of some kernels are not in the profile, which may be late themselves"
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, why)
     worst, ratio, culprits = rule.over(
-        members, lambda each: each.share(_waits(each.time)), settings.on_ratio
+        members, lambda member: member.share(_waits(member.time)), settings.on_ratio
     )
     return ProfileVerdict(
         f"{worst.key} is idle {ratio:.1%} of the time with its next kernel launched already, and "

@@ -24,18 +24,20 @@ _DESCRIPTIONS: Final = {
 def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
     """Whether a device waits for its data loader, or for a host that is busy otherwise."""
     if not members_of(profiles):
-        pages = [each for each in profiles if each.format is ProfileFormat.TENSORFLOW_PAGE]
+        pages = [profile for profile in profiles if profile.format is ProfileFormat.TENSORFLOW_PAGE]
         for judge_steps in (host_steps.of_loader, host_steps.of_pauses, host_steps.of_read_backs):
-            found = judge_steps(pages or profiles, settings)
-            if found is not None and (pages or found.culprits):
-                return found
+            profile_verdict = judge_steps(pages or profiles, settings)
+            if profile_verdict is not None and (pages or profile_verdict.culprits):
+                return profile_verdict
     members = rule.at_work(profiles, settings.steady)
-    if any(each.loader_wait_ratio >= settings.loader_on_ratio for each in members):
+    if any(member.loader_wait_ratio >= settings.loader_on_ratio for member in members):
         return _of_loader(members, settings)
-    if any(_sync_ratio(each, settings) >= settings.synchronization_on_ratio for each in members):
+    if any(
+        _sync_ratio(member, settings) >= settings.synchronization_on_ratio for member in members
+    ):
         return _of_synchronization(members, settings)
-    held = [each for each in members if _is_held(each, settings)]
-    worst = max(held or members, key=lambda each: each.host_wait_ratio)
+    held = [member for member in members if _is_held(member, settings)]
+    worst = max(held or members, key=lambda member: member.host_wait_ratio)
     is_other = _waits(worst, settings) >= settings.on_ratio and not _is_held(worst, settings)
     launches = "; mostly in gaps as short as it takes to issue the next kernel"
     return ProfileVerdict(
@@ -45,7 +47,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
         f"{rule.outlier_text(worst, settings.steady.outlier_minimum_ratio)}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         _evidence(worst, _longest(worst, SpanKind.LOADER) or _calls(worst)),
-        tuple(each.key for each in held),
+        tuple(member.key for member in held),
         reason=Reason.HOST_BOUND,
         action=Action.NONE,
         gain=Gain.of(worst, lambda time: time.idle_host_wait_seconds, 0.0),
@@ -70,12 +72,12 @@ def _of_loader(
     members: Sequence[ProfiledMember], settings: ProfileHostBoundSettings
 ) -> ProfileVerdict:
     worst, ratio, culprits = rule.over(
-        members, lambda each: each.loader_wait_ratio, settings.loader_on_ratio
+        members, lambda member: member.loader_wait_ratio, settings.loader_on_ratio
     )
     spans = _longest(worst, SpanKind.LOADER)
     step = ""
     if steps := worst.device.steps:
-        mean = sum(each.loader_wait_seconds for each in worst.step_times) / len(steps)
+        mean = sum(time.loader_wait_seconds for time in worst.step_times) / len(steps)
         step = f", {mean * 1e3:,.1f} ms of a step"
     named = f" in {spans[0].name}" if spans else ""
     description, instruction = host_steps.loader_remedy(spans)
@@ -102,9 +104,11 @@ def _of_synchronization(
     members: Sequence[ProfiledMember], settings: ProfileHostBoundSettings
 ) -> ProfileVerdict:
     threshold = settings.synchronization_on_ratio
-    worst, ratio, culprits = rule.over(members, lambda each: _sync_ratio(each, settings), threshold)
+    worst, ratio, culprits = rule.over(
+        members, lambda member: _sync_ratio(member, settings), threshold
+    )
     calls = _calls(worst)
-    named = ", ".join(f"{each.count:,} x {each.name}" for each in calls)
+    named = ", ".join(f"{call.count:,} x {call.name}" for call in calls)
     remedies = _call_remedies(worst, settings) or ["wait_less"]
     return ProfileVerdict(
         f"{worst.key} is idle {worst.share(worst.time.synchronization_wait_seconds):.1%} of the "
@@ -154,7 +158,7 @@ def _held_text(member: ProfiledMember, settings: ProfileHostBoundSettings) -> st
     """Return the host frames of its long waits; empty if unknown."""
     least = settings.held_minimum_ratio * member.time.host_wait_seconds
     pauses = _longest(member, SpanKind.PAUSE)
-    names = [each.name for each in pauses if each.seconds >= least]
+    names = [pause.name for pause in pauses if pause.seconds >= least]
     return f"; in long waits the host is in {' and '.join(names)}" if names else ""
 
 
@@ -167,15 +171,15 @@ def _evidence(member: ProfiledMember, spans: Sequence[HostSpanUse]) -> dict[str,
             member.share(member.time.synchronization_wait_seconds), 4
         ),
         "loader_seconds_per_step": [
-            round(each.loader_seconds, 6) for each in member.device.steps[:_MOST_STEPS]
+            round(step.loader_seconds, 6) for step in member.device.steps[:_MOST_STEPS]
         ],
-        "spans": {each.name: round(each.seconds, 6) for each in spans},
+        "spans": {span.name: round(span.seconds, 6) for span in spans},
     }
 
 
 def _longest(member: ProfiledMember, kind: SpanKind) -> list[HostSpanUse]:
-    found = [each for each in member.profile.host_spans if each.kind is kind]
-    return sorted(found, key=lambda each: -each.seconds)[:_MOST_NAMED]
+    host_span_uses = [span for span in member.profile.host_spans if span.kind is kind]
+    return sorted(host_span_uses, key=lambda host_span_use: -host_span_use.seconds)[:_MOST_NAMED]
 
 
 RULE: Final = rule.ProfileRule("profile_host_bound", ProfileHostBoundSettings(), judge)

@@ -53,27 +53,27 @@ def of_loader(
     profiles: Sequence[Profile], settings: ProfileHostBoundSettings
 ) -> ProfileVerdict | None:
     """Judge by the steps' waits for input; `None` without steps."""
-    if (found := _sum_of(profiles, lambda step: step.loader_seconds)) is None:
+    if (share := _sum_of(profiles, lambda step: step.loader_seconds)) is None:
         return None
     is_page = profiles[0].format is ProfileFormat.TENSORFLOW_PAGE
     name = source_of(profiles)
-    waits = found.seconds_per_step * 1e3
+    waits = share.seconds_per_step * 1e3
     unseen = "" if is_page else f" of the host; {_UNSEEN}"
-    spans = [each for each in profiles[0].host_spans if each.kind is SpanKind.LOADER]
+    spans = [span for span in profiles[0].host_spans if span.kind is SpanKind.LOADER]
     description, instruction = loader_remedy(spans)
     return ProfileVerdict(
-        f"{name} waits for input {found.ratio:.1%} of the time, {waits:,.1f} ms of a step{unseen}.",
-        found.certainty(settings.loader_on_ratio),
+        f"{name} waits for input {share.ratio:.1%} of the time, {waits:,.1f} ms of a step{unseen}.",
+        share.certainty(settings.loader_on_ratio),
         {
-            "loader_wait_ratio_at_most": round(found.ratio, 4),
+            "loader_wait_ratio_at_most": round(share.ratio, 4),
             "loader_seconds_per_step": [
-                round(each.loader_seconds, 6) for each in found.steps[:_MOST_STEPS]
+                round(step.loader_seconds, 6) for step in share.steps[:_MOST_STEPS]
             ],
         },
-        (name,) if found.ratio >= settings.loader_on_ratio else (),
+        (name,) if share.ratio >= settings.loader_on_ratio else (),
         reason=Reason.HOST_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
-        gain=found.gain(settings.removed_low_ratio if is_page else 0.0),
+        gain=share.gain(settings.removed_low_ratio if is_page else 0.0),
         description=description,
         instructions=rule.instructions(instruction),
         risk=Risk.VERY_LOW,
@@ -91,19 +91,19 @@ def of_collectives(
     profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
 ) -> ProfileVerdict | None:
     """Judge by collectives of the host, such as gloo's; `None` without steps."""
-    if (found := _sum_of(profiles, lambda step: step.collective_seconds)) is None:
+    if (share := _sum_of(profiles, lambda step: step.collective_seconds)) is None:
         return None
     name = source_of(profiles)
     return ProfileVerdict(
-        f"{name} runs collectives {found.ratio:.1%} of the time, "
-        f"{found.seconds_per_step * 1e3:,.1f} ms of a step of the host; no GPU is in it, whose "
+        f"{name} runs collectives {share.ratio:.1%} of the time, "
+        f"{share.seconds_per_step * 1e3:,.1f} ms of a step of the host; no GPU is in it, whose "
         "kernels may hide a part.",
-        found.certainty(settings.on_ratio),
-        {"collective_ratio_at_most": round(found.ratio, 4)},
-        (name,) if found.ratio >= settings.on_ratio else (),
+        share.certainty(settings.on_ratio),
+        {"collective_ratio_at_most": round(share.ratio, 4)},
+        (name,) if share.ratio >= settings.on_ratio else (),
         reason=Reason.COMMUNICATION_BOUND,
         action=Action.OVERLAP_COMMUNICATION,
-        gain=found.gain(),
+        gain=share.gain(),
         description=OVERLAP,
         instructions=rule.instructions(*collective_remedies.of_host(profiles)),
     )
@@ -115,20 +115,20 @@ def of_pauses(
     """Judge by time without operators, in at least half of the steps; `None` if unknown."""
     if not (shares := _usual(profiles, lambda step: step.pause_seconds)):
         return None
-    profile, found = max(shares, key=lambda each: each[1].ratio)
-    spans = _pauses_text(profile, settings.held_minimum_ratio, len(found.steps))
+    profile, share = max(shares, key=lambda each: each[1].ratio)
+    spans = _pauses_text(profile, settings.held_minimum_ratio, len(share.steps))
     named = f" ({spans})" if spans else "; record with stacks to see in which line"
-    count = _reads(found)
+    count = _reads(share)
     reads = f"; it also reads values back {_times(count)} a step" if count else ""
     return ProfileVerdict(
-        f"{_name(profile, profiles)} runs no operator {found.ratio:.1%} of the time, "
-        f"{found.seconds_per_step * 1e3:,.1f} ms of a step of the host{named}{reads}; {_UNSEEN}.",
-        found.certainty(settings.on_ratio) | {"unseen": settings.steady.unseen_ratio},
-        {"pause_ratio_at_most": round(found.ratio, 4), "read_backs_per_step": count},
+        f"{_name(profile, profiles)} runs no operator {share.ratio:.1%} of the time, "
+        f"{share.seconds_per_step * 1e3:,.1f} ms of a step of the host{named}{reads}; {_UNSEEN}.",
+        share.certainty(settings.on_ratio) | {"unseen": settings.steady.unseen_ratio},
+        {"pause_ratio_at_most": round(share.ratio, 4), "read_backs_per_step": count},
         tuple(_name(p, profiles) for p, each in shares if each.ratio >= settings.on_ratio),
         reason=Reason.HOST_BOUND,
         action=Action.NONE,
-        gain=found.gain(),
+        gain=share.gain(),
         description="Move work of the host off the path between operators.",
         instructions=rule.instructions("prepare_ahead", "watch_host"),
         risk=Risk.VERY_LOW,
@@ -141,12 +141,12 @@ def of_read_backs(
     """Judge by values that most steps read back; `None` if unknown."""
     if not (shares := _usual(profiles, lambda step: float(step.read_backs > 0))):
         return None
-    profile, found = max(shares, key=lambda each: _reads(each[1]))
-    count = _reads(found)
-    asked = sum(each.read_backs > 0 for each in found.steps)
+    profile, share = max(shares, key=lambda each: _reads(each[1]))
+    count = _reads(share)
+    asked = sum(step.read_backs > 0 for step in share.steps)
     least = settings.read_backs_per_step_minimum
     spans = _reads_text(profile)
-    asking = found._replace(ratio=asked / len(found.steps))
+    asking = share._replace(ratio=asked / len(share.steps))
     return ProfileVerdict(
         f"{_name(profile, profiles)} reads values back {_times(count)} a step ({spans}): on a GPU "
         "each waits for all that was launched, and meanwhile nothing is launched ahead; no GPU is "
@@ -170,14 +170,14 @@ def of_dispatch(
         return None
     least = settings.steady.kernels_minimum
     threshold = settings.dispatch_on_ratio
-    profile, found = max(shares, key=lambda each: each[1].ratio)
-    count = median(each.operators or 0 for each in found.steps)
+    profile, share = max(shares, key=lambda each: each[1].ratio)
+    count = median(step.operators or 0 for step in share.steps)
     return ProfileVerdict(
-        f"{_name(profile, profiles)} spends {found.ratio:.1%} of a step of the host on {count:,g} "
+        f"{_name(profile, profiles)} spends {share.ratio:.1%} of a step of the host on {count:,g} "
         "operators that are shorter than a launch, and between them: a GPU would wait for "
         f"launches; {_UNSEEN}.",
-        found.certainty(threshold) | {"unseen": settings.steady.unseen_ratio},
-        {"dispatch_ratio_at_most": round(found.ratio, 4), "operators_per_step": count},
+        share.certainty(threshold) | {"unseen": settings.steady.unseen_ratio},
+        {"dispatch_ratio_at_most": round(share.ratio, 4), "operators_per_step": count},
         tuple(
             _name(p, profiles)
             for p, each in shares
@@ -185,7 +185,7 @@ def of_dispatch(
         ),
         reason=Reason.LAUNCH_BOUND,
         action=Action.ENABLE_CUDA_GRAPHS,
-        gain=found.gain(),
+        gain=share.gain(),
         description="Fuse the short operators, or launch whole steps as CUDA graphs.",
         instructions=rule.instructions("fuse", "capture_graphs"),
     )
@@ -195,7 +195,7 @@ def _sum_of(
     profiles: Iterable[Profile], taken_seconds: Callable[[HostStep], float]
 ) -> _Share | None:
     """Return the share over all steps; `None` without any."""
-    steps = [step for each in profiles for step in each.host_steps]
+    steps = [step for profile in profiles for step in profile.host_steps]
     if not (length := sum(map(_length, steps))):
         return None
     taken = sum(map(taken_seconds, steps))
@@ -209,9 +209,9 @@ def _usual(
     """Return the median share of each profile's steps, which ignores rare events."""
     found = []
     for profile in profiles:
-        known = [each for each in profile.host_steps if each.operators is not None]
-        if steps := [each for each in known if _length(each) > 0]:
-            ratio = median(taken_seconds(each) / _length(each) for each in steps)
+        host_steps = [step for step in profile.host_steps if step.operators is not None]
+        if steps := [step for step in host_steps if _length(step) > 0]:
+            ratio = median(taken_seconds(step) / _length(step) for step in steps)
             length = median(map(_length, steps))
             share = _Share(min(1.0, ratio), median(map(taken_seconds, steps)), length, steps)
             found.append((profile, share))
@@ -223,7 +223,7 @@ def _length(step: HostStep) -> float:
 
 
 def _reads(found: _Share) -> float:
-    return median(each.read_backs for each in found.steps)
+    return median(step.read_backs for step in found.steps)
 
 
 def _times(count: float) -> str:
@@ -237,14 +237,26 @@ def _name(profile: Profile, profiles: Sequence[Profile]) -> str:
 
 def _reads_text(profile: Profile) -> str:
     """Return what read back values most often."""
-    found = [each for each in profile.host_spans if each.kind is SpanKind.SYNCHRONIZATION]
-    found.sort(key=lambda each: -each.count)
-    return ", ".join(f"{each.count:,} x {each.name}" for each in found[:_MOST_NAMED])
+    host_span_uses = [span for span in profile.host_spans if span.kind is SpanKind.SYNCHRONIZATION]
+    host_span_uses.sort(key=lambda host_span_use: -host_span_use.count)
+    return ", ".join(
+        f"{host_span_use.count:,} x {host_span_use.name}"
+        for host_span_use in host_span_uses[:_MOST_NAMED]
+    )
 
 
 def _pauses_text(profile: Profile, minimum_ratio: float, steps: int) -> str:
     """Return the frames with most of the pauses, each with its time per step."""
-    found = [each for each in profile.host_spans if each.kind is SpanKind.PAUSE][:_MOST_NAMED]
-    whole = sum(each.seconds for each in found)
-    shown = [each for each in found if each.seconds >= minimum_ratio * whole]
-    return ", ".join(f"{each.seconds / steps * 1e3:,.1f} ms in {each.name}" for each in shown)
+    host_span_uses = [span for span in profile.host_spans if span.kind is SpanKind.PAUSE][
+        :_MOST_NAMED
+    ]
+    whole = sum(host_span_use.seconds for host_span_use in host_span_uses)
+    shown = [
+        host_span_use
+        for host_span_use in host_span_uses
+        if host_span_use.seconds >= minimum_ratio * whole
+    ]
+    return ", ".join(
+        f"{host_span_use.seconds / steps * 1e3:,.1f} ms in {host_span_use.name}"
+        for host_span_use in shown
+    )

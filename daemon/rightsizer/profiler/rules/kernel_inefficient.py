@@ -43,7 +43,7 @@ class _JudgedKernel(Struct, frozen=True):
     @property
     def saved_ratio(self) -> float:
         """Upper bound of the saving: the busiest resource cannot exceed its peak."""
-        most = max((each.saved_ratio for each in self.causes), default=1.0)
+        most = max((cause.saved_ratio for cause in self.causes), default=1.0)
         if self.throughput_ratio is None:
             return most
         excess = self.kernel.counters and self.kernel.counters.excess_sectors_ratio
@@ -51,7 +51,7 @@ class _JudgedKernel(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        why = ", ".join(each.text for each in self.causes)
+        why = ", ".join(cause.text for cause in self.causes)
         if self.throughput_ratio is None:
             return why
         at = f"{percent_text(self.throughput_ratio)} of its peak"
@@ -68,27 +68,27 @@ def judge(
 ) -> ProfileVerdict:
     """Whether kernels use less of their board than they could, by hardware counters."""
     judged = [
-        found
+        judged_kernel
         for profile in profiles
         for device in profile.devices
         for kernel in device.kernels
         if not kernel.is_collective
-        and (found := _judged(key_of(profile, device), kernel, settings)).text
+        and (judged_kernel := _judged(key_of(profile, device), kernel, settings)).text
     ]
-    whole = sum(each.kernel.seconds for each in judged)
+    whole = sum(kernel.kernel.seconds for kernel in judged)
     if not judged or not whole:
         why = "no counters in it tell what limits its kernels; `ncu --set full --csv` has them"
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, why)
-    judged.sort(key=lambda each: -each.kernel.seconds)
-    short = [each for each in judged if each.is_short]
-    ratio = sum(each.kernel.seconds for each in short) / whole
+    judged.sort(key=lambda kernel: -kernel.kernel.seconds)
+    short = [kernel for kernel in judged if kernel.is_short]
+    ratio = sum(kernel.kernel.seconds for kernel in short) / whole
     shown = (short or judged)[0]
     share = shown.kernel.seconds / whole
-    saved = sum(each.kernel.seconds * each.saved_ratio for each in short) / whole
-    remedies = dict.fromkeys(each.remedy for one in short for each in one.causes)
-    runs = float(sum(each.kernel.count for each in judged))
+    saved = sum(kernel.kernel.seconds * kernel.saved_ratio for kernel in short) / whole
+    remedies = dict.fromkeys(cause.remedy for one in short for cause in one.causes)
+    runs = float(sum(kernel.kernel.count for kernel in judged))
     steps = rule.instructions(*(remedies or ("hide_latency",)))
-    what = "; ".join(each.title for each in steps)
+    what = "; ".join(step.title for step in steps)
     name = short_text(shown.kernel.name, _NAME_CHARACTERS)
     is_held = ratio >= settings.on_ratio
     return ProfileVerdict(
@@ -96,9 +96,11 @@ def judge(
         {"certainty": probability_above(ratio, runs, settings.on_ratio)},
         {
             "inefficient_ratio": round(ratio, 4),
-            "kernels": {each.kernel.name: each.text for each in (short or judged)[:_MOST_NAMED]},
+            "kernels": {
+                kernel.kernel.name: kernel.text for kernel in (short or judged)[:_MOST_NAMED]
+            },
         },
-        tuple(dict.fromkeys(each.device for each in short)) if is_held else (),
+        tuple(dict.fromkeys(kernel.device for kernel in short)) if is_held else (),
         reason=Reason.KERNEL_INEFFICIENT,
         action=Action.OPTIMIZE_KERNEL,
         gain=Gain(0.0, saved, None),

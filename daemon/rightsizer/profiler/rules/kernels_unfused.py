@@ -18,10 +18,12 @@ def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) 
     """Whether a device mostly reads and writes what the previous operator wrote."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
     worst, ratio, culprits = rule.over(
-        members, lambda each: each.share(each.time.kernel_seconds * _part(each)), settings.on_ratio
+        members,
+        lambda member: member.share(member.time.kernel_seconds * _part(member)),
+        settings.on_ratio,
     )
     kernels = _small(worst)
-    runs = sum(each.count for each in kernels)
+    runs = sum(kernel.count for kernel in kernels)
     part = _part(worst)
     return ProfileVerdict(
         f"{worst.key} runs {runs:,} elementwise operators and copies {ratio:.1%} of the time; each "
@@ -31,7 +33,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) 
             "device": worst.key,
             "unfused_ratio": round(ratio, 4),
             "runs": runs,
-            "kernels": {each.name: round(each.seconds, 6) for each in kernels[:_MOST_NAMED]},
+            "kernels": {kernel.name: round(kernel.seconds, 6) for kernel in kernels[:_MOST_NAMED]},
         },
         culprits,
         reason=Reason.MEMORY_BANDWIDTH_BOUND,
@@ -49,13 +51,13 @@ def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) 
 
 
 def _small(member: ProfiledMember) -> list[KernelUse]:
-    return [each for each in member.kernels_at_work if each.family in _SMALL]
+    return [kernel_use for kernel_use in member.kernels_at_work if kernel_use.family in _SMALL]
 
 
 def _part(member: ProfiledMember) -> float:
     """Return the share of all kernels' time, which may overlap."""
-    whole = sum(each.seconds for each in member.device.kernels)
-    return sum(each.seconds for each in _small(member)) / whole if whole else 0.0
+    whole = sum(kernel.seconds for kernel in member.device.kernels)
+    return sum(kernel_use.seconds for kernel_use in _small(member)) / whole if whole else 0.0
 
 
 RULE: Final = rule.ProfileRule("profile_kernels_unfused", ProfileKernelsUnfusedSettings(), judge)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.model.finding import Action, Instruction, Reason
-from rightsizer.model.profile import Profile
+from rightsizer.model.profile import KernelUse, Profile
 from rightsizer.profiler.figures import short_text, time_text
-from rightsizer.profiler.member import members_of
+from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import host_steps, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileLaunchBoundSettings
@@ -21,22 +21,21 @@ _GRAPH_KERNELS: Final = 2.0
 def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> ProfileVerdict:
     """Whether a device waits for launches, in short gaps without another known cause."""
     if not members_of(profiles):
-        found = host_steps.of_dispatch(profiles, settings)
-        if found is not None and found.culprits:
-            return found
+        profile_verdict = host_steps.of_dispatch(profiles, settings)
+        if profile_verdict is not None and profile_verdict.culprits:
+            return profile_verdict
     members = rule.at_work(profiles, settings.steady)
-    held = [each for each in members if each.waits_for_launches(settings.on_ratio, settings.steady)]
-    worst = max(held or members, key=lambda each: each.host_wait_ratio)
+    held = [
+        member
+        for member in members
+        if member.waits_for_launches(settings.on_ratio, settings.steady)
+    ]
+    worst = max(held or members, key=lambda member: member.host_wait_ratio)
     launches = worst.device.launches
     span = worst.time.span_seconds
     mean = worst.mean_kernel_seconds
     rate = launches.count / span if launches and span else 0.0
-    short = [
-        each
-        for each in worst.kernels_at_work
-        if each.count and each.seconds / each.count <= settings.kernel_maximum_seconds
-    ]
-    short = sorted(short, key=lambda each: -each.count)[:_MOST_NAMED]
+    short = _short_kernels(worst, settings.kernel_maximum_seconds)
     ran = "" if mean is None else f"; a kernel runs {mean * 1e6:.1f} µs on average"
     gaps = worst.device.dispatch_gaps
     in_gaps = (
@@ -47,8 +46,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
     outlier = rule.outlier_text(worst, settings.steady.outlier_minimum_ratio)
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time{in_gaps}"
-        f"{ran}, "
-        f"at {rate:,.0f} launches a second{graphs}{outlier}.",
+        f"{ran}, at {rate:,.0f} launches a second{graphs}{outlier}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         {
             "device": worst.key,
@@ -61,9 +59,9 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
             "longest_host_wait_seconds": round(worst.device.longest_host_wait_seconds, 9),
             "short_kernels": launches.short_kernels if launches else None,
             "launch_host_seconds": round(launches.host_seconds, 9) if launches else None,
-            "kernels": [each.name for each in short],
+            "kernels": [kernel_use.name for kernel_use in short],
         },
-        tuple(each.key for each in held),
+        tuple(member.key for member in held),
         reason=Reason.LAUNCH_BOUND,
         action=Action.ENABLE_CUDA_GRAPHS,
         gain=Gain.of(worst, lambda time: time.dispatch_wait_seconds, settings.removed_low_ratio),
@@ -72,10 +70,23 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
             *rule.instructions("capture_graphs"),
             Instruction(
                 "Fuse, or give each launch more to do: a larger batch, fused optimizers",
-                "\n".join(f"{each.count} x {short_text(each.name, _NAME)}" for each in short),
+                "\n".join(
+                    f"{kernel_use.count} x {short_text(kernel_use.name, _NAME)}"
+                    for kernel_use in short
+                ),
             ),
         ),
     )
+
+
+def _short_kernels(member: ProfiledMember, maximum_seconds: float) -> list[KernelUse]:
+    """Kernels that run at most so long on average, the most frequent first."""
+    short = [
+        kernel
+        for kernel in member.kernels_at_work
+        if kernel.count and kernel.seconds / kernel.count <= maximum_seconds
+    ]
+    return sorted(short, key=lambda kernel: -kernel.count)[:_MOST_NAMED]
 
 
 RULE: Final = rule.ProfileRule("profile_launch_bound", ProfileLaunchBoundSettings(), judge)

@@ -17,14 +17,14 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
     """Whether a device waits for copies, and which memory they come from."""
     worst, ratio, culprits = rule.over(
         rule.at_work(profiles, settings.steady, needs_launches=False),
-        lambda each: each.share(_exposed_seconds(each, each.time)),
+        lambda member: member.share(_exposed_seconds(member, member.time)),
         settings.on_ratio,
     )
-    copies = [each for each in worst.device.copies if each.kind in _OVER_PCIE]
-    moved = sum(each.seconds for each in copies)
-    pageable = [each for each in copies if each.memory is HostMemory.PAGEABLE]
-    is_pageable = sum(each.seconds for each in pageable) >= _MOST * moved > 0
-    count = sum(each.count for each in pageable)
+    copies = [copy for copy in worst.device.copies if copy.kind in _OVER_PCIE]
+    moved = sum(copy.seconds for copy in copies)
+    pageable = [copy for copy in copies if copy.memory is HostMemory.PAGEABLE]
+    is_pageable = sum(copy_use.seconds for copy_use in pageable) >= _MOST * moved > 0
+    count = sum(copy_use.count for copy_use in pageable)
     size = _bytes(pageable)
     sizes = f" of {size / 1e6:,.1f} MB in all" if size else ""
     pageable_text = f"; {count} copies{sizes} use pageable memory"
@@ -38,7 +38,7 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
             "device": worst.key,
             "exposed_copy_ratio_at_most": round(ratio, 4),
             "bytes_per_second": None if rate is None else round(rate),
-            "copies": {f"{each.kind}, {each.memory}": each.bytes for each in copies},
+            "copies": {f"{copy.kind}, {copy.memory}": copy.bytes for copy in copies},
         },
         culprits,
         reason=Reason.PCIE_BOUND,
@@ -55,20 +55,20 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
 def _exposed_seconds(member: ProfiledMember, time: TimeUse) -> float:
     """Return an upper bound: exposed time is not split by kind, but both lengths limit it."""
     exposed = member.time.exposed_copy_seconds
-    summed = sum(each.seconds for each in member.device.copies if each.kind in _OVER_PCIE)
+    summed = sum(copy.seconds for copy in member.device.copies if copy.kind in _OVER_PCIE)
     return time.exposed_copy_seconds * min(1.0, summed / exposed) if exposed else 0.0
 
 
 def _bytes_per_second(copies: Sequence[CopyUse]) -> float | None:
     """Return the rate over the link; `None` for unknown sizes or too short times."""
-    seconds = sum(each.seconds for each in copies)
+    seconds = sum(copy.seconds for copy in copies)
     size = _bytes(copies)
     return size / seconds if seconds >= _CLOCK_SECONDS and size else None
 
 
 def _bytes(copies: Sequence[CopyUse]) -> int | None:
     """Return the size of all, `None` if that of any kind is unknown."""
-    sizes = [each.bytes for each in copies]
+    sizes = [copy.bytes for copy in copies]
     return None if None in sizes else sum(filter(None, sizes))
 
 

@@ -51,21 +51,21 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
     """Whether some ranks delay the others, step after step."""
     if not (every := members_of(profiles)):
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_timeline(profiles))
-    members = [each for each in every if each.device.steps]
+    members = [member for member in every if member.device.steps]
     if len(members) < _A_PAIR:
         why = "one device with steps has no other to wait for; give the files of several ranks"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     if not (lags := lags_of(members, settings)):
         why = "no step in which several ranks have the same collectives"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
-    latest = [each.latest for each in lags]
+    latest = [lag.latest for lag in lags]
     last = max(dict.fromkeys(latest), key=latest.count)
     times = latest.count(last)
-    waits = [each.behind_seconds[each.latest] for each in lags]
-    ratio = mean(each.ratio for each in lags)
+    waits = [lag.behind_seconds[lag.latest] for lag in lags]
+    ratio = mean(lag.ratio for lag in lags)
     late = {
-        key: mean(each.behind_seconds.get(key, 0.0) for each in lags)
-        for key in dict.fromkeys(key for each in lags for key in each.behind_seconds)
+        key: mean(lag.behind_seconds.get(key, 0.0) for lag in lags)
+        for key in dict.fromkeys(key for lag in lags for key in lag.behind_seconds)
     }
     with_it = (
         key
@@ -75,13 +75,13 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
     # Where all are late in turn, none is late.
     culprits = (last, *with_it)[: max(1, len(late) - 1)]
     is_held = ratio >= settings.on_ratio and times / len(lags) > settings.same_rank_ratio
-    length = next(each for each in members if each.key == last).step_seconds
+    length = next(member for member in members if member.key == last).step_seconds
     step = (
         None if length is None else StepGain(length, min(length, *waits), min(length, mean(waits)))
     )
     join = "joins" if len(culprits) == 1 else "join"
     others = f" and {len(culprits) - _MOST_NAMED} more" if len(culprits) > _MOST_NAMED else ""
-    sent = mean(each.sent_seconds for each in lags)
+    sent = mean(lag.sent_seconds for lag in lags)
     return ProfileVerdict(
         f"{' and '.join(culprits[:_MOST_NAMED])}{others} {join} the collectives of a step last, in "
         f"{times} of {len(lags)} steps; others wait {mean(waits) * 1e3:,.2f} ms for them, "
@@ -99,7 +99,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
         reason=Reason.RANK_IMBALANCE,
         action=Action.INVESTIGATE_STRAGGLER,
         # From the smallest lag to the mean.
-        gain=Gain(min(each.ratio for each in lags), ratio, step),
+        gain=Gain(min(lag.ratio for lag in lags), ratio, step),
         description="Even out the load, or fix the slow rank.",
         instructions=rule.instructions("compare_ranks"),
     )
@@ -119,11 +119,11 @@ def lags_of(
 def _lag(steps: Mapping[str, StepUse], collectives: Sequence[MatchedCollective]) -> RankLags:
     behind = dict.fromkeys(steps, 0)
     sent = 0
-    for each in collectives:
-        lasted = {rank: end - start for rank, (start, end) in each.intervals.items()}
+    for collective in collectives:
+        lasted = {rank: end - start for rank, (start, end) in collective.intervals.items()}
         sent += min(lasted.values())
         for rank, length in lasted.items():
-            behind[rank] += each.longest - length
+            behind[rank] += collective.longest - length
     whole = max(step.end - step.start for step in steps.values())
     # Collectives of several streams may wait beside each other.
     return RankLags(

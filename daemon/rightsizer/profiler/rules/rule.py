@@ -176,8 +176,8 @@ class ProfileRule(Struct, Generic[ProfileSettingsT], frozen=True):
         return replace(self, settings=settings)
 
     def _abstained(self, profiles: Sequence[Profile], reason: Reason, why: str) -> Finding:
-        found = self._finding(profiles, self.name, reason, f"No verdict: {why}.")
-        return replace(found, reasons=(reason,), abstained=why)
+        finding = self._finding(profiles, self.name, reason, f"No verdict: {why}.")
+        return replace(finding, reasons=(reason,), abstained=why)
 
     def _finding(
         self, profiles: Sequence[Profile], named: str, action: str, summary: str
@@ -187,7 +187,9 @@ class ProfileRule(Struct, Generic[ProfileSettingsT], frozen=True):
             rule=self.name,
             kind=FindingKind.UNKNOWN,
             reasons=(),
-            devices=tuple(key_of(each, device) for each in profiles for device in each.devices),
+            devices=tuple(
+                key_of(profile, device) for profile in profiles for device in profile.devices
+            ),
             culprits=(),
             workload=source_of(profiles),
             action=Action.NONE,
@@ -225,7 +227,11 @@ def over(
 ) -> tuple[ProfiledMember, float, tuple[str, ...]]:
     """Return the member with the highest ratio, the ratio, and the keys at the threshold."""
     worst = max(members, key=ratio)
-    return worst, ratio(worst), tuple(each.key for each in members if ratio(each) >= threshold)
+    return (
+        worst,
+        ratio(worst),
+        tuple(member.key for member in members if ratio(member) >= threshold),
+    )
 
 
 def at_work(
@@ -234,7 +240,7 @@ def at_work(
     """Return the devices that can be judged; raise `NoVerdictError` without any."""
     if not (members := members_of(profiles)):
         raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_timeline(profiles))
-    recorded = max(each.device.captured_ratio for each in members)
+    recorded = max(member.device.captured_ratio for member in members)
     if recorded > settings.recorded_maximum_ratio:
         why = (
             f"graphs are recorded in {percent_text(recorded)} of it, which runs none of their "
@@ -242,28 +248,30 @@ def at_work(
         )
         raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     busy = [
-        each
-        for each in members
-        if each.time.span_seconds > 0.0
+        member
+        for member in members
+        if member.time.span_seconds > 0.0
         and (
-            each.kernel_count >= settings.kernels_minimum
-            or each.working_steps >= settings.steps_minimum
+            member.kernel_count >= settings.kernels_minimum
+            or member.working_steps >= settings.steps_minimum
         )
     ]
     if not busy:
-        most = max(each.kernel_count for each in members)
+        most = max(member.kernel_count for member in members)
         why = f"only {most} kernels, too few for a steady phase; mark and profile several steps"
         raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
-    steady = [each for each in busy if each.launch_seconds <= settings.launch_maximum_seconds]
+    steady = [member for member in busy if member.launch_seconds <= settings.launch_maximum_seconds]
     if not steady:
-        longest = max(each.launch_seconds for each in busy)
+        longest = max(member.launch_seconds for member in busy)
         why = (
             f"a start-up: a launch took {longest * 1e3:.1f} ms on average, which is the loading "
             "of kernels; profile a later step"
         )
         raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
-    known = [each for each in steady if each.matched_ratio >= settings.matched_minimum_ratio]
-    if needs_launches and not known:
+    profiled_members = [
+        member for member in steady if member.matched_ratio >= settings.matched_minimum_ratio
+    ]
+    if needs_launches and not profiled_members:
         why = "the launches of its kernels are not in the profile, so idle time has no cause"
         raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, why)
-    return tuple(known if needs_launches else steady)
+    return tuple(profiled_members if needs_launches else steady)

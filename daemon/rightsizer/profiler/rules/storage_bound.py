@@ -14,12 +14,12 @@ def judge(profiles: Sequence[Profile], settings: ProfileStorageBoundSettings) ->
     """Whether a device is idle while the host writes or reads a checkpoint."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
     worst, ratio, culprits = rule.over(
-        members, lambda each: each.share(each.time.checkpoint_wait_seconds), settings.on_ratio
+        members, lambda member: member.share(member.time.checkpoint_wait_seconds), settings.on_ratio
     )
     spans = {
-        each.name: round(each.seconds, 6)
-        for each in worst.profile.host_spans
-        if each.kind is SpanKind.CHECKPOINT
+        span.name: round(span.seconds, 6)
+        for span in worst.profile.host_spans
+        if span.kind is SpanKind.CHECKPOINT
     }
     named = f", in {next(iter(spans))}" if spans else ""
     return ProfileVerdict(

@@ -32,11 +32,15 @@ def judge(
 ) -> ProfileVerdict:
     """Whether matrix products run without tensor cores."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
-    if not (able := [each for each in members if not _WITHOUT.search(each.device.device.name)]):
+    if not (
+        able := [member for member in members if not _WITHOUT.search(member.device.device.name)]
+    ):
         why = f"a {members[0].device.device.name} has no tensor cores"
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, why)
-    worst, ratio, culprits = rule.over(able, lambda each: _ratio(each, False), settings.on_ratio)
-    if not culprits and max(_ratio(each, None) for each in able) >= settings.on_ratio:
+    worst, ratio, culprits = rule.over(
+        able, lambda member: _ratio(member, False), settings.on_ratio
+    )
+    if not culprits and max(_ratio(member, None) for member in able) >= settings.on_ratio:
         why = "the names of its products of matrices do not tell which units they use"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     kernels = _products(worst, False)[:_MOST_NAMED]
@@ -49,7 +53,7 @@ def judge(
             "without_tensor_cores_ratio": round(ratio, 4),
             "with_tensor_cores_ratio": round(_ratio(worst, True), 4),
             "unknown_ratio": round(_ratio(worst, None), 4),
-            "kernels": {each.name: round(each.seconds, 6) for each in kernels},
+            "kernels": {kernel.name: round(kernel.seconds, 6) for kernel in kernels},
         },
         culprits,
         reason=Reason.TENSOR_CORES_UNUSED,
@@ -75,17 +79,17 @@ def _ratio(member: ProfiledMember, uses: bool | None) -> float:  # noqa: FBT001 
 
 def _part(member: ProfiledMember, uses: bool | None) -> float:  # noqa: FBT001 - a value, not a switch.
     busy = member.time.kernel_seconds
-    summed = sum(each.seconds for each in _products(member, uses))
+    summed = sum(product.seconds for product in _products(member, uses))
     return min(1.0, summed / busy) if busy else 0.0
 
 
 def _products(member: ProfiledMember, uses: bool | None) -> list[KernelUse]:  # noqa: FBT001 - a value.
     return [
-        each
-        for each in member.kernels_at_work
-        if each.uses_tensor_cores is uses
-        and (uses or _PRODUCT.search(each.name))
-        and not _NOT_EASED.search(each.name)
+        kernel_use
+        for kernel_use in member.kernels_at_work
+        if kernel_use.uses_tensor_cores is uses
+        and (uses or _PRODUCT.search(kernel_use.name))
+        and not _NOT_EASED.search(kernel_use.name)
     ]
 
 

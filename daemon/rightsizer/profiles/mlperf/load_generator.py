@@ -310,9 +310,9 @@ def merged(summary: Profile, detail: Profile) -> Profile:
     theirs = detail.benchmark
     if ours is None or theirs is None:
         return summary
-    notes = [*summary.notes, *(each for each in detail.notes if each not in summary.notes)]
+    notes = [*summary.notes, *(note for note in detail.notes if note not in summary.notes)]
     if ours.figures:
-        notes = [each for each in notes if not each.startswith(_NO_RESULT)]
+        notes = [note for note in notes if not note.startswith(_NO_RESULT)]
     unstated = ("", None)
     differing = [
         word

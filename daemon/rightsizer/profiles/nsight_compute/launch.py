@@ -214,7 +214,7 @@ def _excess_sectors(launch: KernelLaunch) -> float | None:
     # The ratio is 0 for loads or stores that do not occur.
     if used := [each for key in _OTHERS["bytes_used"] if (each := launch.first((key,), ratio_in))]:
         return 1.0 - min(1.0, *used)
-    if said := [found for each in launch.rules if (found := _EXCESS_RULE.search(each.text))]:
+    if said := [found for rule in launch.rules if (found := _EXCESS_RULE.search(rule.text))]:
         return max(
             float(each[1]) / 100 if each[1] else 1.0 - int(each[2]) / max(1, int(each[3]))
             for each in said

@@ -124,8 +124,8 @@ class ComputePages:
         for line in lines:
             if code := _ERROR_CODE.match(line):
                 self.error_codes.add(code[1])
-            if _KERNEL in line and (found := table_of(self._text.record(line, lines) or ())):
-                table = found
+            if _KERNEL in line and (launch_table := table_of(self._text.record(line, lines) or ())):
+                table = launch_table
                 self._units = None
             elif table is not None and line.strip() and not line.startswith("=="):
                 cells = self._text.record(line, lines)

@@ -57,8 +57,8 @@ class StatsSums:
     """Sums over the rows of summaries."""
 
     def __init__(self, limits: ReadLimits) -> None:
-        self._kernels = {each: KernelTable(limits) for each in _KERNEL_REPORTS}
-        self._copies = {each: CopyTable() for each in _COPY_REPORTS}
+        self._kernels = {report: KernelTable(limits) for report in _KERNEL_REPORTS}
+        self._copies = {report: CopyTable() for report in _COPY_REPORTS}
         self._spans = HostSpans(limits)
         self._launches: LaunchUse | None = None
         self._calls_of: StatsReport | None = None
@@ -80,7 +80,7 @@ class StatsSums:
 
     def device(self) -> DeviceProfile:
         """Return all devices as one, since summaries do not distinguish them."""
-        kernels = next((found.uses() for found in self._kernels.values() if found), ())
+        kernels = next((kernel.uses() for kernel in self._kernels.values() if kernel), ())
         return DeviceProfile(
             _ALL_DEVICES, None, kernels, self._joined_copies(), launches=self._launches
         )
@@ -91,7 +91,7 @@ class StatsSums:
 
     def notes(self) -> Iterator[str]:
         """Yield what is unknown about copies."""
-        times, sums, sizes = (bool(self._copies[each]) for each in _COPY_REPORTS)
+        times, sums, sizes = (bool(self._copies[report]) for report in _COPY_REPORTS)
         if (times or sums) != sizes:
             yield f"The {'times' if sizes else 'sizes'} of copies are not in it."
 
@@ -135,8 +135,10 @@ class StatsSums:
         name, (count, total, _) = call_name(text), found
         if not is_launch(name):
             return is_wait_call(name) and self._takes_span(SpanKind.SYNCHRONIZATION, name, found)
-        known = self._launches or LaunchUse(0, 0.0)
-        self._launches = LaunchUse(known.count + count, known.host_seconds + seconds(total))
+        launch_use = self._launches or LaunchUse(0, 0.0)
+        self._launches = LaunchUse(
+            launch_use.count + count, launch_use.host_seconds + seconds(total)
+        )
         return True
 
     def _takes_span(self, kind: SpanKind, name: str, found: _Sum | None) -> bool:
@@ -244,8 +246,8 @@ def _correlation(row: StatsRow) -> int | None:
 def recognizes(head: Head) -> bool:
     """Whether the head has a report's header, or a line only `nsys stats` prints."""
     for line in comma_separated(head.text.splitlines()):
-        found = header_of(titles_in(line))
-        if is_notice(line) or (found is not None and found.report is not StatsReport.OTHER):
+        header = header_of(titles_in(line))
+        if is_notice(line) or (header is not None and header.report is not StatsReport.OTHER):
             return True
     plain = head.text.lstrip()
     return plain.startswith(("[", "{")) and any(mark in plain[:2000] for mark in _KEY_MARKS)

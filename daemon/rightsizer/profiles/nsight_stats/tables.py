@@ -186,12 +186,12 @@ def comma_separated(lines: Iterable[str]) -> Iterator[str]:
         if above is not None and _RULE.fullmatch(line):
             columns = [slice(*found.span()) for found in re.finditer("-+", line)]
             columns[-1] = slice(columns[-1].start, None)
-            above = _quoted(above[each] for each in columns)
+            above = _quoted(above[column] for column in columns)
             continue
         if above is not None:
             yield above
         columns = columns if line.strip() else []
-        cells = [line[each] for each in columns] or _tabbed(line)
+        cells = [line[column] for column in columns] or _tabbed(line)
         above = _quoted(cells) if cells else line
     if above is not None:
         yield above
@@ -263,8 +263,8 @@ class StatsTables:
         lines = self._text.lines(comma_separated)
         for line in lines:
             self.skipped += bool(_SKIPPED.match(line))
-            if _TITLE.match(line) and (found := header_of(titles_in(line))):
-                header = found
+            if _TITLE.match(line) and (stats_header := header_of(titles_in(line))):
+                header = stats_header
                 self.tables += 1
             elif _begins_another(line):
                 header = None

@@ -244,8 +244,8 @@ class XPlane:
     def stats(self) -> dict[str, StatValue]:
         """Return the plane's own stats."""
         values: dict[str, StatValue] = {}
-        for each in self.own_stats:
-            add_stat(each, self.stat_names.keys(), self.stat_names, values)
+        for stat in self.own_stats:
+            add_stat(stat, self.stat_names.keys(), self.stat_names, values)
         return values
 
     def stat_ids(self, names: frozenset[str]) -> frozenset[int]:

@@ -135,7 +135,7 @@ class SpaceReader:
                 self._pass_over([line], "events of derived lines")
         self.idle_gpus += is_idle
         facts = (plane.stats().get(name) for name in ("memory_size", "core_count"))
-        memory, cores = (each if isinstance(each, int) and each > 0 else None for each in facts)
+        memory, cores = (fact if isinstance(fact, int) and fact > 0 else None for fact in facts)
         self.recorder.device(key, index=index, memory_bytes=memory, multiprocessors=cores)
 
     def _device_line(
@@ -282,7 +282,7 @@ def _profile(path: Path, space: SpaceReader) -> Profile:
 
 def device_note(devices: Iterable[DeviceProfile], unread: Mapping[str, int]) -> str:
     """Return the limitation of a profile of XLA."""
-    if any(each.time for each in devices):
+    if any(device.time for device in devices):
         return "XLA does not write which GPU it is, only its size."
     if any("TPU" in each for each in unread):
         return "There is no kernel of a GPU in it: TPUs worked, and GPUs alone are judged."

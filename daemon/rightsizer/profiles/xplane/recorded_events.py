@@ -191,7 +191,7 @@ def record_stream_event(  # noqa: PLR0913, PLR0917 - facts in both forms of a tr
 def _frames(stats: Mapping[str, object]) -> Iterator[str]:
     """Yield the scopes that a kernel was created in; numbered layers count as one."""
     candidates = (str(stats.get(key, "")).partition(":")[0] for key in _SCOPES)
-    scope = next((each for each in candidates if each not in {"", _NO_SCOPE}), "")
+    scope = next((candidate for candidate in candidates if candidate not in {"", _NO_SCOPE}), "")
     return filter(None, (without_turn(part).rstrip(".") for part in scope.split("/")))
 
 

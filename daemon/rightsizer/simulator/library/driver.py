@@ -96,9 +96,9 @@ class SimulatedEventSet:
             if self._pending:
                 return self._pending.popleft()
             left = max(0.0, deadline - monotonic())
-            found = self._faults.wait_for_xid(self._registered.keys(), min(left, _LOOK_SECONDS))
-            if found is not None or left <= 0.0:
-                return found
+            event = self._faults.wait_for_xid(self._registered.keys(), min(left, _LOOK_SECONDS))
+            if event is not None or left <= 0.0:
+                return event
 
     def _collect_faults(self) -> None:
         with self._lock:

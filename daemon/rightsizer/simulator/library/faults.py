@@ -79,5 +79,5 @@ class ScenarioFaults:
         if timeline.has(GpuAbsence, now) or not is_there:
             return NvmlCode.INVALID_ARGUMENT
         failures = timeline.effects(CallFailure, now)
-        codes = (each.code for each in failures if each.function in {"", function})
+        codes = (failure.code for failure in failures if failure.function in {"", function})
         return next(codes, NvmlCode.SUCCESS)

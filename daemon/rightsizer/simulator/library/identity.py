@@ -29,7 +29,9 @@ _CUDA_VERSION: Final = 13000
 
 
 def _error_text(_: SimulatedDriver, code: Any) -> bytes:
-    names = {known.value: known.name.replace("_", " ").capitalize() for known in NvmlCode}
+    names = {
+        nvml_code.value: nvml_code.name.replace("_", " ").capitalize() for nvml_code in NvmlCode
+    }
     return names.get(number(code), "Unknown error").encode()
 
 
@@ -76,8 +78,8 @@ def _by_uuid(driver: SimulatedDriver, uuid: Any, device: Any) -> None:
 def _by_bus_id(driver: SimulatedDriver, name: Any, device: Any) -> None:
     """Find a GPU by address in any case."""
     wanted = text(name).upper()
-    found = next((gpu for gpu in driver.present() if wanted in _bus_ids(gpu)), None)
-    driver.give(device, needed(found, NvmlCode.NOT_FOUND))
+    handle = next((gpu for gpu in driver.present() if wanted in _bus_ids(gpu)), None)
+    driver.give(device, needed(handle, NvmlCode.NOT_FOUND))
 
 
 def _bus_ids(device: SimulatedHandle) -> tuple[str, ...]:

@@ -107,7 +107,9 @@ def _profile_information(device: SimulatedHandle, wanted: Any, info: Any) -> Non
     target = versioned(info, _PROFILE_VERSION_2)
     board = device.unit.slot.board
     device.need(BoardFeature.MIG)
-    found = (each for each in board.mig_profiles if _number(each) == number(wanted))
+    found = (
+        mig_profile for mig_profile in board.mig_profiles if _number(mig_profile) == number(wanted)
+    )
     profile = needed(next(found, None))
     slices, (decoders, others) = _slices(profile), _engines(profile)
     target.id = _IDENTIFIERS[_number(profile)]

@@ -111,7 +111,7 @@ class SimulatedLibrary:
                 for each in table.items()
             ),
         ]
-        self._symbols = {each.name: each for each in symbols}
+        self._symbols = {symbol.name: symbol for symbol in symbols}
 
     @property
     def functions(self) -> tuple[str, ...]:

@@ -254,7 +254,10 @@ class DcgmEndpoint:
         readings = dict(page.readings)
         version = page.driver_version
         for device in self._stalled:
-            known = readings[device]
-            missing = {**known.missing, **dict.fromkeys(known.values, Missing.STALE)}
-            readings[device] = ExporterDevice({}, missing, frozenset(), known.holdings)
+            exporter_device = readings[device]
+            missing = {
+                **exporter_device.missing,
+                **dict.fromkeys(exporter_device.values, Missing.STALE),
+            }
+            readings[device] = ExporterDevice({}, missing, frozenset(), exporter_device.holdings)
         return replace(view, readings=readings, instances=page.instances, driver_version=version)

@@ -122,7 +122,7 @@ def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, 
     if not used:
         return tuple(added)
     first = max(used) + 1
-    return tuple(replace(each, index=first + each.index, has_index=False) for each in added)
+    return tuple(replace(device, index=first + device.index, has_index=False) for device in added)
 
 
 class _AddedDevices(Struct, frozen=True):
@@ -174,16 +174,19 @@ class DcgmSecondarySource(DcgmEndpoint):
         }
         readings = dict(snapshot.readings)
         for uuid in readings.keys() & exported.keys():
-            known = exported[uuid]
+            exporter_device = exported[uuid]
             readings[uuid] = merge_readings(
-                readings[uuid], known.values, profiled=known.profiled, missing=known.missing
+                readings[uuid],
+                exporter_device.values,
+                profiled=exporter_device.profiled,
+                missing=exporter_device.missing,
             )
         for device in added:
             uuid = device.uuid
             if uuid in view.readings and uuid not in view.down:
-                known = exported[uuid] = view.readings[uuid]
-                bare = Reading(uuid, snapshot.time, {}, known.missing)
-                readings[uuid] = bare.enriched(known.values, DCGM)
+                exporter_device = exported[uuid] = view.readings[uuid]
+                bare = Reading(uuid, snapshot.time, {}, exporter_device.missing)
+                readings[uuid] = bare.enriched(exporter_device.values, DCGM)
         listed = uuids | {device.uuid for device in added}
         down = {device.uuid: view.down[device.uuid] for device in added if device.uuid in view.down}
         driver = {} if view.driver_version is None else {"driver_version": view.driver_version}
@@ -207,14 +210,14 @@ class DcgmSecondarySource(DcgmEndpoint):
 
         They are found again only if the page or our devices change.
         """
-        known = self._added
-        if known is not None and known.view is view and known.ours == ours:
-            return known.devices
+        added_devices = self._added
+        if added_devices is not None and added_devices.view is view and added_devices.ours == ours:
+            return added_devices.devices
         uuids = {device.uuid for device in ours}
         slots = {kernel_address(device.pci_bus_id) for device in ours} - {None}
-        unmatched = [each for each in view.devices if _is_unmatched(each, uuids, slots)]
-        own = self.node_gpus.own({each.board_uuid: each.pci_bus_id for each in unmatched})
-        devices = tuple(each for each in unmatched if each.board_uuid in own)
+        unmatched = [device for device in view.devices if _is_unmatched(device, uuids, slots)]
+        own = self.node_gpus.own({device.board_uuid: device.pci_bus_id for device in unmatched})
+        devices = tuple(device for device in unmatched if device.board_uuid in own)
         is_foreign = bool(uuids and unmatched) and len(unmatched) == len(view.devices)
         self._added = _AddedDevices(view, ours, None if is_foreign and not devices else devices)
         return self._added.devices
@@ -233,5 +236,5 @@ class DcgmSecondarySource(DcgmEndpoint):
             reading = readings.get(uuid)
             is_empty = reading is not None and reading.processes == ()
             named = with_names(device.holdings, self._name_limiter.name)
-            holdings[uuid] = tuple(replace(each, has_process=not is_empty) for each in named)
+            holdings[uuid] = tuple(replace(holding, has_process=not is_empty) for holding in named)
         return holdings

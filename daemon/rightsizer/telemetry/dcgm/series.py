@@ -413,10 +413,10 @@ class _PageParser:
 
 def _chosen(candidates: Sequence[_Candidate]) -> _Candidate:
     """Return the highest-ranked field and its value, or the sum of a signal's parts."""
-    series, value = max(candidates, key=lambda each: each[0].rank)
+    series, value = max(candidates, key=lambda candidate: candidate[0].rank)
     if series.part_of is not None:
         return series, sum(each for _, each in candidates)
     if value == 0 and series.is_profiling:
         # Profiling counters that have failed read 0 (dcgm-exporter#662).
-        return max(candidates, key=lambda each: (each[1] > 0, each[0].rank))
+        return max(candidates, key=lambda candidate: (candidate[1] > 0, candidate[0].rank))
     return series, value

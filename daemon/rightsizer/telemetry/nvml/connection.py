@@ -100,7 +100,7 @@ class NvmlConnection:
     def is_released(self) -> bool:
         """Whether NVML was released and no thread is left inside it."""
         workers = (self._worker, *self._retired)
-        return self._release is _Release.DONE and not any(found.abandoned for found in workers)
+        return self._release is _Release.DONE and not any(worker.abandoned for worker in workers)
 
     @property
     def abandoned(self) -> int:

@@ -140,14 +140,16 @@ class DeviceCollectors:
         device = handle.target.device
         kind = "not of a MIG instance" if device.mig else "not of a GPU with MIG instances"
         disabled = handle.settings.disabled_collectors
-        enabled = [found for found in COLLECTORS if found.name not in disabled]
+        enabled = [collector for collector in COLLECTORS if collector.name not in disabled]
         absent = {
             signal: NvmlFailure(Missing.NOT_SUPPORTED, collector.name, kind)
             for collector in enabled
             if not collector.applies_to(device)
             for signal in collector.signals
         }
-        items = tuple(ScheduledCollector(found) for found in enabled if found.applies_to(device))
+        items = tuple(
+            ScheduledCollector(collector) for collector in enabled if collector.applies_to(device)
+        )
         essential = tuple(item for item in items if item.collector.is_essential)
         slow = tuple(item for item in items if item.collector.is_slow)
         optional = tuple(item for item in items if item not in (*essential, *slow))

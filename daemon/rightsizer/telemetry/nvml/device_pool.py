@@ -138,15 +138,15 @@ class DevicePool:
         for uuid in self._devices.keys() - gpus.keys():
             self._devices.pop(uuid).worker.close()
         for uuid, gpu in gpus.items():
-            known = self._devices.get(uuid)
+            device = self._devices.get(uuid)
             generation = inventory.generation if inventory is not None else 0
-            if known is None or known.generation != generation or known.gpu != gpu:
+            if device is None or device.generation != generation or device.gpu != gpu:
                 pooled = self._devices[uuid] = self._pooled(gpu, generation)
-                if known is not None:
+                if device is not None:
                     # Slowness and hangs carry over.
-                    pooled.slowness = known.slowness
-                    pooled.last = known.last
-                    pooled.is_hung = known.is_hung
+                    pooled.slowness = device.slowness
+                    pooled.last = device.last
+                    pooled.is_hung = device.is_hung
 
     def start_rounds(self) -> None:
         """Take late rounds, and start one on every GPU that has none under way.
@@ -174,8 +174,10 @@ class DevicePool:
         and its last answer stays valid until then, with its own time.
         """
         # Started last, so once it has answered most others have: this saves nearly all waits.
-        found = [self._result(device, deadline) for device in reversed(self._devices.values())]
-        return found[::-1]
+        poll_results = [
+            self._result(device, deadline) for device in reversed(self._devices.values())
+        ]
+        return poll_results[::-1]
 
     def slow(self) -> Mapping[str, Slow]:
         """Return the GPUs whose calls are slow, by uuid."""

@@ -161,10 +161,12 @@ class PeerReader:
     ) -> Any:
         """Return an answer, or `None` on failure; cache what is unsupported or cannot change."""
         targets = (target,) if peer is None else (target, peer)
-        key = tuple(each.device.uuid for each in targets), name, arguments
+        key = tuple(device_target.device.uuid for device_target in targets), name, arguments
         if key in self._known:
             return self._known[key]
-        answer = self._library.ask(name, *(each.handle for each in targets), *arguments)
+        answer = self._library.ask(
+            name, *(device_target.handle for device_target in targets), *arguments
+        )
         value = None if isinstance(answer, NvmlFailure) else answer
         # Drivers refuse a link that the board lacks with either code.
         is_final = (
@@ -239,27 +241,27 @@ class NvmlDriver:
         """Enumerate all devices; open NVML if closed."""
         openable = openable_gpus(self._root)
         bus = tuple(
-            each
-            for each in expected_gpus(self._facts.sysfs)
-            if not openable or each.pci_bus_id in openable
+            gpu
+            for gpu in expected_gpus(self._facts.sysfs)
+            if not openable or gpu.pci_bus_id in openable
         )
         if self._generation is None:
             opened = self._open(bus)
             if isinstance(opened, NvmlFailure):
                 return opened
             self._generation = opened
-        known = self._known or self._last_inventory()
-        gpus = () if known is None else known.gpus
-        found = NvmlInventoryReader(
+        inventory = self._known or self._last_inventory()
+        gpus = () if inventory is None else inventory.gpus
+        devices = NvmlInventoryReader(
             self._facts, self._generation, gpus, bus, self._stuck_probes
         ).read()
-        if isinstance(found, Inventory):
+        if isinstance(devices, Inventory):
             with self._stuck_probes.at(PEERS, self.library) as stuck:
-                topology = self._peers.read(found) if stuck is None else TopologyFacts()
-            found = self._known = replace(found, versions=self.versions, topology=topology)
-        elif found.driver_is_gone:
+                topology = self._peers.read(devices) if stuck is None else TopologyFacts()
+            devices = self._known = replace(devices, versions=self.versions, topology=topology)
+        elif devices.driver_is_gone:
             self.close()
-        return found
+        return devices
 
     def _open(self, bus: Sequence[BusGpu]) -> int | NvmlFailure:
         """Open NVML, without attaching GPUs if some are asleep; return the generation."""

@@ -61,9 +61,9 @@ class DeviceHandle:
         Unsupported calls are cached by their arguments, or by `key` where those change each time.
         """
         key = (name, *arguments) if key is None else key
-        known = self._unsupported.get(key)
-        if known is not None:
-            return known
+        failure = self._unsupported.get(key)
+        if failure is not None:
+            return failure
         answer = self.library.ask(name, self.target.handle, *arguments)
         if key not in self._answered:
             self._remember(key, answer)

@@ -52,7 +52,7 @@ class StuckProbes:
     @property
     def calls(self) -> tuple[str, ...]:
         """Names of the calls that threads are inside of."""
-        return tuple(sorted({each.asking or "the driver" for each in tuple(self._places)}))
+        return tuple(sorted({place.asking or "the driver" for place in tuple(self._places)}))
 
     def holds(self, library: NvmlLibrary) -> bool:
         """Whether a thread is inside a probe that others can skip."""
@@ -170,7 +170,7 @@ class NvmlInventoryReader(Struct, frozen=True):
                 unopened[index] = found
             else:
                 gpus.append(found)
-        gone = next((found for found in unopened.values() if found.driver_is_gone), None)
+        gone = next((failure for failure in unopened.values() if failure.driver_is_gone), None)
         if gone is not None and not gpus:
             return gone
         return Inventory(self.generation, self._distinct(gpus), unopened, self._hidden(gpus))
@@ -178,7 +178,7 @@ class NvmlInventoryReader(Struct, frozen=True):
     def _read_awake(self) -> Inventory | NvmlFailure:
         """Read the GPUs that are awake by address: counting would wake the others."""
         gpus: list[Gpu] = []
-        for address in (found.pci_bus_id for found in self.bus if not found.is_asleep):
+        for address in (gpu.pci_bus_id for gpu in self.bus if not gpu.is_asleep):
             with self.stuck_probes.at(address, self.facts.library) as stuck:
                 if stuck is not None:
                     gpus += (gpu for gpu in self.known if gpu.address == address)
@@ -195,10 +195,10 @@ class NvmlInventoryReader(Struct, frozen=True):
     def _hidden(self, gpus: Sequence[Gpu]) -> Mapping[str, NvmlFailure]:
         offered = {gpu.address for gpu in gpus}
         return {
-            found.pci_bus_id: _ASLEEP if found.is_asleep else _NOT_OFFERED
-            for found in self.bus
+            gpu.pci_bus_id: _ASLEEP if gpu.is_asleep else _NOT_OFFERED
+            for gpu in self.bus
             # A GPU bound to another driver was removed on purpose.
-            if found.pci_bus_id not in offered and found.driver_name == _DRIVER
+            if gpu.pci_bus_id not in offered and gpu.driver_name == _DRIVER
         }
 
     def _identify(self, index: int, *, is_alone: bool) -> Gpu | NvmlFailure:
@@ -224,22 +224,22 @@ class NvmlInventoryReader(Struct, frozen=True):
         mode = facts.library.ask("nvmlDeviceGetMigMode", handle)
         pci_bus_id = bus_id(facts.ask("nvmlDeviceGetPciInfo", handle))
         uuid = facts.uuid(handle, pci_bus_id, index)
-        known = self._known(uuid, index, pci_bus_id)
-        if known is not None and known.whole.device.index == index:
-            device = describe_known(facts, handle, known.whole.device)
+        gpu = self._known(uuid, index, pci_bus_id)
+        if gpu is not None and gpu.whole.device.index == index:
+            device = describe_known(facts, handle, gpu.whole.device)
         else:
             device = describe_gpu(facts, handle, index, uuid, pci_bus_id)
         # Known instances are kept while the driver does not answer. A GPU in MIG mode without
         # instances is idle itself, and is accounted for.
         listed: tuple[DeviceTarget, ...] | NvmlFailure = ()
-        is_cut = known is not None and known.whole.device.has_mig_instances
+        is_cut = gpu is not None and gpu.whole.device.has_mig_instances
         if isinstance(mode, NvmlFailure):
             listed = () if mode.is_unsupported else mode
         elif mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
-            listed = self._instances(device, handle, known)
+            listed = self._instances(device, handle, gpu)
             is_cut = True
         if isinstance(listed, NvmlFailure):
-            instances = () if known is None else known.instances
+            instances = () if gpu is None else gpu.instances
         else:
             instances = listed
             is_cut = bool(listed)
@@ -255,14 +255,12 @@ class NvmlInventoryReader(Struct, frozen=True):
         value: object = uuid
         if uuid.startswith(PLACEHOLDERS):
             name, value = ("pci_bus_id", pci_bus_id) if pci_bus_id else ("index", index)
-        return next(
-            (each for each in self.known if getattr(each.whole.device, name) == value), None
-        )
+        return next((gpu for gpu in self.known if getattr(gpu.whole.device, name) == value), None)
 
     def _distinct(self, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
         """Rename GPUs with a duplicate uuid, except the first, as long as they report it."""
         named: dict[str, Gpu] = {}
-        instances = {each.device.uuid for gpu in gpus for each in gpu.instances}
+        instances = {instance.device.uuid for gpu in gpus for instance in gpu.instances}
         for gpu in gpus:
             device = gpu.whole.device
             if device.uuid in instances:
@@ -283,14 +281,18 @@ class NvmlInventoryReader(Struct, frozen=True):
         """Return all instances of a GPU in MIG mode, or why they are unknown."""
         ask = self.facts.library.ask
         facts = self.facts
-        known = {} if gpu is None else {each.device.uuid: each.device for each in gpu.instances}
+        known = (
+            {}
+            if gpu is None
+            else {instance.device.uuid: instance.device for instance in gpu.instances}
+        )
         slices = ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
         if isinstance(slices, NvmlFailure):
             return slices
         if slices > _MOST_DEVICES:
             return NvmlFailure(Missing.INVALID, "nvmlDeviceGetMaxMigDeviceCount", f"{slices}")
         parent = MigParent(whole, whole_handle, slices)
-        found: list[DeviceTarget] = []
+        targets: list[DeviceTarget] = []
         for place in range(slices):
             handle = ask("nvmlDeviceGetMigDeviceHandleByIndex", whole_handle, place)
             if isinstance(handle, NvmlFailure):
@@ -303,8 +305,8 @@ class NvmlInventoryReader(Struct, frozen=True):
                 device = known[device.uuid]  # The facts of an instance never change.
             elif known and (unnamed := [e for e in facts.failures if e.call in _IDENTITY]):
                 return unnamed[0]  # Under another name it would become another instance.
-            found.append(DeviceTarget(device, handle, whole_handle))
-        return tuple(found)
+            targets.append(DeviceTarget(device, handle, whole_handle))
+        return tuple(targets)
 
 
 def _renamed(gpu: Gpu, whole: str) -> Gpu:
@@ -313,7 +315,7 @@ def _renamed(gpu: Gpu, whole: str) -> Gpu:
         return replace(target, device=replace(target.device, uuid=uuid, mig=mig))
 
     parts = enumerate(gpu.instances)
-    instances = tuple(renamed(each, f"{whole}/{place}") for place, each in parts)
+    instances = tuple(renamed(target, f"{whole}/{place}") for place, target in parts)
     return replace(gpu, whole=renamed(gpu.whole, whole), instances=instances)
 
 
@@ -445,7 +447,7 @@ class DeviceRegistry:
             return
         is_guessed = len(addresses) > len(indices)
         if is_guessed:
-            first = 1 + max((each.index for each in self._devices.values()), default=-1)
+            first = 1 + max((device.index for device in self._devices.values()), default=-1)
             indices = list(range(first, first + len(addresses)))
         for index, address in zip(indices, addresses, strict=True):
             uuid = f"{BY_ADDRESS}{address}"

@@ -92,8 +92,8 @@ class ReadingBuilder:
 
     def fail(self, signal: Signal, failure: NvmlFailure) -> None:
         """Record why a signal is missing; a failed call outranks an unsupported one."""
-        known = self.failures.get(signal)
-        if known is None or known.reason is Missing.NOT_SUPPORTED:
+        nvml_failure = self.failures.get(signal)
+        if nvml_failure is None or nvml_failure.reason is Missing.NOT_SUPPORTED:
             self.failures[signal] = failure
         if failure.device_is_gone:
             self.lost = failure

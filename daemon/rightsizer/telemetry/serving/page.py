@@ -399,15 +399,15 @@ def grown_buckets(
             bound = float(next(text for name, text in labels if name == _BOUND)) * part.factor
             past = before.get(labels, 0.0)
             upto[bound] = upto.get(bound, 0.0) + value - (past if past <= value else 0.0)
-    found: dict[float, float] = {}
+    buckets: dict[float, float] = {}
     below = 0.0
     lower = 0.0
     for bound in sorted(upto):
         # A page may be read between the updates of two buckets.
         if math.isfinite(bound) and upto[bound] > below:
             # The bound before an only bucket says where that one begins.
-            found.setdefault(lower, 0.0)
-            found[bound] = upto[bound] - below
+            buckets.setdefault(lower, 0.0)
+            buckets[bound] = upto[bound] - below
             below = upto[bound]
         lower = bound
-    return found
+    return buckets

@@ -149,7 +149,7 @@ class ServingEngineCollector:
 
     def latest(self, wait_seconds: float = 0.0) -> Mapping[ServingEndpoint, Mapping[Signal, float]]:
         """Return the last values of each endpoint; without those that have expired."""
-        answers = ((each.endpoint, each.latest(wait_seconds)) for each in self._pollers)
+        answers = ((poller.endpoint, poller.latest(wait_seconds)) for poller in self._pollers)
         return {endpoint: values for endpoint, values in answers if values is not None}
 
     def read(

@@ -52,11 +52,13 @@ class FitView(Struct, frozen=True):
 
 def fit_view(provisioning: Mapping[str, Provisioning], settings: FitSettings) -> FitView:
     """Return the fit of a device from its windows; empty if no window has a demand."""
-    bullets = {each: tuple(_bullets(each, provisioning, settings)) for each in Resource}
+    bullets = {resource: tuple(_bullets(resource, provisioning, settings)) for resource in Resource}
     best = next((provisioning[window] for window in _WINDOWS if window in provisioning), None)
     verdict, key = _verdict(best, settings)
     note = _PREALLOCATED if best is not None and best.memory_is_preallocated else ""
-    return FitView(verdict, key, {each: own for each, own in bullets.items() if own}, note)
+    return FitView(
+        verdict, key, {resource: bullet for resource, bullet in bullets.items() if bullet}, note
+    )
 
 
 def _verdict(current: Provisioning | None, settings: FitSettings) -> tuple[str, str]:
@@ -87,8 +89,8 @@ def _bullets(
 def bullets_label(resource: Resource, bullets: Iterable[Bullet]) -> str:
     """Describe a resource and its bullets in words."""
     parts = (
-        f"{each.window}, demand {percent_text(each.demand)}, need {percent_text(each.need)}"
-        for each in bullets
+        f"{bullet.window}, demand {percent_text(bullet.demand)}, need {percent_text(bullet.need)}"
+        for bullet in bullets
     )
     return f"{display_name(resource)}: {'; '.join(parts)}"
 

@@ -65,10 +65,21 @@ def workload_rows(
 ) -> tuple[WorkloadTableRow, ...]:
     """Return all workloads active since the agent started, most time first."""
     held = _held(report)
-    known = [each for each in report.workloads if _known_seconds(each) or each.workload.key in held]
-    total = sum(map(_known_seconds, known))
-    known.sort(key=lambda each: (each.workload.key not in held, -_known_seconds(each)))
-    return tuple(_row(each, held, names, total, now) for each in known)
+    workload_reports = [
+        workload
+        for workload in report.workloads
+        if _known_seconds(workload) or workload.workload.key in held
+    ]
+    total = sum(map(_known_seconds, workload_reports))
+    workload_reports.sort(
+        key=lambda workload_report: (
+            workload_report.workload.key not in held,
+            -_known_seconds(workload_report),
+        )
+    )
+    return tuple(
+        _row(workload_report, held, names, total, now) for workload_report in workload_reports
+    )
 
 
 def _row(
@@ -197,12 +208,14 @@ class _NodePage:
         self._past = past
         self._query = query
         self._fresh = fresh_devices(report, now, freshness)
-        self._names = {each.device.uuid: each.device.title for each in report.devices}
+        self._names = {device.device.uuid: device.device.title for device in report.devices}
         self._chosen = selected_uuids(report, query)
         self._workload = query.workload if self._chosen else ""
         shown = (e for e in report.devices if not self._chosen or e.device.uuid in self._chosen)
         self._shown = replace(report, devices=tuple(shown))
-        self._counted = [each for each in self._shown.devices if not each.device.has_mig_instances]
+        self._counted = [
+            device for device in self._shown.devices if not device.device.has_mig_instances
+        ]
         is_dense = len(report.devices) > _FINE_MOST and not self._chosen
         grain = COARSE if is_dense else FINE
         zoom = query.zoom if self._chosen and past.detail is not None else None
@@ -257,17 +270,22 @@ class _NodePage:
 
     def _shares(self) -> tuple[Share, ...]:
         times: defaultdict[State, float] = defaultdict(float)
-        for each in self._counted:
-            for state, time in self._past_of(each.device.uuid).states.items():
-                times[state] += time * each.device.capacity_ratio
+        for device_report in self._counted:
+            for state, time in self._past_of(device_report.device.uuid).states.items():
+                times[state] += time * device_report.device.capacity_ratio
         return shares_of(times)
 
     def _waste(self) -> tuple[WasteView, str]:
         """Of the span; since the agent started if the span is unknown."""
-        of_span = waste_view(self._spending(each.device) for each in self._counted)
+        of_span = waste_view(
+            self._spending(device_report.device) for device_report in self._counted
+        )
         if of_span.parts:
             return of_span, f"in the last {self._context.span.text}"
-        totals = (self._spending(each.device, each.totals) for each in self._counted)
+        totals = (
+            self._spending(device_report.device, device_report.totals)
+            for device_report in self._counted
+        )
         since = elapsed_text(seconds(self._report.wall_time - self._report.agent.started))
         return waste_view(totals), f"in the {since} since the agent started"
 

@@ -56,9 +56,9 @@ def _row(
     spending: Callable[[Device], Spending],
     advice: Sequence[Advice],
 ) -> OverviewRow:
-    instances = [_row(each, (), spending, advice) for each in inside]
-    of = [each.report.device for each in inside or [card]]
-    uuids = {card.report.device.uuid, *(each.uuid for each in of)}
+    instances = [_row(view, (), spending, advice) for view in inside]
+    of = [view.report.device for view in inside or [card]]
+    uuids = {card.report.device.uuid, *(device.uuid for device in of)}
     about = [each for each in advice if not uuids.isdisjoint(each.finding.devices)]
     opened = [each for each in about if each.is_open]
     ended = [each for each in about if not each.is_open]

@@ -64,21 +64,21 @@ def _slots(blocks: Iterable[Block], step: Nanoseconds) -> list[_Slot]:
     for block in blocks:
         if block.known_seconds > 0:
             by_start.setdefault(block.start - block.start % step, []).append(block)
-    found = []
+    slots = []
     for start, inside in sorted(by_start.items()):
         known = sum(block.known_seconds for block in inside)
         mean = sum(block.mean * block.known_seconds for block in inside) / known
         peak = max(block.peak for block in inside)
-        found.append(_Slot(start, start + step, known, mean, peak))
-    return found
+        slots.append(_Slot(start, start + step, known, mean, peak))
+    return slots
 
 
 def _chart(name: str, meaning: str, slots: Sequence[_Slot], shown: TimeRange) -> SignalChart:
     known = sum(slot.known_seconds for slot in slots)
     mean = sum(slot.mean * slot.known_seconds for slot in slots) / known
     runs = _runs(slots)
-    means = (_steps(run, _y(run[0].mean), [each.mean for each in run], shown) for run in runs)
-    peaks = (_steps(run, CHART_HEIGHT, [each.peak for each in run], shown) for run in runs)
+    means = (_steps(run, _y(run[0].mean), [slot.mean for slot in run], shown) for run in runs)
+    peaks = (_steps(run, CHART_HEIGHT, [slot.peak for slot in run], shown) for run in runs)
     return SignalChart(
         name=name,
         meaning=meaning,

@@ -90,17 +90,17 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
     causes = dict.fromkeys(Cause, 0.0)
     amounts = []
     bases: set[str] = set()
-    for each in spendings:
-        if each.rate is not None:
-            bases.add(each.rate.basis)
-        part = each.capacity_ratio
-        waste = each.spent.waste_seconds
-        used += each.spent.used_seconds * part
-        joules += sum(each.spent.waste_joules.values())
+    for spending in spendings:
+        if spending.rate is not None:
+            bases.add(spending.rate.basis)
+        part = spending.capacity_ratio
+        waste = spending.spent.waste_seconds
+        used += spending.spent.used_seconds * part
+        joules += sum(spending.spent.waste_joules.values())
         for cause, duration in waste.items():
             causes[cause] += duration * part
         lost = sum(waste.values()) - waste.get(Cause.HEADROOM, 0.0)
-        amounts.append(priced(lost * part / HOUR_SECONDS, None, each.rate))
+        amounts.append(priced(lost * part / HOUR_SECONDS, None, spending.rate))
     wasted_seconds = sum(causes.values())
     known = used + wasted_seconds
     basis = " and ".join(sorted(bases))

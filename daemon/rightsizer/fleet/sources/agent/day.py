@@ -64,12 +64,12 @@ def held(shares: Floats, workloads: Sequence[Workload]) -> tuple[DeviceHolding, 
     """Return the shares of one device by workload, one row each; equal neighbors are merged."""
     totals = np.where(shares > 0, shares, 0.0).sum(axis=0)
     parts = np.where(shares >= _LEAST, shares / np.maximum(1.0, totals), 0.0)
-    found = [
+    holdings = [
         DeviceHolding(workload, *run)
-        for workload, own in zip(workloads, parts, strict=True)
-        for run in runs_of(own)
+        for workload, part in zip(workloads, parts, strict=True)
+        for run in runs_of(part)
     ]
-    return tuple(sorted(found, key=lambda each: (each.first, each.workload.key)))
+    return tuple(sorted(holdings, key=lambda holding: (holding.first, holding.workload.key)))
 
 
 _BY_LABEL: Final = {
@@ -144,7 +144,7 @@ def workload_by_key(key: str) -> Workload:
 
 def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:
     """Return the workloads of an answer by key; pods of one workload are merged."""
-    known = sorted(
+    workloads = sorted(
         filter(None, (workload_of(series.labels) for series in answer)),
         key=lambda workload: (
             workload.key,
@@ -155,7 +155,7 @@ def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:
             workload.container,
         ),
     )
-    return {workload.key: workload for workload in reversed(known)}
+    return {workload.key: workload for workload in reversed(workloads)}
 
 
 def _own(labels: Mapping[str, str], name: str) -> str:
@@ -180,7 +180,7 @@ class DayReader:
         self._store = store
         self._names = names
         self._usage = usage
-        self._devices = {each.device.uuid: each.device for each in devices}
+        self._devices = {device.device.uuid: device.device for device in devices}
         self._rows: dict[str, int] = {}
         """Devices present at that time."""
         self._whole = self._grid = grid
@@ -239,20 +239,22 @@ class DayReader:
         columns = time_columns(answers, presence, self._grid)
         columns |= measure_columns(answers, presence, devices, usage)
         columns |= pressure_columns(answers.limits, known, self._grid)
-        peaks = {each: columns[column] for each, column in _PEAKS.items() if column in columns}
+        peaks = {
+            measure: columns[column] for measure, column in _PEAKS.items() if column in columns
+        }
         demands = demands_of(answers.buckets, peaks, known, usage.working_power_ratio)
         return dict(zip(self._rows, frames_of(self._whole, columns, demands), strict=True))
 
     def _holdings(self, labels: Labels) -> dict[str, tuple[DeviceHolding, ...]]:
         answer = [e for e in self._range(self._shares_query(labels)) if e.labels.get("workload")]
-        keys = sorted({each.labels["workload"] for each in answer})
+        keys = sorted({sampled_series.labels["workload"] for sampled_series in answer})
         workloads = {key: workload_by_key(key) for key in keys}
         if keys:
             query = workload_query(self._names, keys, self._day_span)
             workloads |= workloads_of(self._daily(query))
         rows: defaultdict[str, list[int]] = defaultdict(list)
-        for row, each in enumerate(answer):
-            rows[each.labels.get("uuid", "")].append(row)
+        for row, series in enumerate(answer):
+            rows[series.labels.get("uuid", "")].append(row)
         shares = placed(answer, self._grid, 0.0)
         return {
             uuid: held(shares[own], [workloads[answer[row].labels["workload"]] for row in own])
@@ -263,7 +265,9 @@ class DayReader:
         """Return the mean share per interval by device and workload; `None` if not stored."""
         for parts, times in _HOLDING_EXPRESSIONS:
             if parts.names <= self._names:
-                whole, part = (each.promql(labels, self._grid.step) for each in (times, parts))
+                whole, part = (
+                    expression.promql(labels, self._grid.step) for expression in (times, parts)
+                )
                 return (
                     f"round(max by (uuid, workload) ({part}) / on (uuid) group_left () "
                     f"max by (uuid) ({whole}), 0.01)"

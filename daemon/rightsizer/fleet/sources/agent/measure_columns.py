@@ -99,8 +99,8 @@ def _links(links: Columns, devices: Sequence[Device]) -> Mapping[str, dict[Measu
     """Return, by `mean` and `peak`, the traffic of links relative to their capacity."""
     rates = {
         Measure.PCIE: (
-            link_bytes_per_second(each.pcie_generation_maximum, each.pcie_width_maximum)
-            for each in devices
+            link_bytes_per_second(device.pcie_generation_maximum, device.pcie_width_maximum)
+            for device in devices
         ),
         Measure.NVLINK: (device.nvlink_bytes_per_second for device in devices),
     }
@@ -121,7 +121,7 @@ def _facts(values: Iterable[float | None], least: float = 0.0) -> Floats:
 def _tier_columns(answers: DayAnswers, known: Floats) -> dict[str, Floats]:
     """Return seconds by tier, derived from the metrics present, as in the agent."""
     left = known
-    found = {}
+    columns = {}
     for tier, values in (
         (Tier.PROFILING, answers.means.get("sm_work")),
         (Tier.POWER, answers.power.get("power")),
@@ -131,9 +131,9 @@ def _tier_columns(answers: DayAnswers, known: Floats) -> dict[str, Floats]:
         if values is not None:
             # Unknown values stay unknown.
             taken = np.where(np.isnan(values) & ~np.isnan(left), 0.0, left)
-            found[ColumnKind.TIER.column(tier)] = taken
+            columns[ColumnKind.TIER.column(tier)] = taken
             left = left - taken
-    return found
+    return columns
 
 
 def _lesser_of(one: Floats, other: Floats) -> Floats:

@@ -218,7 +218,12 @@ _ALL: Final = (
 )
 DEVICE_NAMES: Final = tuple(
     sorted(
-        {name for figure in (*_ALL, *LIMITS) for each in figure.expressions for name in each.names}
+        {
+            name
+            for figure in (*_ALL, *LIMITS)
+            for expression in figure.expressions
+            for name in expression.names
+        }
     )
 )
 """All metrics of a device that are read by the day."""

@@ -176,7 +176,7 @@ class AgentProbe(Struct, frozen=True):
         own = {"uuid": uuids, "__name__": DEVICE_NAMES}
         for labels in (own, {"__name__": _OTHER_NAMES}) if uuids else ():
             query = at_moment(f"count by (__name__) ({_latest(selector('', labels))})", moment)
-            found.update(each.labels.get("__name__", "") for each in divided(self.store, query))
+            found.update(series.labels.get("__name__", "") for series in divided(self.store, query))
             if not found:
                 break
         return frozenset(found)
@@ -269,10 +269,10 @@ class AgentProbe(Struct, frozen=True):
         more = self.store.instant(f"count by (uuid) ({_UP}) > 1", self.now)
         # Only the first by name, so that the sentence is stable.
         for uuid in sorted(series.labels.get("uuid", "") for series in more)[:1]:
-            found = self.store.instant(selector(_UP, {"uuid": uuid}), self.now)
+            sampled_series = self.store.instant(selector(_UP, {"uuid": uuid}), self.now)
             values = {
-                name: sorted({each.labels.get(name, "") for each in found})
-                for name in sorted({name for each in found for name in each.labels})
+                name: sorted({series.labels.get(name, "") for series in sampled_series})
+                for name in sorted({name for series in sampled_series for name in series.labels})
             }
             how = "; ".join(
                 f"`{name}` is {' and '.join(map(repr, texts))}"

@@ -220,12 +220,12 @@ class AgentSource(Struct, frozen=True):
         return FleetInventory(
             devices={
                 uuid: replace(
-                    each,
+                    device,
                     demands=demands.get(uuid, {}),
                     readings=readings.get(uuid, {}),
                     seen=seen[uuid],
                 )
-                for uuid, each in devices.items()
+                for uuid, device in devices.items()
             },
             workloads=workloads_of(workloads),
             teams=teams,
@@ -259,11 +259,11 @@ def _readings(store: MetricStore, now: Nanoseconds) -> dict[str, dict[Signal, fl
     names[Signal.CLOCK_EVENT_REASONS] = "rightsizer_clock_event_reason"
     # An agent with one has both; the other is exported only with details.
     names |= dict.fromkeys((Signal.SM_ACTIVE, Signal.FP32_ACTIVE), "rightsizer_sm_work_ratio")
-    found: dict[str, dict[Signal, float]] = defaultdict(dict)
+    readings: dict[str, dict[Signal, float]] = defaultdict(dict)
     for signal, name in names.items():
         for uuid, value in _values(store, name, now).items():
-            found[uuid][signal] = value
-    return found
+            readings[uuid][signal] = value
+    return readings
 
 
 def _demands(

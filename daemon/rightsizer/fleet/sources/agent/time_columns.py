@@ -103,9 +103,17 @@ def limits_of(
 ) -> dict[str, Floats]:
     """Return, by column of seconds and device, the share of each day; `nan` if unknown."""
     found = defaultdict[str, Floats](lambda: np.full((len(uuids), grid.days), np.nan))
-    kept = [each for each in answer if each.labels.get("uuid", "") in uuids]
+    kept = [
+        sampled_series
+        for sampled_series in answer
+        if sampled_series.labels.get("uuid", "") in uuids
+    ]
     # The latest sample of a single day may come before its end.
-    values = placed(kept, grid.by(DAY)) if grid.days > 1 else [each.value for each in kept]
+    values = (
+        placed(kept, grid.by(DAY))
+        if grid.days > 1
+        else [sampled_series.value for sampled_series in kept]
+    )
     for series, shares in zip(kept, values, strict=True):
         labels = series.labels
         if (resource := word_of(Resource, labels.get("resource", ""))) is not None:

@@ -44,21 +44,25 @@ class DeviceFacts(Struct, frozen=True):
     @classmethod
     def of(cls, devices: Sequence[Device]) -> DeviceFacts:
         """Collect what expressions name."""
-        links = ((each.pcie_generation_maximum, each.pcie_width_maximum) for each in devices)
-        memory = _facts(each.memory_total_bytes for each in devices)
+        links = ((device.pcie_generation_maximum, device.pcie_width_maximum) for device in devices)
+        memory = _facts(device.memory_total_bytes for device in devices)
         return cls(
             {
                 "memory_capacity_bytes": memory,
                 "memory_total_bytes": memory,
-                "power_capacity_watts": _facts(each.power_limit_watts for each in devices),
-                "sm_clock_capacity_hertz": _facts(each.sm_clock_maximum_hertz for each in devices),
+                "power_capacity_watts": _facts(device.power_limit_watts for device in devices),
+                "sm_clock_capacity_hertz": _facts(
+                    device.sm_clock_maximum_hertz for device in devices
+                ),
                 "achievable_compute_ratio": _facts(
-                    each.achievable_compute_ratio for each in devices
+                    device.achievable_compute_ratio for device in devices
                 ),
                 "achievable_bandwidth_ratio": _facts(
-                    each.achievable_bandwidth_ratio for each in devices
+                    device.achievable_bandwidth_ratio for device in devices
                 ),
-                "nvlink_bytes_per_second": _facts(each.nvlink_bytes_per_second for each in devices),
+                "nvlink_bytes_per_second": _facts(
+                    device.nvlink_bytes_per_second for device in devices
+                ),
                 "pcie_bytes_per_second": _facts(starmap(link_bytes_per_second, links)),
             }
         )

@@ -133,15 +133,15 @@ def accounted_days(
     used_ratio = use.term(USED_RATIO)
     columns.add(ColumnKind.USED, "seconds", used_ratio * length)
     columns.add(ColumnKind.USED, "joules", used_ratio * drawn)
-    throttles = np.any([held[each] for each in THROTTLES], axis=0)
+    throttles = np.any([held[throttle] for throttle in THROTTLES], axis=0)
     lost = ColumnInterpreter({**signals, "is_throttled": throttles}, None)
     for cause, ratio in waste_of(lost, states, used_ratio).items():
         for kind, amount in ((ColumnKind.WASTE, length), (ColumnKind.WASTE_JOULES, drawn)):
             taken = zero_where_unknown(ratio * amount)
             columns.add(kind, cause, taken, np.asarray((taken > 0).any(axis=1)))
-    most = ColumnInterpreter(upper, settings.usage)
-    _add_measures(columns, use, most)
-    engines = np.broadcast_to(zero_where_unknown(most.term("media")), length.shape)
+    interpreter = ColumnInterpreter(upper, settings.usage)
+    _add_measures(columns, use, interpreter)
+    engines = np.broadcast_to(zero_where_unknown(interpreter.term("media")), length.shape)
     demands = [*map(_media, engines, np.where(is_known, length, 0.0))]
     return frames_of(grid, columns.found, demands)
 
@@ -295,25 +295,27 @@ def _idle_watts(
     rows, count = rests.shape
     found = np.full((rows, count + 1), np.nan)
     columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))
-    drawn = np.concatenate([each for each in columns if each is not None] or [rests[:, :0]], axis=1)
+    drawn = np.concatenate(
+        [column for column in columns if column is not None] or [rests[:, :0]], axis=1
+    )
     lowest = np.min(drawn, axis=1, initial=np.inf, where=drawn > 0.0)
     highest = np.max(drawn, axis=1, initial=0.0, where=drawn > 0.0)
     watts = signals.get(Signal.POWER_WATTS, np.full(rests.shape, np.nan))
     limit = settings.classify.idle_power_ratio
     for row in np.flatnonzero(highest).tolist():
         device = watched.devices[row]
-        known = PowerRange(settings.power)
-        known.restore(LearnedPower(float(lowest[row]), float(highest[row])))
+        power_range = PowerRange(settings.power)
+        power_range.restore(LearnedPower(float(lowest[row]), float(highest[row])))
         since = 0
-        idle = known.idle_watts(device.power_limit_watts)
+        idle = power_range.idle_watts(device.power_limit_watts)
         for place in np.flatnonzero(rests[row] & ~np.isnan(watts[row])).tolist():
             draw = float(watts[row, place])
             share = power_ratio(draw, device.power_limit_watts, idle)
             if share is None or share < limit:
-                known.account(draw, State.IDLE_EMPTY, watched.grid.step)
+                power_range.account(draw, State.IDLE_EMPTY, watched.grid.step)
                 found[row, since : place + 1] = idle
                 since = place + 1
-                idle = known.idle_watts(device.power_limit_watts)
+                idle = power_range.idle_watts(device.power_limit_watts)
         found[row, since:] = idle
     first = np.argmax(watched.known_seconds > 0.0, axis=1) + 1
     return found[:, :-1], found[np.arange(rows), first][:, None]
@@ -342,7 +344,7 @@ def _energy(
     follows = np.pad(is_read, ((0, 0), (1, 0)), constant_values=True)[:, :-1]
     # The increase of a counter across a gap is unknown.
     found = np.where(follows, moved, drawn)
-    limits = np.array([[each.power_limit_watts or np.inf] for each in watched.devices])
+    limits = np.array([[device.power_limit_watts or np.inf] for device in watched.devices])
     most = settings.energy.plausible_limit_ratio * length * limits
     # Also where a counter stands still across a gap: what it then jumps by is of the gap, too.
     is_odd = is_read & ((moved == 0.0) | (follows & (moved > most)))
@@ -364,13 +366,13 @@ def _energy(
 
 
 def _masks(read: DeviceReadings, never: Floats) -> Floats:
-    found = never.astype(int)
+    masks = never.astype(int)
     if read.reasons is not None:
-        found |= np.where(read.reasons.shares > _RARE, read.reasons.masks, 0).astype(int)
+        masks |= np.where(read.reasons.shares > _RARE, read.reasons.masks, 0).astype(int)
     for _, condition, bit in VIOLATIONS:
         if condition in read.violations:
-            found |= np.where(read.violations[condition] > _RARE, int(bit), 0)
-    return found
+            masks |= np.where(read.violations[condition] > _RARE, int(bit), 0)
+    return masks
 
 
 def _throttled(read: DeviceReadings, condition: Condition) -> Floats | float:
@@ -390,7 +392,9 @@ def _visible(
         return np.asarray(~np.isnan(nothing if column is None else column).all(axis=1))
 
     reasons = told(None if read.reasons is None else read.reasons.mean)
-    found = {each: reasons | told(read.violations.get(each)) for each in sorted(THROTTLES)}
+    found = {
+        throttle: reasons | told(read.violations.get(throttle)) for throttle in sorted(THROTTLES)
+    }
     tensor = [told(read.means.get(signal)) for signal in _TENSOR_SIGNALS]
     found[Condition.NO_TENSOR_CORES] = np.all(tensor, axis=0)
     found[Condition.RANK_IMBALANCE] = np.array([bool(held) for held in watched.holdings])

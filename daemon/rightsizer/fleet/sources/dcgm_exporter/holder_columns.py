@@ -41,8 +41,8 @@ class HolderColumns:
         """Where a holder allocates its memory at the start."""
         runs = [
             (row, slice(run.first, run.last + 1), run)
-            for row, found in enumerate(holdings)
-            for run in found
+            for row, holding in enumerate(holdings)
+            for run in holding
         ]
         nowhere = np.zeros(grid.count, bool)
         for row, inside, run in runs:
@@ -62,11 +62,11 @@ class HolderColumns:
 
     def stalled_peers(self, looks_stalled: Floats) -> Floats:
         """Return where another device of the same workload also looks stalled."""
-        found = np.zeros_like(looks_stalled)
+        peers = np.zeros_like(looks_stalled)
         for _, rows, held in self._workloads:
             both = held & looks_stalled[rows]
-            found[rows] |= both & (both.sum(axis=0) > 1)
-        return found
+            peers[rows] |= both & (both.sum(axis=0) > 1)
+        return peers
 
     def out_of_balance(
         self, signals: ColumnInterpreter, is_known: Floats, grid: Grid, settings: ImbalanceSettings
@@ -93,7 +93,7 @@ class HolderColumns:
                     device = self._devices[row]
                     found[row, place] = detector.holds(device.uuid)
                     values = {each: float(columns[each][row, place]) for each in _COMPARED}
-                    known = {each: value for each, value in values.items() if value == value}  # noqa: PLR0124 - Not nan.
+                    known = {signal: value for signal, value in values.items() if value == value}  # noqa: PLR0124 - Not nan.
                     detector.add(device, job, end, grid.step, known)
         return found
 

@@ -73,10 +73,10 @@ def pods_of_exporters(
     targets = 'up{pod!=""} or up{pod_name!=""}'
     query = f"group by (pod, pod_name) (({targets}) and on (job, instance) {of_exporters})"
     try:
-        found = store.range(query, *times, COARSE_STEP)
+        sampled_series = store.range(query, *times, COARSE_STEP)
     except StoreLimitError:
         return frozenset()
-    return frozenset(pod for each in found for pod in each.labels.values() if pod)
+    return frozenset(pod for each in sampled_series for pod in each.labels.values() if pod)
 
 
 def workloads_of(
@@ -203,7 +203,9 @@ def presences(
                 parts[entity.whole] += column
     for whole in found.keys() & parts.keys():
         counts = found[whole].counts
-        counts |= {each: np.where(parts[whole], 0.0, column) for each, column in counts.items()}
+        counts |= {
+            workload: np.where(parts[whole], 0.0, column) for workload, column in counts.items()
+        }
     return {uuid: one for uuid, one in found.items() if np.any(list(one.counts.values()))}
 
 
@@ -215,19 +217,19 @@ def _without_lapses(
     A pod has its devices for life, while exporters lose its labels for a while
     (dcgm-exporter#428).
     """
-    found = dict(counts)
-    unnamed = found.get(None)
+    lapses = dict(counts)
+    unnamed = lapses.get(None)
     others = [holder for holder in counts if holder is not None]
     if unnamed is None:
-        return found
+        return lapses
     for holder in others:
         lapsed = _between(counts[holder], step)
         for other in others:
             if other != holder:
                 lapsed &= counts[other] == 0
-        found[holder] = np.where(lapsed, counts[holder] + unnamed, counts[holder])
+        lapses[holder] = np.where(lapsed, counts[holder] + unnamed, counts[holder])
         unnamed = np.where(lapsed, 0.0, unnamed)
-    return {**found, None: unnamed}
+    return {**lapses, None: unnamed}
 
 
 def _between(column: Floats, step: Nanoseconds) -> Floats:

@@ -54,7 +54,7 @@ class IntervalQuery(Struct, frozen=True):
         scraped = dict.fromkeys((*by, *SCRAPER_LABELS))
         held = dict.fromkeys((*scraped, *dcgm.HOLDER_LABELS))
         labels = {"by": by, "scraped": scraped, "held": held}
-        lists = {name: ", ".join(each) for name, each in labels.items()}
+        lists = {name: ", ".join(label) for name, label in labels.items()}
         return self.text.format(samples=samples, **lists)
 
     def name(self, metric: str) -> str:

@@ -53,7 +53,7 @@ def _device(
     Its share of the board would be unknown.
     """
     name = first_label(labels, NAME_LABELS)
-    numbers = (labels.get(each, "").removeprefix("nvidia") for each in dcgm.INDEX_LABELS)
+    numbers = (labels.get(label, "").removeprefix("nvidia") for label in dcgm.INDEX_LABELS)
     index = next(filter(str.isdecimal, numbers), None)
     board = catalogue.find(name) if name else None
     instance = None
@@ -101,9 +101,11 @@ def read_inventory(
     queries = (f"group by ({by}) ({{{series}{part}}})" for part in parts)
     asked = (seen_over(store, query, times, step, UUID_LABELS) for query in queries)
     seen = [*chain.from_iterable(asked)]
-    seen.sort(key=lambda each: each.span[1])
-    all_labels = [each.labels for each in seen]
-    shared = shared_hosts(each.labels for each in seen if each.span[1] >= span.end)
+    seen.sort(key=lambda sampled_series: sampled_series.span[1])
+    all_labels = [sampled_series.labels for sampled_series in seen]
+    shared = shared_hosts(
+        sampled_series.labels for sampled_series in seen if sampled_series.span[1] >= span.end
+    )
     figures = _figures(store, report, span.end)
     nodes = _nodes(store, all_labels, shared, span)
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
@@ -133,8 +135,8 @@ def read_inventory(
             )
     targets = pods_of_exporters(store, series, (span.end, span.end))
     holders = _holders(seen, HolderNames.seen_in(all_labels, targets), span.end)
-    for uuid, found in holders.items():
-        pods = {holder.pod for holder in found}
+    for uuid, workloads in holders.items():
+        pods = {holder.pod for holder in workloads}
         if uuid in devices and len(pods) == 1:
             devices[uuid] = replace(devices[uuid], pod=pods.pop())
     return devices, set[Workload]().union(*holders.values())
@@ -166,7 +168,7 @@ def _awaited(
     found = set[tuple[str, str]]()
     for some in shares_of(sorted({instance for _, instance in gone.values()})):
         query = f"group by (job, instance) ({selector('up', {'instance': some})})"
-        found |= {_target(each.labels) for each in store.instant(query, now)}
+        found |= {_target(series.labels) for series in store.instant(query, now)}
     return frozenset(uuid for uuid, target in gone.items() if target in found)
 
 
@@ -214,10 +216,10 @@ def _nodes(
     span: LookbackSpan,
 ) -> Mapping[str, str]:
     """Return the nodes of pods that are reported as hosts, or run exporters without a name."""
-    pods = POD_LABELS, {pod for each in labels for pod in hosts_of(each, shared)[1]}
+    pods = POD_LABELS, {pod for label in labels for pod in hosts_of(label, shared)[1]}
     lately = LookbackSpan(span.end, _STEP)
     infos = object_labels(store, "kube_pod_info", pods, NODE_LABELS, lately)
-    return {Pod.of(each).name: first_label(each, NODE_LABELS) for each in infos}
+    return {Pod.of(info).name: first_label(info, NODE_LABELS) for info in infos}
 
 
 def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figures:
@@ -251,26 +253,28 @@ def _readings(
     store: MetricStore, report: SourceReport, now: Nanoseconds
 ) -> dict[str, dict[Signal, float]]:
     """Return current signals of health and clocks by uuid; instances have the values of the GPU."""
-    found: dict[str, dict[Signal, float]] = {}
+    readings: dict[str, dict[Signal, float]] = {}
     for field in _READ:
         for uuid, value in _figure(store, field, report.metrics, now).items():
             if field.signal is not None:
-                found.setdefault(uuid, {})[field.signal] = value
-    return found
+                readings.setdefault(uuid, {})[field.signal] = value
+    return readings
 
 
 def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[str, XidLog]:
     """Return the critical Xid of each GPU since its exporter started; an empty log without one."""
-    found: dict[str, XidLog] = {}
+    xids: dict[str, XidLog] = {}
     for metric, entity, series in _latest(store, dcgm.XID, report.metrics, span.end):
         if not entity.is_instance:
             code = int(series.value)
             log = XidLog({})
             if code in CRITICAL_XIDS:
-                label = next(each for each in UUID_LABELS if series.labels.get(each))
+                label = next(
+                    uuid_label for uuid_label in UUID_LABELS if series.labels.get(uuid_label)
+                )
                 log = _xid_log(store, selector(metric, {label: series.labels[label]}), code, span)
-            found[entity.device] = log
-    return found
+            xids[entity.device] = log
+    return xids
 
 
 def _last_xids(
@@ -278,7 +282,7 @@ def _last_xids(
 ) -> dict[str, XidLog]:
     """Return the last critical Xid of GPUs that are not seen any more."""
     past = f"[{span.length // NANOSECONDS_PER_SECOND}s]"
-    found: dict[str, XidLog] = {}
+    xids: dict[str, XidLog] = {}
     for metric in dcgm.spelled(dcgm.XID, report.metrics):
         for some in shares_of(gone):
             parts = (selector(metric, {label: some}) for label in UUID_LABELS)
@@ -287,8 +291,8 @@ def _last_xids(
                 entity = dcgm.device_of(series.labels)
                 code = int(series.value)
                 if entity is not None and code in CRITICAL_XIDS:
-                    found[entity.device] = XidLog({code: 1}, code)
-    return found
+                    xids[entity.device] = XidLog({code: 1}, code)
+    return xids
 
 
 def _xid_log(store: MetricStore, chosen: str, code: int, span: LookbackSpan) -> XidLog:

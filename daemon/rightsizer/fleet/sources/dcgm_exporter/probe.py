@@ -150,7 +150,7 @@ def other_presence_names(metrics: Collection[str]) -> tuple[str, ...]:
 
 def presence_spellings() -> tuple[str, ...]:
     """Return all metrics by which a device may be known."""
-    return tuple(name for each in _PRESENCE for name in spellings(each))
+    return tuple(name for field in _PRESENCE for name in spellings(field))
 
 
 def tier_of_metrics(metrics: Iterable[str]) -> Tier:
@@ -260,14 +260,16 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     # Median; scrapes of each device are counted separately.
     middle = f"quantile(0.5, count_over_time({names[0]}[{_MINUTES}m]))"
     medians = divided(store, at_moment(middle, now), UUID_LABELS)
-    density = max((each.value for each in medians), default=0.0)
+    density = max((median.value for median in medians), default=0.0)
     all_series = one_of("__name__", (*names, *presence_names(former)))
     over = over_time(f"count({{{all_series}}})", now - lookback, now, _HOUR)
     counts = divided(store, over, UUID_LABELS)
     resolution = _MINUTES * 60.0 / density if density >= 1 else None
     by_day = seconds_by_day(store, _few(store, names[0], now), now, lookback)
     # The few that are asked for may be younger than a day.
-    days = {(time - 1) // DAY for each in counts for time in each.times.tolist()}
+    days = {
+        (time - 1) // DAY for sampled_series in counts for time in sampled_series.times.tolist()
+    }
     usual = dict.fromkeys(days, resolution) if resolution is not None else {}
     tier = tier_of_metrics(metrics)
     can = [_CAN[tier]] if tier in _CAN else []
@@ -280,7 +282,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     report = SourceReport(
         NAME,
         devices=int(number_of(store, f"count({devices})", now, UUID_LABELS)),
-        oldest=min((each.span[0] for each in counts), default=None),
+        oldest=min((sampled_series.span[0] for sampled_series in counts), default=None),
         resolution_seconds=resolution,
         resolution_by_day={**usual, **by_day},
         tier=tier,
@@ -312,9 +314,15 @@ def _having(labels: Iterable[str], series: str) -> str:
 
 
 def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
-    found = divided(store, at_moment(f"topk({_FEW}, {name})", now), UUID_LABELS)
+    series = divided(store, at_moment(f"topk({_FEW}, {name})", now), UUID_LABELS)
     for label in UUID_LABELS:
-        if uuids := sorted({each.labels[label] for each in found if each.labels.get(label)}):
+        if uuids := sorted(
+            {
+                sampled_series.labels[label]
+                for sampled_series in series
+                if sampled_series.labels.get(label)
+            }
+        ):
             return selector(name, {label: uuids[:_FEW]})
     return selector(name)
 
@@ -381,8 +389,8 @@ def _warnings(
     for name in spelled(XID, metrics):
         query = f'count_values("xid", max by ({_DEVICE}) ({name}))'
         gpus: Counter[int] = Counter()
-        for found in divided(store, at_moment(query, now), UUID_LABELS):
-            gpus[int(float(found.labels["xid"]))] += int(found.value)
+        for sampled_series in divided(store, at_moment(query, now), UUID_LABELS):
+            gpus[int(float(sampled_series.labels["xid"]))] += int(sampled_series.value)
         for xid, count in sorted(gpus.items()):
             if xid in CRITICAL_XIDS:
                 yield f"Last Xid {xid} on {count} of the GPUs: {XID_MEANINGS[xid]}."

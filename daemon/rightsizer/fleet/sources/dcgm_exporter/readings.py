@@ -79,21 +79,21 @@ class DayQueries(Struct, frozen=True):
 
         Also returns these devices; nothing was recorded for others.
         """
-        found = [
+        sampled_series = [
             series
             for chosen in self._selected(names)
             for series in self._ask(times_recorded(chosen, self.grid.step), self._whole)
         ]
-        times = placed(found, self.grid, 0.0).max(axis=0, initial=0.0)
+        times = placed(sampled_series, self.grid, 0.0).max(axis=0, initial=0.0)
         runs = runs_of(np.where(times >= self.grid.step // RECORDED_STEP, 1, 2))
         stretches = tuple(Stretch(first, last, value == 1) for first, last, value in runs)
-        entities = filter(None, (dcgm.device_of(series.labels) for series in found))
-        return replace(self, stretches=stretches), {each.device for each in entities}
+        entities = filter(None, (dcgm.device_of(series.labels) for series in sampled_series))
+        return replace(self, stretches=stretches), {entity.device for entity in entities}
 
     @property
     def is_recorded(self) -> bool:
         """Whether any interval is recorded."""
-        return any(each.is_recorded for each in self.stretches)
+        return any(stretch.is_recorded for stretch in self.stretches)
 
     @property
     def _whole(self) -> Stretch:
@@ -255,21 +255,21 @@ def read_devices(
     def signals(query: IntervalQuery, fields: Iterable[DcgmField]) -> dict[Signal, Floats]:
         """If several fields map to one signal, the highest rank wins."""
         found: dict[Signal, Floats] = {}
-        for each in sorted(fields, key=lambda known: known.rank):
-            if each.signal is not None and (column := read(query, each)) is not None:
+        for dcgm_field in sorted(fields, key=lambda known: known.rank):
+            if dcgm_field.signal is not None and (column := read(query, dcgm_field)) is not None:
                 # The engines of one GPU map to one signal, of which the busiest counts.
-                both = np.maximum if each.signal is Signal.JPEG else alive
-                former = found.get(each.signal, np.full_like(column, np.nan))
-                found[each.signal] = together(column, former, both)
+                both = np.maximum if dcgm_field.signal is Signal.JPEG else alive
+                former = found.get(dcgm_field.signal, np.full_like(column, np.nan))
+                found[dcgm_field.signal] = together(column, former, both)
         return found
 
     reasons = None
-    if any(dcgm.spelled(each, metrics) for each in dcgm.REASONS):
+    if any(dcgm.spelled(reason, metrics) for reason in dcgm.REASONS):
         # Exporters of one fleet may spell them differently.
         parts = [signals(query, dcgm.REASONS) for query in (MEAN, PEAK, LOWEST)]
         reasons = ThrottleReasons(*(part[Signal.CLOCK_EVENT_REASONS] for part in parts))
     length = seconds(queries.grid.step)
-    gained = ((condition, read(GAINED, each)) for each, condition, _ in VIOLATIONS)
+    gained = ((condition, read(GAINED, dcgm_field)) for dcgm_field, condition, _ in VIOLATIONS)
     return DeviceReadings(
         signals(MEAN, dcgm.MEASURED),
         signals(PEAK, dcgm.PEAKED),
@@ -286,7 +286,7 @@ def part_watts(
 
     Exporters repeat the GPU's power for each of its instances (dcgm-exporter#317).
     """
-    found = np.full((rows, queries.grid.count), np.nan)
+    watts = np.full((rows, queries.grid.count), np.nan)
     by_board: dict[str, Floats] = {}
     for wanted in dcgm.MEASURED:
         names = dcgm.spelled(wanted, metrics)
@@ -300,5 +300,5 @@ def part_watts(
                 by_board[board] = np.fmax(column, by_board.get(board, np.nan))
     for row, device in parts.items():
         if device.board_uuid in by_board:
-            found[row] = by_board[device.board_uuid] * device.capacity_ratio
-    return found
+            watts[row] = by_board[device.board_uuid] * device.capacity_ratio
+    return watts

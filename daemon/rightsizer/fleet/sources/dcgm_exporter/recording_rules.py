@@ -45,8 +45,8 @@ def recorded_series(metrics: Collection[str]) -> tuple[tuple[IntervalQuery, str]
     names = frozenset(metrics)
     found = [(COUNTED, name) for name in dcgm.presence_names(names)]
     for query, fields in _QUERIES:
-        found += ((query, name) for each in fields for name in dcgm.spelled(each, names))
-    reasons = next(filter(None, (dcgm.spelled(each, names) for each in dcgm.REASONS)), ())
+        found += ((query, name) for field in fields for name in dcgm.spelled(field, names))
+    reasons = next(filter(None, (dcgm.spelled(reason, names) for reason in dcgm.REASONS)), ())
     return (*found, *product((MEAN, PEAK, LOWEST), reasons))
 
 
@@ -75,13 +75,13 @@ def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) ->
 
 
 _FIELDS: Final = (*dcgm.MEASURED, *dcgm.THROTTLING, dcgm.ENERGY)
-USUAL_METRICS: Final = frozenset(each.name for each in _FIELDS)
+USUAL_METRICS: Final = frozenset(field.name for field in _FIELDS)
 """Current names of all metrics that a run reads by interval."""
 
 
 def metrics_in(store: MetricStore, now: Nanoseconds) -> frozenset[str]:
     """Return the metrics in a store that a run reads by interval, in all spellings."""
-    names = [name for each in dict.fromkeys(_FIELDS) for name in dcgm.spellings(each)]
+    names = [name for fromkey in dict.fromkeys(_FIELDS) for name in dcgm.spellings(fromkey)]
     return names_of(store, names, now, UUID_LABELS)
 
 

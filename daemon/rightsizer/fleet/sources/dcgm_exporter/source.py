@@ -47,7 +47,9 @@ from rightsizer.model.workload import Allocator, Workload
 
 def pods_of(holders: Collection[Workload | None]) -> frozenset[Pod]:
     """Return the pods among some holders."""
-    return frozenset(Pod(each.namespace, each.pod) for each in holders if each and each.pod)
+    return frozenset(
+        Pod(holder.namespace, holder.pod) for holder in holders if holder and holder.pod
+    )
 
 
 def add_serving_signals(
@@ -73,7 +75,9 @@ def add_serving_signals(
 
 def _wholes(devices: Iterable[Device]) -> tuple[str, ...]:
     """Return the uuids of GPUs, including those of instances."""
-    return tuple(sorted({each.mig.parent_uuid if each.mig else each.uuid for each in devices}))
+    return tuple(
+        sorted({device.mig.parent_uuid if device.mig else device.uuid for device in devices})
+    )
 
 
 def _limited(device: FleetDevice) -> Device:
@@ -128,8 +132,8 @@ class DcgmExporterSource(Struct, frozen=True):
         Recorded series replace samples; devices without them are read from samples.
         """
         names = dcgm.presence_names(report.metrics)
-        chosen = [_limited(each) for each in devices]
-        slots = {each.device.uuid: each.slot_ratio for each in devices if each.is_shareable}
+        chosen = [_limited(device) for device in devices]
+        slots = {device.device.uuid: device.slot_ratio for device in devices if device.is_shareable}
         if not names or not chosen:
             return FleetDay({})
         all_names = (*names, *dcgm.other_presence_names(report.metrics))
@@ -138,8 +142,8 @@ class DcgmExporterSource(Struct, frozen=True):
         recorded_names = report.metrics & {COUNTED.name(name) for name in names}
         of_recorded, uuids = queries.where_recorded(recorded_names)
         of_recorded = replace(of_recorded, recorded=report.metrics)
-        some = [each for each in chosen if each.uuid in uuids]
-        rest = [each for each in chosen if each.uuid not in uuids]
+        some = [device for device in chosen if device.uuid in uuids]
+        rest = [device for device in chosen if device.uuid not in uuids]
         ones = self._day(report, some, of_recorded, holder_labels, slots)
         others = self._day(report, rest, queries, holder_labels, slots)
         return FleetDay({**ones.frames, **others.frames}, {**ones.holdings, **others.holdings})
@@ -160,25 +164,29 @@ class DcgmExporterSource(Struct, frozen=True):
         names = dcgm.presence_names(report.metrics)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
         present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
-        lacking = [each for each in chosen if each.uuid not in present]
+        lacking = [device for device in chosen if device.uuid not in present]
         if lacking and (others := dcgm.other_presence_names(report.metrics)):
             of_lacking = replace(queries, uuids=_wholes(lacking))
             answer = of_lacking.read(COUNTED, others)
             present |= presences(answer, grid, holder_labels, resolution)
         if any(one.has_own_series for one in present.values()):
             queries = replace(queries, divided=dcgm.DIVIDED_NAMES)
-        chosen = [each for each in chosen if each.uuid in present]
+        chosen = [device for device in chosen if device.uuid in present]
         rows = {device.uuid: row for row, device in enumerate(chosen)}
         if not rows:
             return FleetDay({})
-        found = [present[uuid] for uuid in rows]
+        exporter_presences = [present[uuid] for uuid in rows]
         read = read_devices(queries, report.metrics, rows)
-        read = read.counted_once(np.array([each.series_at_once() for each in found]))
-        parts = {rows[each.uuid]: each for each in chosen if each.mig is not None}
+        read = read.counted_once(
+            np.array([presence.series_at_once() for presence in exporter_presences])
+        )
+        parts = {rows[device.uuid]: device for device in chosen if device.mig is not None}
         if parts:
             read.part_watts = part_watts(queries, report.metrics, parts, len(rows))
         workloads = self._workloads(store, grid, present, read, rows)
-        known = np.array([each.known_seconds(grid, resolution) for each in found])
+        known = np.array(
+            [presence.known_seconds(grid, resolution) for presence in exporter_presences]
+        )
         if report.time is not None:  # The last interval may have just begun.
             past = np.clip((report.time - grid.start) / grid.step - np.arange(grid.count), 0, 1)
             known = np.minimum(known, past * seconds(grid.step))
@@ -205,12 +213,14 @@ class DcgmExporterSource(Struct, frozen=True):
         holders = {each for one in present.values() for each in one.counts if each is not None}
         signals = self._serving.signals(store, pods_of(holders), grid)
         add_serving_signals(read, rows, present, signals, grid)
-        found = workloads_of(store, self._owners, holders, LookbackSpan(grid.end, grid.days * DAY))
-        for holder, workload in found.items():
+        workloads = workloads_of(
+            store, self._owners, holders, LookbackSpan(grid.end, grid.days * DAY)
+        )
+        for holder, workload in workloads.items():
             if Pod(holder.namespace, holder.pod) in signals:
                 # Engines allocate their memory at the start, so that its usage is meaningless.
-                found[holder] = replace(workload, allocator=Allocator.PREALLOCATING)
-        return found
+                workloads[holder] = replace(workload, allocator=Allocator.PREALLOCATING)
+        return workloads
 
     def _labels_of(
         self, store: MetricStore, names: Sequence[str], grid: Grid
@@ -222,12 +232,14 @@ class DcgmExporterSource(Struct, frozen=True):
 
             def labels_in(query: str) -> list[Mapping[str, str]]:
                 over = over_time(query, grid.start + COARSE_STEP, grid.end, COARSE_STEP)
-                return [each.labels for each in divided(store, over, UUID_LABELS)]
+                return [
+                    sampled_series.labels for sampled_series in divided(store, over, UUID_LABELS)
+                ]
 
             labels = tuple(
-                each
-                for place, each in enumerate(UUID_LABELS)
-                if labels_in(f'count({{{",".join((series, *without[:place]))},{each}!=""}})')
+                label
+                for place, label in enumerate(UUID_LABELS)
+                if labels_in(f'count({{{",".join((series, *without[:place]))},{label}!=""}})')
             )
             exported = labels_in(
                 "count by (job, namespace, exported_pod, exported_namespace) "

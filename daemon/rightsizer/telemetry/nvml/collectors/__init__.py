@@ -50,5 +50,7 @@ _OURS: Final[tuple[NvmlCollector, ...]] = (
     health.REMAPPED_ROWS,
     health.RECOVERY,
 )
-COLLECTORS: Final = extended("collectors", _OURS, checked_collector, lambda each: each.name)
+COLLECTORS: Final = extended(
+    "collectors", _OURS, checked_collector, lambda collector: collector.name
+)
 """Those of other packages are the last: they add what ours did not give."""

@@ -49,7 +49,7 @@ def _read_ecc(handle: DeviceHandle, builder: ReadingBuilder) -> None:
         of = _UNCORRECTED, _VOLATILE, pynvml.NVML_MEMORY_LOCATION_SRAM
         counted = Signal.ECC_UNCORRECTED_ERRORS
         builder.put(counted, handle.ask("nvmlDeviceGetMemoryErrorCounter", *of))
-        rest = (each for each in _GPU_ERRORS.signals if each != counted)
+        rest = (signal for signal in _GPU_ERRORS.signals if signal != counted)
         builder.fail_all(rest, _NOT_OF_INSTANCE)
     elif handle.field(_MODE) == 0:
         builder.fail_all(_GPU_ERRORS.signals, _OFF)
