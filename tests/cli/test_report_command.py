@@ -257,7 +257,7 @@ def test_a_plan_is_a_page_too(tmp_path: Path, capsys: Captured) -> None:
     assert "<script" not in text
     assert "why not first" in text
     assert "before it is trusted" in text
-    assert re.search(r"weights, [0-9.]+ GiB</th>.*?<svg", text)
+    assert re.search(r"<svg[^>]*>.*?weights, [0-9.]+ GiB</td>", text)
 
 
 def test_a_list_of_plans_is_one_page(tmp_path: Path) -> None:

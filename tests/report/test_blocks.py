@@ -13,7 +13,7 @@ from rightsizer.report.block_markdown import markdown_of
 from rightsizer.report.block_page import page_of
 from rightsizer.report.block_text import text_of
 from rightsizer.report.blocks import (
-    Bars,
+    Bar,
     Block,
     CellKind,
     Code,
@@ -24,6 +24,7 @@ from rightsizer.report.blocks import (
     Tile,
     Tiles,
     Tone,
+    bars,
     section,
     table,
 )
@@ -40,7 +41,7 @@ _ANSWER: tuple[Block, ...] = (
     section("Nothing", Items(()), section("Nothing in it")),
     section("How to", section("Delete the pod:", Code("kubectl delete pod")), "Then look again."),
     section("Options", Items(("release it", "share it"), is_numbered=True)),
-    section("Where it goes", Bars((("idle", 0.75), ("working", 0.25)))),
+    section("Where it goes", bars((("idle", 0.75), ("working", 0.25)))),
 )
 
 
@@ -68,8 +69,8 @@ def test_terminal_indents_sections_and_leaves_out_empty_ones() -> None:
         "  2. share it\n"
         "\n"
         "Where it goes\n"
-        f"  {_BAR * 15}   75%  idle\n"
-        f"  {_BAR * 5}             25%  working"
+        f"  {_BAR * 8}··  75%  idle\n"
+        f"  {_BAR * 2}········  25%  working"
     )
 
 
@@ -136,9 +137,7 @@ _LEAVES = st.one_of(
     _LINES,
     st.lists(_LINES, max_size=3).map(lambda texts: Items(tuple(texts))),
     st.lists(st.tuples(_LINES, _LINES), max_size=3).map(lambda pairs: KeyValues(tuple(pairs))),
-    st.lists(st.tuples(_LINES, st.floats(0.0, 1.0)), max_size=3).map(
-        lambda shares: Bars(tuple(shares))
-    ),
+    st.lists(st.tuples(_LINES, st.floats(0.0, 1.0)), max_size=3).map(bars),
     st.lists(st.builds(Tile, _LINES, _LINES, _LINES), max_size=3).map(
         lambda tiles: Tiles(tuple(tiles))
     ),
@@ -168,14 +167,16 @@ def _texts(block: Block) -> set[str]:
             return {text for pair in block.pairs for text in pair}
         case Tiles():
             return {text for tile in block.tiles for text in (tile.name, tile.value, tile.detail)}
-        case Bars():
-            return {name for name, _ in block.shares}
         case str():
             return {block}
         case Code() | Sentence():
             return {block.text}
         case _:
-            return {cell for row in block.texts for cell in row}
+            return {
+                cell.text.strip() if isinstance(cell, Bar) else column.text(cell)
+                for row in block.rows
+                for column, cell in zip(block.columns, row, strict=True)
+            }
 
 
 def _squeezed(text: str) -> str:

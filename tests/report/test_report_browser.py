@@ -8,8 +8,8 @@ import pytest
 
 from browser import IN_A_BROWSER, browse, measured
 from report_samples import report_facts
+from rightsizer.agent.report_document import html_document
 from rightsizer.report.builder import report_model
-from rightsizer.report.documents import html_document
 
 pytestmark = IN_A_BROWSER
 

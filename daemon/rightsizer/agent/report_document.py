@@ -15,15 +15,33 @@ from rightsizer.console.flags import duration, moment
 from rightsizer.io.codec import plain_fields
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.report.block_markdown import markdown_of
+from rightsizer.report.block_page import page_of
+from rightsizer.report.block_text import text_of
 from rightsizer.report.builder import report_model
-from rightsizer.report.documents import html_document, markdown_document, text_document
 from rightsizer.report.focus import FOCUS
 from rightsizer.report.model import ReportModel
 from rightsizer.report.node_focus import focus_document
+from rightsizer.report.report_blocks import report_blocks, report_title, screen_blocks
 from rightsizer.report.summary import summary_of
 
 SCHEMA_VERSION: Final = 1
 """Rises when a key changes its meaning or is removed; new keys do not change it."""
+
+
+def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
+    """Return a summary as text."""
+    return text_of(screen_blocks(model, timezone)) + "\n"
+
+
+def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:
+    """Return the whole report as a page."""
+    return page_of(report_title(model, timezone), report_blocks(model, timezone))
+
+
+def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
+    """Return the whole report as Markdown."""
+    return markdown_of(report_title(model, timezone), report_blocks(model, timezone))
 
 
 def json_document(model: ReportModel, _: dt.tzinfo) -> str:

@@ -35,7 +35,7 @@ from rightsizer.model.units import (
     seconds,
 )
 from rightsizer.model.window import Window
-from rightsizer.report.blocks import Bars, Block, KeyValues, section
+from rightsizer.report.blocks import Block, KeyValues, bars, section
 from rightsizer.report.json_encoder import AdviceDocument, advice_document
 from rightsizer.report.labels import CAUSE_LABELS
 
@@ -145,7 +145,7 @@ def job_report_blocks(report: JobUsageReport, node: str) -> Iterator[Block]:
     if known >= _LEAST_SECONDS:
         causes = ((CAUSE_LABELS[cause], lost / known) for cause, lost in _by_size(report))
         shares = tuple((label, share) for label, share in causes if share >= _LISTED_SHARE)
-        parts = (Bars(shares), f"Advice: {_advice(report)}")
+        parts = (bars(shares), f"Advice: {_advice(report)}")
     yield section(f"GPU use of {title} on {node}", KeyValues(tuple(_facts(report))), *parts)
 
 

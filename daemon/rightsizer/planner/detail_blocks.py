@@ -29,7 +29,6 @@ from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import shown_gibibytes, validation_steps
 from rightsizer.report.blocks import (
-    Bars,
     Block,
     CellKind,
     Column,
@@ -38,6 +37,7 @@ from rightsizer.report.blocks import (
     Sentence,
     Table,
     Tone,
+    bars,
     section,
     table,
 )
@@ -324,7 +324,7 @@ def candidate_table(
 
 def _details(requirement: Requirement, best: PlanCandidate) -> Iterator[Block]:
     parts = [(name, getattr(best.memory, f"{part}_bytes")) for part, name in MEMORY_PARTS.items()]
-    bars = (
+    shares = (
         (f"{name}, {value / GIB:.1f} GiB", value / best.usable_bytes)
         for name, value in parts
         if value > _VISIBLE
@@ -335,7 +335,7 @@ def _details(requirement: Requirement, best: PlanCandidate) -> Iterator[Block]:
     free = f"{percent_text(best.memory_headroom_ratio)} free"
     doubt = f", fits with {percent(best.memory_probability)}" * best.is_memory_tight
     yield f"memory of each {best.gpu}: {spread}, {free}{doubt}"
-    yield Bars(tuple(bars))
+    yield bars(shares)
     shown = shown_gibibytes(requirement, best)
     if shown is not None:
         why = "the engine takes it ahead"

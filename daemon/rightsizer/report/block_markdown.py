@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rightsizer.model.units import percent_text
 from rightsizer.report.blocks import (
-    Bars,
+    Bar,
     Block,
+    Chart,
     Code,
     Items,
     KeyValues,
@@ -25,6 +25,8 @@ _AT_START: Final = re.compile(r"^(#{1,6}(?= )|[-+>](?= |$)|\d+(?=[.)] ))")
 """What would begin a heading, a list or a quote."""
 _WIDEST: Final = 48
 """Width beyond which a cell does not widen its column."""
+_DEEPEST: Final = 6
+"""Level of headings."""
 _BACKTICKS: Final = re.compile("`{3,}")
 
 
@@ -41,38 +43,35 @@ def escaped(text: str) -> str:
 def _parts(blocks: Iterable[Block], level: int) -> Iterator[str]:
     for block in shown(blocks):
         if isinstance(block, Section):
-            yield f"{'#' * level} {escaped(block.title)}"
+            yield f"{'#' * min(level, _DEEPEST)} {escaped(block.title)}"
             yield from _parts(block.blocks, level + 1)
         else:
-            yield from _block(block)
+            yield from filter(None, _block(block))
 
 
-def _block(
-    block: Sentence | Tiles | Table | KeyValues | Items | Bars | Code | str,
-) -> Iterator[str]:
+def _block(block: Block) -> Iterator[str]:
     match block:
         case Sentence():
             text = _paragraph(block.text)
             yield text if block.tone is Tone.FAINT else f"**{text}**"
         case Table():
-            yield from filter(None, map(_paragraph, (block.caption,)))
-            yield _table(block)
-            yield from filter(None, map(_paragraph, (block.note,)))
+            yield _paragraph(block.caption)
+            yield _table(block.written)
+            yield _paragraph(block.note)
         case Tiles():
-            texts = (f"{tile.name}: {tile.value} {tile.detail}" for tile in block.tiles)
+            texts = (f"{tile.name}: {tile.value}; {tile.detail}" for tile in block.tiles)
             yield from _block(Items(tuple(texts)))
         case KeyValues():
             yield "\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in block.pairs)
         case Items():
             mark = "1." if block.is_numbered else "-"
             yield "\n".join(f"{mark} {escaped(text)}" for text in block.texts)
-        case Bars():
-            shares = (f"{percent_text(share)} {name}" for name, share in block.shares)
-            yield from _block(Items(tuple(shares)))
+        case Bar() | Chart():
+            yield _paragraph(block.text)
         case Code():
             fence = "`" * max(3, *(len(run) + 1 for run in _BACKTICKS.findall(block.text)), 0)
             yield f"{fence}\n{block.text}\n{fence}"
-        case _:
+        case str():
             yield _paragraph(block)
 
 

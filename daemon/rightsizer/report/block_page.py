@@ -1,9 +1,10 @@
-"""Blocks as an HTML page without scripts."""
+"""Blocks as an HTML page; its scripts, if any, are its own."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from rightsizer.report.blocks import Block, shown
+from rightsizer.report.charts import stacked_bar
 from rightsizer.report.template import rendered
 
 
@@ -11,8 +12,10 @@ def page_of(
     title: str, blocks: Iterable[Block], template: str = "blocks.html", **values: Any
 ) -> str:
     """Return a page; a template that extends the usual one gets further values."""
-    return rendered(template, {}, title=title, blocks=blocks, kind=_kind, shown=shown, **values)
+    return rendered(
+        template, {}, title=title, blocks=blocks, bar=stacked_bar, kind=_kind, shown=shown, **values
+    )
 
 
-def _kind(block: Block) -> str:
-    return type(block).__name__
+def _kind(value: object) -> str:
+    return type(value).__name__

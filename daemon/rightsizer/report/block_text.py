@@ -4,12 +4,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from rightsizer.io.terminal import aligned, width, wrapped
-from rightsizer.model.units import percent_text
 from rightsizer.report.blocks import (
-    Bars,
     Block,
     Code,
     Items,
+    Key,
     KeyValues,
     Section,
     Sentence,
@@ -20,7 +19,6 @@ from rightsizer.report.blocks import (
 )
 
 _INDENT: Final = 2
-_BAR_WIDTH: Final = 20
 _BEGINS: Final = (Tone.HEADING, Tone.BEST, Tone.WARNING)
 """Tones of sentences with an empty line before them."""
 _ENDS: Final = (Tone.BEST,)
@@ -46,15 +44,19 @@ def text_of(blocks: Iterable[Block], most: int | None = None, style: Style = _pl
 
 
 def _lines(blocks: Iterable[Block], most: int | None, indent: int) -> Iterator[_Line]:
-    # Sections in a section are as dense as a list.
-    apart = Table if indent else (Section, Table)
     before: Block | None = None
     for block in shown(blocks):
-        is_apart = isinstance(before, apart) or isinstance(block, apart)
+        is_apart = _is_apart(before, indent) or _is_apart(block, indent)
         if before and (is_apart or _has_tone(block, _BEGINS) or _has_tone(before, _ENDS)):
             yield "", None
         yield from _block(block, most, indent)
         before = block
+
+
+def _is_apart(block: Block | None, indent: int) -> bool:
+    """Whether lines around it are empty; sections in a section are as dense as a list."""
+    is_section = isinstance(block, Section) and not indent
+    return is_section or (isinstance(block, Table) and block.has_headings)
 
 
 def _has_tone(block: Block, tones: Collection[Tone]) -> bool:
@@ -71,7 +73,7 @@ def _block(block: Block, most: int | None, indent: int) -> Iterator[_Line]:
             yield from _toned(wrapped(block.text, indent, most=most), block.tone)
         case Table():
             yield from _toned(wrapped(block.caption, indent, 0, most))
-            yield from _table(block, most, indent)
+            yield from _table(block.written, most, indent)
             yield from _toned(wrapped(block.note, indent, 0, most), Tone.FAINT)
         case Tiles():
             tiles = ((tile.name, tile.value, tile.detail) for tile in block.tiles)
@@ -82,15 +84,13 @@ def _block(block: Block, most: int | None, indent: int) -> Iterator[_Line]:
             for place, text in enumerate(block.texts, 1):
                 numbered = f"{place}. {text}" if block.is_numbered else text
                 yield from _toned(wrapped(numbered, indent, most=most))
-        case Bars():
-            rows = (
-                (_bar(share), f"{percent_text(share):>4}", name) for name, share in block.shares
-            )
-            yield from _toned(_columns(rows, most or width(), indent))
+        case Key():
+            yield from _toned(wrapped(block.text, indent, 0, most), Tone.FAINT)
         case Code():
             yield from _toned(" " * (indent + _INDENT) + line for line in block.text.splitlines())
         case _:
-            yield from _toned(wrapped(block, indent, 0, most))
+            text = block if isinstance(block, str) else block.text
+            yield from _toned(wrapped(text, indent, 0, most))
 
 
 def _toned(lines: Iterable[str], tone: Tone | None = None) -> Iterator[_Line]:
@@ -113,7 +113,3 @@ def _columns(rows: Iterable[Sequence[str]], most: int | None, indent: int) -> It
     """Align cells to the left, without headings."""
     cells = [*rows]
     return filter(None, aligned([""] * len(cells[0]), cells, {""}, most=most, indent=indent))
-
-
-def _bar(share: float) -> str:
-    return "\N{FULL BLOCK}" * max(1, round(share * _BAR_WIDTH))

@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.model.units import GIB, dollars_text, format_duration, number_text, percent_text
 
 NOTHING: Final = "-"
-Cell: TypeAlias = str | float | None
-"""A text as it is, a number in the base unit of its column, or `None` if it is not known."""
+BAR_WIDTH: Final = 10
+"""Characters of a bar in a cell."""
+GLYPHS: Final = "█▓▒░▞▬"
+"""Parts of a bar in a terminal, in their order."""
 
 
 class Tone(StrEnum):
-    """How a line stands out."""
+    """How a line or a cell stands out."""
 
     HEADING = "heading"
     BEST = "best"
@@ -27,6 +30,48 @@ class Sentence(Struct, frozen=True):
 
     text: str
     tone: Tone
+
+
+class BarPart(Struct, frozen=True):
+    """Part of a bar: its name, its class in the style sheet, and its share of the whole."""
+
+    name: str
+    color: str
+    share: float
+
+
+class Bar(Struct, frozen=True):
+    """Parts of a whole from left to right, and a text that says more; the rest is empty."""
+
+    name: str
+    parts: tuple[BarPart, ...]
+    text: str = ""
+    limit: float | None = None
+    """Where a page draws a line, as a share of the width."""
+    ends: tuple[float, float] | None = None
+    """Interval of the sum of the parts, if it is uncertain."""
+
+    @property
+    def glyphs(self) -> str:
+        """The same in characters."""
+        reached = 0.0
+        drawn = ""
+        for glyph, part in zip(GLYPHS, self.parts, strict=False):
+            reached += part.share
+            drawn += glyph * (round(min(1.0, reached) * BAR_WIDTH) - len(drawn))
+        return drawn.ljust(BAR_WIDTH, "·")
+
+
+class Chart(Struct, frozen=True):
+    """Chart of a page, as a block or a cell; elsewhere there is its text alone."""
+
+    draw: Callable[[], str]
+    """Returns escaped markup."""
+    text: str = ""
+
+
+Cell: TypeAlias = str | float | Sentence | Bar | Chart | None
+"""A text as it is, a number in the base unit of its column, or `None` if it is not known."""
 
 
 class CellKind(StrEnum):
@@ -61,6 +106,8 @@ class Column(Struct, frozen=True):
 
     name: str
     kind: CellKind = CellKind.TEXT
+    is_below: bool = False
+    """Whether a page has its cells below those of the column before."""
 
     @property
     def is_text(self) -> bool:
@@ -69,9 +116,16 @@ class Column(Struct, frozen=True):
 
     def text(self, cell: Cell) -> str:
         """Format a cell."""
-        if cell is None:
-            return NOTHING
-        return cell if isinstance(cell, str) else _FORMATS[self.kind](cell)
+        match cell:
+            case None:
+                return NOTHING
+            case Bar():
+                return f"{cell.glyphs} {cell.text}" if cell.text else ""
+            case Sentence() | Chart():
+                return cell.text
+            case str():
+                return cell
+        return _FORMATS[self.kind](cell)
 
 
 class Table(Struct, frozen=True):
@@ -86,6 +140,10 @@ class Table(Struct, frozen=True):
     """Whether the first row is the best."""
     expendable: tuple[str, ...] = ()
     """Columns that a narrow terminal leaves out, first to last."""
+    has_total: bool = False
+    """Whether the last row sums up the others."""
+    search: str = ""
+    """What a page with scripts searches in it; it sorts by each column, too."""
 
     @property
     def has_headings(self) -> bool:
@@ -99,6 +157,22 @@ class Table(Struct, frozen=True):
             [column.text(cell) for column, cell in zip(self.columns, row, strict=True)]
             for row in self.rows
         ]
+
+    @property
+    def written(self) -> "Table":
+        """The same without columns that are only drawn."""
+        places = [
+            place
+            for place in range(len(self.columns))
+            if not all(_is_drawn(row[place]) for row in self.rows)
+        ]
+        columns = tuple(self.columns[place] for place in places)
+        rows = tuple(tuple(row[place] for place in places) for row in self.rows)
+        return replace(self, columns=columns, rows=rows)
+
+
+def _is_drawn(cell: Cell) -> bool:
+    return isinstance(cell, Bar | Chart) and not cell.text
 
 
 class Tile(Struct, frozen=True):
@@ -128,10 +202,20 @@ class Items(Struct, frozen=True):
     is_numbered: bool = False
 
 
-class Bars(Struct, frozen=True):
-    """Shares of a whole, a bar each."""
+class Key(Struct, frozen=True):
+    """Colors of bars and charts: class in the style sheet, and name."""
 
-    shares: tuple[tuple[str, float], ...]
+    colors: tuple[tuple[str, str], ...]
+    is_of_bars: bool = False
+    """Whether a terminal draws them, too, the parts in this order."""
+    note: str = ""
+    """Sentence of a page about what is drawn."""
+
+    @property
+    def text(self) -> str:
+        """Glyphs of a terminal with their names; empty for others."""
+        names = (f"{glyph} {name}" for glyph, (_, name) in zip(GLYPHS, self.colors, strict=False))
+        return "  ".join(names) if self.is_of_bars else ""
 
 
 class Code(Struct, frozen=True):
@@ -140,32 +224,80 @@ class Code(Struct, frozen=True):
     text: str
 
 
+class Look(StrEnum):
+    """How a page shows a section."""
+
+    PLAIN = "plain"
+    CARD = "card"
+    FOLDED = "folded"
+
+
 class Section(Struct, frozen=True):
     """Blocks under a heading, whose level is the depth."""
 
     title: str
     blocks: "tuple[Block, ...]"
+    look: Look = Look.PLAIN
 
 
-Block: TypeAlias = str | Sentence | Tiles | Table | KeyValues | Items | Bars | Code | Section
+Block: TypeAlias = (
+    str | Sentence | Tiles | Table | KeyValues | Items | Bar | Key | Chart | Code | Section
+)
 """A text is a sentence, or a paragraph."""
 
 
-Heading: TypeAlias = str | tuple[str, CellKind]
+_Row = TypeVar("_Row")
+Heading: TypeAlias = str | tuple[str, CellKind] | Column
 """Name of a column of texts, or name and kind."""
 
 
-def table(columns: Iterable[Heading], rows: Iterable[Iterable[Cell]], note: str = "") -> Table:
-    """Make a table."""
-    headings = (
-        Column(column) if isinstance(column, str) else Column(*column) for column in columns
+def number_column(name: str) -> Column:
+    """Make a column of numbers, or of texts that are aligned as such."""
+    return Column(name, CellKind.NUMBER)
+
+
+def table(
+    columns: Iterable[Heading], rows: Iterable[Iterable[Cell]], note: str = "", **options: Any
+) -> Table:
+    """Make a table; `options` are its other fields."""
+    return Table(tuple(map(_column, columns)), tuple(map(tuple, rows)), note=note, **options)
+
+
+def table_of(
+    rows: Iterable[_Row],
+    columns: Mapping[Heading, Callable[[_Row], Cell]],
+    *,
+    note: str = "",
+    **options: Any,
+) -> Table:
+    """Make a table of values, of which each column has a function for its cells."""
+    cells = ([cell(row) for cell in columns.values()] for row in rows)
+    return table(columns, cells, note, **options)
+
+
+def _column(heading: Heading) -> Column:
+    match heading:
+        case Column():
+            return heading
+        case str():
+            return Column(heading)
+    return Column(*heading)
+
+
+def bars(shares: Iterable[tuple[str, float]]) -> Table:
+    """Make a table of shares of a whole, a bar each."""
+    return table(
+        ("", ""),
+        (
+            (Bar(name, (BarPart(name, "wasted", share),), f"{percent_text(share):>4}"), name)
+            for name, share in shares
+        ),
     )
-    return Table(tuple(headings), tuple(map(tuple, rows)), note=note)
 
 
-def section(title: str, *blocks: Block) -> Section:
+def section(title: str, *blocks: Block, look: Look = Look.PLAIN) -> Section:
     """Make a section."""
-    return Section(title, blocks)
+    return Section(title, blocks, look)
 
 
 def shown(blocks: Iterable[Block]) -> tuple[Block, ...]:
@@ -185,8 +317,12 @@ def _is_empty(block: Block) -> bool:
             return not block.pairs
         case Items():
             return not block.texts
-        case Bars():
-            return not block.shares
+        case Key():
+            return not block.colors and not block.note
+        case Bar():
+            return not block.parts
+        case Chart():
+            return False
         case Code() | Sentence():
             return not block.text
         case _:

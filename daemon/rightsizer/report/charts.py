@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from rightsizer.model.units import percent_text
+from rightsizer.report.blocks import Bar
 
 _T = TypeVar("_T")
 _STRETCHED: Final = ' preserveAspectRatio="none"'
@@ -50,27 +51,25 @@ def _short(value: float) -> str:
     return f"{round(value, 2):g}"
 
 
-_WIDEST: Final = 1.25
-"""Limit of the drawn need, relative to capacity; the figure beside it shows the value."""
-
-
-def bar(name: str, share: float, kind: str) -> str:
-    """Return a bar of a share."""
-    drawn = [f'<path class="{kind}" d="{box(0, 0, 100 * min(1.0, share), 10)}"/>']
-    return figure((100, 10), name, percent_text(share), drawn, "split")
-
-
-def fit_bar(name: str, demand: float | None, need: float | None) -> str:
-    """Return a bar of demand and need, with a line at the capacity."""
-    scale = 100 / _WIDEST
-    parts = []
-    if need is not None:
-        parts.append(f'<path class="need" d="{box(0, 2, scale * min(need, _WIDEST), 6)}"/>')
-    if demand is not None:
-        parts.append(f'<path class="demand" d="{box(0, 2, scale * min(demand, _WIDEST), 6)}"/>')
-    parts.append(f'<path class="capacity" d="M{scale:g} 0V10"/>')
-    description = "not known" if need is None else f"needs {percent_text(need)} of what there is"
-    return figure((100, 10), name, description, parts, "split fit")
+def stacked_bar(drawn: Bar) -> str:
+    """Return a bar of parts from left to right, with its limit and its interval."""
+    texts = []
+    paths = []
+    reached = 0.0
+    for part in drawn.parts:
+        if part.share:
+            texts.append(f"{part.name} {percent_text(part.share)}")
+            end = min(1.0, reached + part.share)
+            area = box(100 * reached, 0, 100 * (end - reached), 10)
+            paths.append(f'<path class="{part.color}" d="{area}"/>')
+            reached = end
+    if drawn.ends is not None:
+        low, high = (100 * min(1.0, end) for end in drawn.ends)
+        paths.append(f'<path class="whisker" d="{box(low, 4, high - low, 2)}"/>')
+    if drawn.limit is not None:
+        paths.append(f'<path class="capacity" d="M{100 * drawn.limit:g} 0V10"/>')
+    description = ", ".join(texts) or drawn.text or "not known"
+    return figure((100, 10), drawn.name, description, paths, "split")
 
 
 _WIDTH: Final = 720.0
@@ -332,6 +331,12 @@ def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> s
             paths[part] = [box(reached, 0, width, 10)]
             reached += width
     return figure((100, 10), name, ", ".join(texts), _drawn(paths), "split")
+
+
+def bar(name: str, share: float, kind: str) -> str:
+    """Return a bar of a share."""
+    drawn = [f'<path class="{kind}" d="{box(0, 0, 100 * min(1.0, share), 10)}"/>']
+    return figure((100, 10), name, percent_text(share), drawn, "split")
 
 
 def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:

@@ -87,10 +87,10 @@ def main_cause(waste: Mapping[str, float]) -> str:
     return CAUSE_LABELS[Cause(max(waste, key=lambda cause: waste[cause]))]
 
 
-def group_percents(row: DeviceRow) -> list[str]:
-    """Return each group's share of a device's known time."""
-    known = sum(row.groups[group] for group in KNOWN_GROUPS)
-    return [percent(row.groups[group] / known) if known else "-" for group in KNOWN_GROUPS]
+def group_percent(group: StateGroup, row: DeviceRow) -> str:
+    """Return a group's share of a device's known time."""
+    known = sum(row.groups[known_group] for known_group in KNOWN_GROUPS)
+    return percent(row.groups[group] / known) if known else "-"
 
 
 def resources_of(model: ReportModel) -> list[Resource]:
