@@ -49,6 +49,7 @@ EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     ("Projection of profiles", "sizing.projection", ""),
     ("The fleet, in real stores", "fleet.estate", ""),
     ("Faults planted in a fleet of exporters", "fleet.faults", ""),
+    ("Models that a fleet serves", "fleet.served", ""),
     ("Profilers' files against their raw events", "profiles.breakdowns", ""),
     ("The node broker", "broker.shares", ""),
 )

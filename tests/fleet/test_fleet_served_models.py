@@ -9,12 +9,11 @@ import pytest
 
 from dcgm_estate import NOW, YESTERDAY, EstatePast, gpu, stored
 from rightsizer.fleet.cache.grid import DAY
-from rightsizer.fleet.model import DeviceHolding, FleetDevice
+from rightsizer.fleet.model import Cluster
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
-from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod
-from rightsizer.fleet.sources.served_models import EnginePod, engine_pods, served_loads
-from rightsizer.model.device import Device
+from rightsizer.fleet.sources.pod_owners import LookbackSpan
+from rightsizer.fleet.sources.served_models import GpuWorkload, served_loads
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.model.workload import Workload, WorkloadKind
@@ -62,8 +61,8 @@ def vllm(past: EstatePast, pod: str, rate: float, first: float = 0.0, last: floa
 def estate() -> EstatePast:
     """Two replicas of vLLM, one of them new since noon, and other engines."""
     past = EstatePast()
-    vllm(past, "llama-a", rate=1.0)
-    vllm(past, "llama-b", rate=2.0, first=12.0)
+    vllm(past, "llama-7d4b9cf5f6-b2x4z", rate=1.0)
+    vllm(past, "llama-7d4b9cf5f6-c2x4z", rate=2.0, first=12.0)
     vllm(past, "nowhere-0", rate=9.0)
     sglang = {"pod": "qwen-0", "namespace": "chat", "model_name": "qwen"}
     for name, grows_by in (
@@ -87,11 +86,13 @@ def owner(namespace: str, name: str, model: str = "") -> Workload:
     return Workload(key, WorkloadKind.KUBERNETES, name, namespace=namespace, model=model)
 
 
-PODS: Final = {
-    Pod("chat", "llama-a"): EnginePod(owner("chat", "llama", "hub/llama"), (gpu(0), gpu(1)), H100),
-    Pod("chat", "llama-b"): EnginePod(owner("chat", "llama", "hub/llama"), (gpu(2), gpu(3)), H100),
-    Pod("chat", "qwen-0"): EnginePod(owner("chat", "qwen"), (gpu(4),), "NVIDIA L40S"),
-    Pod("lab", "small-0"): EnginePod(owner("lab", "small"), (gpu(5),), "NVIDIA L4"),
+WORKLOADS: Final = {
+    holder.workload.key: holder
+    for holder in (
+        GpuWorkload(owner("chat", "llama", "hub/llama"), tuple(map(gpu, range(4))), H100),
+        GpuWorkload(owner("chat", "qwen-0"), (gpu(4),), "NVIDIA L40S"),
+        GpuWorkload(owner("lab", "small-0"), (gpu(5),), "NVIDIA L4"),
+    )
 }
 Stored = Callable[[EstatePast], AbstractContextManager[PrometheusStore]]
 
@@ -102,7 +103,7 @@ def answered(request: pytest.FixtureRequest) -> tuple[tuple[ServedLoad, ...], in
     kind: Stored = request.param
     with kind(estate()) as store:
         before = store.use.queries
-        return served_loads(store, PODS, SPAN), store.use.queries - before
+        return served_loads(store, WORKLOADS, Cluster(), SPAN), store.use.queries - before
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +113,8 @@ def loads(answered: tuple[tuple[ServedLoad, ...], int]) -> dict[str, ServedLoad]
 
 
 def test_queries_are_few(answered: tuple[tuple[ServedLoad, ...], int]) -> None:
-    """Whatever the number of pods: names, three of a day, hours, and five minutes."""
-    assert answered[1] <= 8
+    """Whatever the number of pods: names, three of a day, owners, hours, and five minutes."""
+    assert answered[1] <= 9
 
 
 def test_replicas_are_one_load(loads: dict[str, ServedLoad]) -> None:
@@ -158,13 +159,13 @@ def test_rhythm_is_of_all_replicas(loads: dict[str, ServedLoad]) -> None:
 
 def test_other_engines_are_read_by_the_same_table(loads: dict[str, ServedLoad]) -> None:
     """Ranks that copy a count are one, and what is not counted is unknown."""
-    qwen = loads["qwen"]
+    qwen = loads["qwen-0"]
     assert (qwen.engine, qwen.model, qwen.tensor) == ("sglang", "qwen", 1)
     assert qwen.requests_per_second == pytest.approx(0.5, rel=0.02)
     assert qwen.output_tokens == pytest.approx(100.0, rel=0.02)
     assert qwen.requests_running == pytest.approx(8.0, rel=0.02)
     assert qwen.kv_cache_tokens == 80_000.0
-    small = loads["small"]
+    small = loads["small-0"]
     assert (small.engine, small.model) == ("llama.cpp", "")
     assert small.requests_per_second is None
     assert small.requests_per_second_by_hour == ()
@@ -173,7 +174,7 @@ def test_other_engines_are_read_by_the_same_table(loads: dict[str, ServedLoad]) 
 
 def test_engines_on_no_known_gpu_are_left_out(loads: dict[str, ServedLoad]) -> None:
     """Their pod holds none."""
-    assert loads.keys() == {"llama", "qwen", "small"}
+    assert loads.keys() == {"llama", "qwen-0", "small-0"}
 
 
 def test_store_without_engines_has_none() -> None:
@@ -181,23 +182,4 @@ def test_store_without_engines_has_none() -> None:
     past = EstatePast()
     past.series("up", {"job": "x"}, 1.0)
     with stored(past) as store:
-        assert served_loads(store, PODS, SPAN) == ()
-
-
-def test_pods_are_those_of_the_holders() -> None:
-    """A pod on two boards has no one board; a holder without a pod is none."""
-    pod = Workload("k", WorkloadKind.KUBERNETES, "llama", namespace="chat", pod="llama-a")
-    job = Workload("slurm:1", WorkloadKind.SLURM, "1")
-    devices = {
-        gpu(number): FleetDevice(Device(gpu(number), number, name=name), "n", "p")
-        for number, name in enumerate((H100, "NVIDIA L4", H100))
-    }
-    holdings = {
-        gpu(0): (DeviceHolding(pod, 0, 1),),
-        gpu(1): (DeviceHolding(pod, 0, 1),),
-        gpu(2): (DeviceHolding(job, 0, 1),),
-    }
-
-    assert engine_pods(devices, holdings) == {
-        Pod("chat", "llama-a"): EnginePod(pod, (gpu(0), gpu(1)))
-    }
+        assert served_loads(store, WORKLOADS, Cluster(), SPAN) == ()

@@ -157,7 +157,7 @@ def test_nothing_smaller_is_advised_for_an_unknown_model() -> None:
     """Its size is a guess."""
     alias = replace(CHAT, model="prod", memory_used_bytes=70 * GIB, kv_cache_tokens=400_000.0)
     finding = one(alias, ServedFindingKind.TOO_LARGE)
-    assert finding.abstained == "the model is not known: state it with --model"
+    assert finding.abstained == "the model is not known: state it (--model, or in a policy)"
 
 
 def test_unknown_model_is_not_off() -> None:

@@ -80,6 +80,24 @@ def test_figure_that_cannot_be_is_refused(
         assert key in error
 
 
+def test_load_that_cannot_be_read_does_not_hide_the_others(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """It is named with its place, what is wrong, and a remedy; the others are answered."""
+    file = written(tmp_path, [CHAT, replace(CHAT, workload="broken")])
+    loads = json.loads(file.read_text(encoding="utf-8"))
+    loads[1]["engines"] = "two"
+    file.write_text(json.dumps([*loads, 7]), encoding="utf-8")
+    assert main(["served", str(file), "--json", "--boards", "H100-SXM5-80GB"]) == 1
+    good, broken, number = json.loads(capsys.readouterr().out)
+    assert (good["name"], "error" in good) == ("chat-api", False)
+    assert broken["name"] == "broken"
+    assert broken["error"].startswith(f"{file}: load 2: ")
+    assert "$.engines" in broken["error"]
+    assert broken["error"].endswith("; correct it, or leave it out")
+    assert number["name"] == f"{file}: load 3"
+
+
 def test_engine_of_no_time_does_not_stop_the_others(tmp_path: Path, capsys: Captured) -> None:
     """Its answer says why."""
     none = replace(CHAT, workload="none", time_per_output_token=ServedLatency(0.0))

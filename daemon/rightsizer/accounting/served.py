@@ -263,6 +263,8 @@ def _stated(facts: ServedLoad, snapshot: Snapshot, *, is_only: bool) -> ServedLo
     owners = _owners(facts.devices, snapshot)
     owner = owners[0] if len(owners) == 1 else None
     models = {workload.model for workload in owners} - {""}
+    levels = {(workload.ttft, workload.tpot) for workload in owners}
+    ttft, tpot = levels.pop() if len(levels) == 1 else ("", "")
     readings = (snapshot.readings.get(device.uuid) for device in devices)
     memory = [
         used
@@ -280,6 +282,8 @@ def _stated(facts: ServedLoad, snapshot: Snapshot, *, is_only: bool) -> ServedLo
         namespace=owner.namespace if owner else "",
         memory_used_bytes=max(memory, default=None),
         tensor=facts.tensor or tensor,
+        ttft=ttft,
+        tpot=tpot,
     )
 
 

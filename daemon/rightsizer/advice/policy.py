@@ -1,5 +1,6 @@
 """Settings of the recommender, and policies: classes, allocators, thresholds and exclusions."""
 
+import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
@@ -15,7 +16,7 @@ from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.finding import Case
 from rightsizer.model.settings import CONSTANT, Spec, declared_fields, settings_class
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, parse_duration
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass
 
 
@@ -111,14 +112,31 @@ class PolicyMatch(Struct, frozen=True):
         )
 
 
+_LEVEL: Final = re.compile(r"(?:p\d+(?:\.\d+)?=)?(?P<time>\S+)")
+
+
+def _level(value: Any) -> Any:
+    """Check a time of a service level."""
+    parts = _LEVEL.fullmatch(value) if isinstance(value, str) and value else None
+    try:
+        is_time = not value or (parts is not None and parse_duration(parts["time"]) > 0.0)
+    except ValueError:
+        is_time = False
+    if not is_time:
+        raise ValueError(f"is no time (got '{value}'); write it like 50ms or p95=1s")
+    return value
+
+
 class Policy(Struct, frozen=True):
-    """Class, allocator, model, thresholds and exclusions of the matching workloads.
+    """Class, allocator, model, level, thresholds and exclusions of the matching workloads.
 
     Attributes:
         class_: Class of the workload.
         allocator: Memory allocation behavior of the workload's framework.
         model: Model that the workload serves, where its engine names an alias: a name of the
             hub, or a path.
+        ttft: Longest time to the first token of what it serves, such as `1s`, or `p95=1s`.
+        tpot: Longest time between its tokens, such as `50ms`.
         ignore: Findings that open no recommendation, each with a reason and an optional end.
     """
 
@@ -126,6 +144,8 @@ class Policy(Struct, frozen=True):
     class_: WorkloadClass = WorkloadClass.UNKNOWN
     allocator: Allocator = Allocator.UNKNOWN
     model: str = ""
+    ttft: Annotated[str, Spec(parse=_level)] = ""
+    tpot: Annotated[str, Spec(parse=_level)] = ""
     thresholds: ThresholdTree = ThresholdTree()
     ignore: tuple[Exclusion, ...] = ()
 
@@ -205,8 +225,10 @@ def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Wo
         workload = replace(workload, workload_class=policy.class_)
     if policy is not None and policy.allocator is not Allocator.UNKNOWN:
         workload = replace(workload, allocator=policy.allocator)
-    if policy is not None and policy.model:
-        workload = replace(workload, model=policy.model)
+    if policy is not None:
+        names = ("model", "ttft", "tpot")
+        stated = {name: value for name in names if (value := getattr(policy, name))}
+        workload = replace(workload, **stated) if stated else workload
     return workload
 
 

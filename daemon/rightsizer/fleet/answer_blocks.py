@@ -7,6 +7,7 @@ from typing import Any, Final
 from rightsizer.console.advice import advice_block
 from rightsizer.fleet.advice_groups import AdviceGroup, opened
 from rightsizer.fleet.pools.placement import gpus_text
+from rightsizer.fleet.served_blocks import served_blocks
 from rightsizer.fleet.summary import summary_of
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Reason
@@ -220,6 +221,7 @@ def fleet_blocks(answer: Mapping[str, Any], top: int = _MOST_GROUPS) -> Iterator
     yield summary.headline
     yield f"{summary.reclaim_text}."
     yield from _advice(summary.groups, top)
+    yield served_blocks(answer["served_models"], top)
     usage = answer["usage"]
     # If one scheduler has all of it, the table of teams contains the same.
     kinds = [*usage["kinds"], {**usage["total"], "name": "all"}] if len(usage["kinds"]) > 1 else []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.fleet.advice_groups import opened
+from rightsizer.fleet.served_blocks import served_rank
 from rightsizer.fleet.summary import summarized
 from rightsizer.fleet.tables import cluster_rows, pools_of_team, usage_tables
 from rightsizer.io.codec import plain_fields
@@ -106,6 +107,7 @@ _PLACED: Final = (
     "advice",
     "node_advice",
     "waiting",
+    "served_models",
 )
 """Lists whose rows have a cluster."""
 _ROWS: Final = (*_PLACED, "clusters")
@@ -194,6 +196,7 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
         },
         **rows,
         "advice": ranked(rows["advice"]),
+        "served_models": sorted(rows["served_models"], key=served_rank),
         "verdicts": _verdicts(answer["verdicts"] for answer in answers),
         "waiting_work": sorted(
             chain.from_iterable(answer["waiting_work"] for answer in answers),

@@ -134,7 +134,14 @@ def _look(arguments: argparse.Namespace, settings: FleetConfig, parts: Sequence[
     shows = sys.stderr.isatty() and not arguments.no_progress
     with (
         ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,
-        FleetJudge(settings, clock, progress, keeps_all=keeps_all, parts=parts) as judge,
+        FleetJudge(
+            settings,
+            clock,
+            progress,
+            keeps_all=keeps_all,
+            parts=parts,
+            config_file=config_file_of(arguments),
+        ) as judge,
     ):
         if arguments.dry_run:
             document = encode_plan(*judge.plan(), clock.wall_time())

@@ -63,6 +63,8 @@ class FleetAnswer(Struct, frozen=True):
     waiting: tuple[WaitingWork, ...] = ()
     served: tuple[WaitingOutcome, ...] = ()
     """What each of these could get, longest waiting first."""
+    served_models: tuple[Mapping[str, Any], ...] = ()
+    """What engines serve, as the planner answers, in the order in which to act."""
     advice: tuple[Advice, ...] = ()
     """Advice of the ledger, open first."""
     usage: tuple[UseRow, ...] = ()
@@ -122,11 +124,26 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         ],
         "waiting": pending,
         "waiting_work": [_served(outcome) for outcome in answer.served],
+        "served_models": _served_models(answer, team_of),
         **usage_tables([plain_fields(use_row) for use_row in answer.usage]),
         "use": plain_fields(answer.use),
         "notes": list(answer.notes),
     }
     return {**document, **summarized(document), "evidence": evidence_of(document)}
+
+
+def _served_models(
+    answer: FleetAnswer, team_of: Callable[[Iterable[str]], str]
+) -> list[dict[str, Any]]:
+    """Encode what engines serve, with the cluster and the team of their GPUs."""
+    present = chain.from_iterable(pool.devices for pool in answer.view.pools)
+    clusters = {device.device.uuid: device.cluster for device in present}
+    rows = []
+    for served in answer.served_models:
+        uuids = served["load"]["devices"]
+        place = {"cluster": clusters.get(uuids[0], ""), "team": team_of(uuids)}
+        rows.append({**place, **served})
+    return rows
 
 
 def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:

@@ -48,6 +48,7 @@ from rightsizer.fleet.policies import FleetPolicies, with_stated
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.process_pool import ProcessPool, paused_collection, tell, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
+from rightsizer.fleet.served import served_models
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, day_cache_path, ledger_path
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.fleet.sources.kubernetes import namespace_key
@@ -126,7 +127,7 @@ class FleetJudge:
     As a context manager, it holds the day cache until exit.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         settings: FleetConfig,
         clock: Clock,
@@ -134,10 +135,12 @@ class FleetJudge:
         *,
         keeps_all: bool = False,
         parts: Sequence[Path] = (),
+        config_file: Path | None = None,
     ) -> None:
         """Read the files of the settings and open the day cache; the store is not queried yet.
 
-        `parts` are the caches of shards, whose days each run takes over.
+        `parts` are the caches of shards, whose days each run takes over; `config_file` is for
+        the planner of served models.
 
         Raises:
             ConfigurationError: no store is set, or an operator's file has faults.
@@ -153,6 +156,7 @@ class FleetJudge:
         self._progress = progress
         self._keeps_all = keeps_all
         self._parts = parts
+        self._config_file = config_file
         self._rules = configured_rules(settings)
         self._market = configured_market(settings)
         self._fleet_rules = [
@@ -259,6 +263,9 @@ class FleetJudge:
             judgements = policies.suppressed(verdicts.judgements, context.now)
             losses = Losses(verdicts.parts.holdings, request.devices, self._market)
             judgements = tuple(map(losses.limited, judgements))
+            lookback = nanoseconds(fleet.lookback_seconds)
+            self._progress("served", 0, 1)
+            served = served_models(context, request, lookback, self._config_file)
             for fault in verdicts.faults:
                 self._log.error("rule_failed", **fault._asdict())
             self.devices = frozenset(context.inventory.devices)
@@ -274,9 +281,10 @@ class FleetJudge:
                 market=self._market,
                 waiting=view.waiting,
                 served=place_waiting(view, judgements),
+                served_models=served.answers,
                 usage=usage_of(verdicts.parts.uses, self._market),
                 use=context.store.use + used,
-                notes=tuple(self._notes(context, verdicts.faults)),
+                notes=tuple(filter(None, (*self._notes(context, verdicts.faults), served.note))),
             )
             keys = (key for key, _ in open_now)
             measured = case_measurement(self._cache, request, keys, settings=self._case_settings)

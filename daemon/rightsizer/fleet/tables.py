@@ -8,6 +8,7 @@ from typing import Any, Final
 from rightsizer.advice.compatible import savings_of
 from rightsizer.fleet.advice_groups import opened
 from rightsizer.fleet.focus import fleet_focus
+from rightsizer.fleet.served_blocks import SERVED_COLUMNS, served_rows
 from rightsizer.fleet.usage import FREE, FREE_NAME
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.report.focus import FOCUS, FOCUS_COLUMNS
@@ -192,12 +193,13 @@ _COLUMNS: Final = {
     "recommendations": (*_RECOMMENDATION, "reasons", "gpus", "dollars_per_day", "devices"),
     "teams": ("team", "cluster", *summed(())),
     "gpus": _HOLDING,
+    "served": SERVED_COLUMNS,
     FOCUS: (*FOCUS_COLUMNS,),
 }
 
 
 def csv_tables(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return open recommendations, teams, GPUs and the bill in FOCUS as CSV, by name."""
+    """Return recommendations, teams, GPUs, served models and the bill in FOCUS as CSV, by name."""
     advice = [
         {
             **{name: piece[name] for name in _RECOMMENDATION},
@@ -213,5 +215,6 @@ def csv_tables(document: Mapping[str, Any]) -> dict[str, str]:
         for row in document["teams"]
     ]
     tables = {"recommendations": advice, "teams": teams, "gpus": document["holdings"]}
+    tables["served"] = served_rows(document["served_models"])
     tables[FOCUS] = fleet_focus(document)
     return {name: csv_text(columns, tables[name]) for name, columns in _COLUMNS.items()}

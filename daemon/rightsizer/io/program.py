@@ -62,6 +62,27 @@ def own_module(name: str) -> list[str]:
     return [sys.executable, "-I", *site, "-c", _OWN, str(root), name]
 
 
+def own_answer(words: Sequence[str], longest_seconds: float) -> str:
+    """Return what a command of this program prints, run in a process of its own.
+
+    Raises:
+        RightsizerError: it takes too long, or prints nothing but why it failed.
+    """
+    command = [*own_module("rightsizer"), *words]
+    try:
+        done = subprocess.run(  # noqa: S603 - a list of words of this program, no shell.
+            command, capture_output=True, text=True, check=False, timeout=longest_seconds
+        )
+    except subprocess.TimeoutExpired:
+        raise RightsizerError(f"'{words[0]}' took longer than {longest_seconds:g} s") from None
+    except OSError as error:
+        raise RightsizerError(f"'{words[0]}' cannot be started: {error.strerror}") from None
+    if not done.stdout:
+        *_, fault = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
+        raise RightsizerError(f"'{words[0]}' failed: {fault.removeprefix('rightsizer: ')}")
+    return done.stdout
+
+
 class Ending(StrEnum):
     """How a program ended."""
 

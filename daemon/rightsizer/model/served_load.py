@@ -72,6 +72,10 @@ class ServedLoad(Struct, frozen=True):
     cache_format: str = ""
     tensor: Annotated[int, Meta(ge=1, le=1024)] | None = None
     """GPUs that share a layer, where the engine or its GPUs tell."""
+    ttft: str = ""
+    """Longest time to the first token that a policy states, as of a plan: `p95=2s`."""
+    tpot: str = ""
+    """Longest time between tokens, likewise."""
 
     def __post_init__(self) -> None:
         hours = len(self.requests_per_second_by_hour)

@@ -94,6 +94,10 @@ class Workload(Struct, frozen=True):
     """What makes its pods; `None` if only their names suggest it."""
     model: str = ""
     """Model that it serves, by a policy; empty if none states it."""
+    ttft: str = ""
+    """Longest time to the first token, by a policy, as of a plan: `p95=2s`; empty without one."""
+    tpot: str = ""
+    """Longest time between tokens, likewise."""
 
 
 class ProcessGeneration(Struct, frozen=True):

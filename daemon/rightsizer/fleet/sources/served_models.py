@@ -7,15 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP
-from rightsizer.fleet.model import DeviceHolding, FleetDevice
+from rightsizer.fleet.model import Cluster
 from rightsizer.fleet.source import MetricStore, SampledSeries
-from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod
+from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners, workload_key
 from rightsizer.fleet.sources.series import first_label, names_of, shares_of
 from rightsizer.fleet.sources.serving import (
     LABELS,
@@ -51,6 +51,8 @@ _PEAK_SPAN: Final[Nanoseconds] = 2 * DAY
 _PEAK: Final = 0.95
 _HOURS: Final = 24
 _METRIC: Final = "metric"
+_Pages: TypeAlias = Mapping[Pod, Mapping[str, Mapping[Labels, float]]]
+"""Values by metric and labels, of each pod."""
 _METRICS_AT_ONCE: Final = 100
 """Metrics of one query, which takes 16 KiB of text in VictoriaMetrics."""
 _FACT_KINDS: Final = (MeasureKind.LARGEST, MeasureKind.PRODUCT, MeasureKind.TEXT)
@@ -66,8 +68,8 @@ _FINE_LABELS: Final = (
 """Labels of the parts of one count, beside those of engines and models."""
 
 
-class EnginePod(Struct, frozen=True):
-    """A pod that holds GPUs, and may run an engine."""
+class GpuWorkload(Struct, frozen=True):
+    """A workload that holds GPUs now, and whose pods may run engines."""
 
     workload: Workload
     devices: tuple[str, ...]
@@ -76,29 +78,10 @@ class EnginePod(Struct, frozen=True):
     """Name of its GPUs, as the driver tells it; empty if they differ."""
 
 
-def engine_pods(
-    devices: Mapping[str, FleetDevice], holdings: Mapping[str, Sequence[DeviceHolding]]
-) -> dict[Pod, EnginePod]:
-    """Return the pods among the holders of devices."""
-    held: defaultdict[Pod, dict[str, Workload]] = defaultdict(dict)
-    for uuid in devices.keys() & holdings.keys():
-        for holding in holdings[uuid]:
-            if holding.workload.pod:
-                pod = Pod(holding.workload.namespace, holding.workload.pod)
-                held[pod][uuid] = holding.workload
-    pods = {}
-    for pod, workloads in held.items():
-        boards = {devices[uuid].device.name for uuid in workloads}
-        board = boards.pop() if len(boards) == 1 else ""
-        workload = next(iter(workloads.values()))
-        pods[pod] = EnginePod(workload, tuple(sorted(workloads)), board)
-    return pods
-
-
 class _Replica(NamedTuple):
     """A model in one pod."""
 
-    pod: EnginePod
+    holder: GpuWorkload
     sample: ServedSample
     hours: Mapping[Nanoseconds, float]
     """Requests by the end of each hour in which it was there."""
@@ -109,42 +92,51 @@ class _Replica(NamedTuple):
     def key(self) -> tuple[str, str, str]:
         """What is answered together: workload, engine and model."""
         facts = self.sample.facts
-        return self.pod.workload.key, facts.engine, facts.model
+        return self.holder.workload.key, facts.engine, facts.model
 
 
 def served_loads(
-    store: MetricStore, pods: Mapping[Pod, EnginePod], span: LookbackSpan
+    store: MetricStore, workloads: Mapping[str, GpuWorkload], cluster: Cluster, span: LookbackSpan
 ) -> tuple[ServedLoad, ...]:
     """Return what engines served by workload and model, all replicas together.
 
-    Figures are of the last day, the rhythm of the whole span. The number of queries depends on the
-    engines, not on the pods.
+    `workloads` are those of the cluster by key. Which one a pod belongs to is what made it: the
+    GPUs are the workload's, whichever pod holds which. Figures are of the last day, the rhythm of
+    the whole span. The number of queries depends on the engines, not on the pods.
 
     Raises:
         StoreError: the store does not answer.
     """
     engines = _engines_in(store, span)
-    if not engines or not pods:
+    if not engines or not workloads:
         return ()
     groups: defaultdict[tuple[str, str, str], list[_Replica]] = defaultdict(list)
-    for replica in _replicas(_Queries(store, engines, span), pods, span):
+    queries = _Queries(store, engines, span)
+    pages = queries.pages()
+    owners = PodOwners().of(store, pages, span)
+    keys = {pod: cluster.named(workload_key(pod, owner)) for pod, owner in owners.items()}
+    holders = {pod: workloads[key] for pod, key in keys.items() if key in workloads}
+    if not holders:
+        return ()
+    for replica in _replicas(queries, pages, holders, span):
         groups[replica.key].append(replica)
     loads = (_load(replicas, span) for replicas in groups.values())
     return tuple(sorted(loads, key=lambda load: (load.namespace, load.workload, load.model)))
 
 
 def _replicas(
-    queries: _Queries, pods: Mapping[Pod, EnginePod], span: LookbackSpan
+    queries: _Queries, pages: _Pages, holders: Mapping[Pod, GpuWorkload], span: LookbackSpan
 ) -> Iterator[_Replica]:
     hourly = queries.requests(span.length, COARSE_STEP)
     fine = queries.requests(min(span.length, _PEAK_SPAN), FINE_STEP)
     hours_of: defaultdict[Pod, set[Nanoseconds]] = defaultdict(set)
     for (pod, _), requests in hourly.items():
         hours_of[pod].update(requests)
-    for pod, series in queries.pages().items():
+    for pod, holder in holders.items():
+        series = pages[pod]
         names = frozenset(series)
         engine = next((engine for engine in ENGINES if engine.recognizes(names)), None)
-        if engine is None or pod not in pods:
+        if engine is None:
             continue
         page = EngineMetricsPage(engine, series)
         # What has grown in the time began at 0.
@@ -152,7 +144,7 @@ def _replicas(
         lived = _seconds_of_day(hours_of[pod], span)
         for sample in served_samples(page, EngineMetricsPage(engine, nothing), lived):
             key = pod, sample.facts.model
-            yield _Replica(pods[pod], sample, hourly.get(key, {}), fine.get(key, {}))
+            yield _Replica(holder, sample, hourly.get(key, {}), fine.get(key, {}))
 
 
 def _seconds_of_day(hours: Iterable[Nanoseconds], span: LookbackSpan) -> float:
@@ -167,11 +159,10 @@ def _load(replicas: Sequence[_Replica], span: LookbackSpan) -> ServedLoad:
     newest = max(hours, default=0)
     # Of what ran in the last hour, if anything did.
     running = [replica for replica in replicas if newest in replica.hours] or replicas[:1]
-    pod = running[0].pod
+    holder = running[0].holder
     facts = running[0].sample.facts
-    boards = {replica.pod.board for replica in running}
-    devices = dict.fromkeys(chain.from_iterable(replica.pod.devices for replica in running))
-    shared, rest = divmod(len(pod.devices), facts.engines)
+    engines = sum(replica.sample.facts.engines for replica in running)
+    shared, rest = divmod(len(holder.devices), engines)
     counts = side_by_side(
         (replica.sample.counts for replica in replicas), _seconds_of_day(hours, span)
     )
@@ -179,12 +170,14 @@ def _load(replicas: Sequence[_Replica], span: LookbackSpan) -> ServedLoad:
     counts_requests = load.requests_per_second is not None
     return replace(
         load,
-        model=pod.workload.model or facts.model,
-        devices=tuple(devices),
-        board=boards.pop() if len(boards) == 1 else "",
-        workload=pod.workload.name,
-        namespace=pod.workload.namespace,
-        engines=sum(replica.sample.facts.engines for replica in running),
+        model=holder.workload.model or facts.model,
+        ttft=holder.workload.ttft,
+        tpot=holder.workload.tpot,
+        devices=holder.devices,
+        board=holder.board,
+        workload=holder.workload.name,
+        namespace=holder.workload.namespace,
+        engines=engines,
         tensor=facts.tensor or (shared if shared and not rest else None),
         requests_per_second_by_hour=_by_hour(hours) if counts_requests else (),
         requests_per_second_peak=_peak(_added(replica.slots for replica in replicas))
@@ -241,7 +234,7 @@ class _Queries:
         }
         self._labels = ", ".join((LABELS, PART_LABELS, *_FINE_LABELS, *sorted(values)))
 
-    def pages(self) -> dict[Pod, dict[str, dict[Labels, float]]]:
+    def pages(self) -> _Pages:
         """Return the metrics of each pod: growth of counters in a day, means, and last facts."""
         counters: set[str] = set()
         levels: set[str] = set()

@@ -366,13 +366,13 @@ def _withheld(prediction: ServedPrediction) -> str:
     """Return why less is not advised; empty if it may be."""
     engine = prediction.engine
     if not engine.is_model_known:
-        return "the model is not known: state it with --model"
+        return "the model is not known: state it (--model, or in a policy)"
     if prediction.off:
         return "the engine is not as predicted: find out why first"
     if engine.load.window_seconds < _CYCLE_SECONDS:
         return "measured for less than a day, which is a load's cycle"
     if not engine.level:
-        return "no service level is stated, and none is measured: give --ttft and --tpot"
+        return "no service level is measured: state one (--ttft and --tpot, or in a policy)"
     if engine.load.prompt_tokens is None or engine.load.output_tokens is None:
         return "the tokens of a request are not exported"
     return ""

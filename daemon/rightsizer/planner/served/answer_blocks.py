@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Savings
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.units import GIB, format_duration
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.display import NOTHING, dollars, interval_text, number, percent
@@ -38,6 +39,8 @@ class ServedAnswer(Struct, frozen=True):
     """An engine and the findings about it; or why there are none."""
 
     name: str
+    load: ServedLoad | None = None
+    """`None` if it cannot be read."""
     prediction: ServedPrediction | None = None
     findings: tuple[ServedFinding, ...] = ()
     error: str = ""
@@ -103,9 +106,9 @@ def _answer_blocks(answer: ServedAnswer) -> Iterator[Block]:
     if prediction is None:
         yield f"error: {answer.name}: {answer.error.removeprefix(f'{answer.name}: ')}"
         return
-    yield _serves(prediction)
-    yield _needs(answer, prediction)
-    yield _saves(answer)
+    yield serves_text(prediction)
+    yield f"needs: {needs_text(answer)}"
+    yield saves_text(answer)
     yield table(_HEADINGS, map(_row, prediction.comparisons))
     # What is measured says more of today's level than any prediction does.
     is_told = prediction.engine.is_level_stated or prediction.holds_peak
@@ -126,7 +129,8 @@ def _largest(prediction: ServedPrediction, largest: EstimateInterval) -> str:
     return f"largest rate: {number(largest.value)} requests/s ({interval_text(largest)}){level}"
 
 
-def _serves(prediction: ServedPrediction) -> str:
+def serves_text(prediction: ServedPrediction) -> str:
+    """Return what an engine serves, on what, how much, and what that costs."""
     engine = prediction.engine
     load = engine.load
     alias = f" as {load.model}" if load.model and load.model != engine.model else ""
@@ -145,20 +149,24 @@ def _serves(prediction: ServedPrediction) -> str:
     )
 
 
-def _needs(answer: ServedAnswer, prediction: ServedPrediction) -> str:
+def needs_text(answer: ServedAnswer) -> str:
+    """Return what an engine would need for its busiest load, and how surely that is enough."""
+    prediction = answer.prediction
+    if prediction is None:
+        return f"unknown: {answer.error}"
     engine = prediction.engine
     if engine.peak_rate <= 0.0:
-        return "needs: unknown, no request was finished"
+        return "unknown, no request was finished"
     if answer.sharers:
-        return f"needs: unknown, it shares its GPUs with {', '.join(answer.sharers)}"
+        return f"unknown, it shares its GPUs with {', '.join(answer.sharers)}"
     options = [finding.options[0] for finding in answer.findings if finding.options]
     if options:
         level = engine.level or "the rate"
         sure = percent(options[0].probability)
-        return f"needs: {options[0].change}: {sure} to keep {level} at its busiest load"
+        return f"{options[0].change}: {sure} to keep {level} at its busiest load"
     if any(finding.kind is ServedFindingKind.TOO_SMALL for finding in answer.findings):
-        return "needs: more than it has; nothing considered is sure to hold its busiest load"
-    return f"needs: {_without_findings(prediction)}"
+        return "more than it has; nothing considered is sure to hold its busiest load"
+    return _without_findings(prediction)
 
 
 def _without_findings(prediction: ServedPrediction) -> str:
@@ -171,11 +179,14 @@ def _without_findings(prediction: ServedPrediction) -> str:
         held = number(largest.value)
         return f"unknown: predicted to hold {held} requests/s, measured {number(engine.peak_rate)}"
     if engine.level and not engine.is_level_stated:
-        return "what it has, to keep today's level; give --ttft and --tpot for what another needs"
+        return (
+            "what it has, to keep today's level; state another (--ttft and --tpot, or in a policy)"
+        )
     return "what it has"
 
 
-def _saves(answer: ServedAnswer) -> str:
+def saves_text(answer: ServedAnswer) -> str:
+    """Return what the first change that is advised saves; or that, and why, none is."""
     advised = answer.advised
     if advised is not None:
         caution = f"; {advised.caution}" if advised.caution else ""
@@ -220,7 +231,7 @@ def _finding_blocks(finding: ServedFinding) -> Iterator[Block]:
         yield f"not advised: {finding.abstained}"
     yield Items(tuple(finding.causes), is_numbered=True)
     yield from finding.evidence
-    yield Items(tuple(map(_option_text, finding.options)))
+    yield Items(tuple(map(option_text, finding.options)))
     if not finding.options or finding.abstained:
         return
     first = finding.options[0]
@@ -230,7 +241,8 @@ def _finding_blocks(finding: ServedFinding) -> Iterator[Block]:
     yield f"to be sure: {first.canary}"
 
 
-def _option_text(option: ServedOption) -> str:
+def option_text(option: ServedOption) -> str:
+    """Return a change with its money, certainty, risk, caution, and what corrected it."""
     parts = (
         _money(option.savings),
         f"{percent(option.probability)} sure, risk {option.risk}",

@@ -20,6 +20,7 @@ from rightsizer.planner.served.prediction import (
     with_kept_level,
 )
 from rightsizer.planner.served.sharing import sharers_of
+from rightsizer.planner.served.source import AnyLoad, UnreadLoad
 from rightsizer.sizing.site import SiteResidual, SiteResiduals
 
 
@@ -32,12 +33,15 @@ class PredictedLoads(Struct, frozen=True):
 
 
 def predicted_loads(
-    loads: Iterable[ServedLoad], planner: Planner, statement: Statement = NOTHING_STATED
+    loads: Iterable[AnyLoad], planner: Planner, statement: Statement = NOTHING_STATED
 ) -> PredictedLoads:
     """Predict each load in the layout that runs."""
     predictions: list[ServedPrediction] = []
     failed: list[ServedAnswer] = []
     for load in loads:
+        if isinstance(load, UnreadLoad):
+            failed.append(ServedAnswer(load.name, error=load.error))
+            continue
         try:
             engine = served_engine(load, planner, statement)
             predictions.append(predict(engine, planner))
@@ -51,7 +55,8 @@ def predicted_loads(
 
 
 def _failed(load: ServedLoad, error: str) -> ServedAnswer:
-    return ServedAnswer(load.workload or load.model or load.engine, error=error)
+    name = load.workload or load.model or load.engine
+    return ServedAnswer(name, load, error=error if error.startswith(name) else f"{name}: {error}")
 
 
 def _residuals(predictions: Sequence[ServedPrediction], planner: Planner) -> Iterator[SiteResidual]:
@@ -93,7 +98,13 @@ def served_answers(
         return min((ranks[id(finding)] for finding in answer.findings), default=unranked)
 
     answers = [
-        ServedAnswer(prediction.engine.name, prediction, findings_of(prediction), sharers=sharers)
+        ServedAnswer(
+            prediction.engine.name,
+            prediction.engine.load,
+            prediction,
+            findings_of(prediction),
+            sharers=sharers,
+        )
         for prediction, sharers in zip(predictions, sharers_of(predictions), strict=True)
     ]
     return (*sorted(answers, key=place), *loads.failed)

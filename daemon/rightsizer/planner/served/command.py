@@ -14,7 +14,6 @@ from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.io.files import is_there
 from rightsizer.io.terminal import counted
 from rightsizer.model.errors import UsageError
-from rightsizer.model.served_load import ServedLoad
 from rightsizer.planner.learned import read_learned, write_learned
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import Planner, boards_of
@@ -22,7 +21,7 @@ from rightsizer.planner.served.answer_blocks import served_blocks
 from rightsizer.planner.served.answers import PredictedLoads, predicted_loads, served_answers
 from rightsizer.planner.served.encoder import encode_served
 from rightsizer.planner.served.engine import LEVELS, Statement, number_format
-from rightsizer.planner.served.source import SERVING_PATH, agent_loads, loads_of
+from rightsizer.planner.served.source import SERVING_PATH, AnyLoad, agent_loads, loads_of
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.site import SiteResiduals
@@ -116,7 +115,7 @@ def _board(name: str, catalogue: Catalogue) -> str:
         raise UsageError(f"--gpu: {error}") from None
 
 
-def _loads(arguments: argparse.Namespace) -> Sequence[ServedLoad]:
+def _loads(arguments: argparse.Namespace) -> Sequence[AnyLoad]:
     """Return the loads of an agent, or of addresses and files."""
     places: Sequence[str] = arguments.places
     if arguments.url and places:

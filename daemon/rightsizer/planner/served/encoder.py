@@ -4,7 +4,13 @@ from typing import Any
 
 from rightsizer.io.codec import plain_fields
 from rightsizer.planner.plan_encoder import encode_candidate, encode_comparison, encode_interval
-from rightsizer.planner.served.answer_blocks import ServedAnswer
+from rightsizer.planner.served.answer_blocks import (
+    ServedAnswer,
+    needs_text,
+    option_text,
+    saves_text,
+    serves_text,
+)
 from rightsizer.planner.served.finding import ServedFinding, ServedOption
 from rightsizer.planner.served.prediction import ServedPrediction
 
@@ -12,11 +18,17 @@ from rightsizer.planner.served.prediction import ServedPrediction
 def encode_served(answer: ServedAnswer) -> dict[str, Any]:
     """Encode one answer."""
     prediction = answer.prediction
+    load = None if answer.load is None else plain_fields(answer.load)
     if prediction is None:
-        return {"name": answer.name, "error": answer.error}
+        return {"name": answer.name, "load": load, "error": answer.error}
     return {
         "name": answer.name,
+        "load": load,
         **_encode_prediction(prediction),
+        "serves": serves_text(prediction),
+        "needs": needs_text(answer),
+        "saves": saves_text(answer),
+        "savings_dollars_per_hour": None if answer.savings is None else answer.dollars_per_hour,
         "findings": [_encode_finding(finding) for finding in answer.findings],
     }
 
@@ -26,7 +38,6 @@ def _encode_prediction(prediction: ServedPrediction) -> dict[str, Any]:
     return {
         "model": engine.model,
         "is_model_known": engine.is_model_known,
-        "load": plain_fields(engine.load),
         "layout": plain_fields(engine.layout),
         "gpu": engine.board.key,
         "weights": str(engine.requirement.precision.weights),
@@ -56,6 +67,7 @@ def _encode_option(option: ServedOption) -> dict[str, Any]:
     launch = option.launch
     return {
         "change": option.change,
+        "text": option_text(option),
         "question": dict(option.question),
         "candidate": encode_candidate(option.candidate),
         "savings_dollars_per_hour": savings.dollars_per_hour_typical,

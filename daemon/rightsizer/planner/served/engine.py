@@ -220,7 +220,7 @@ class _EngineBuilder:
             held_gpus=self._held,
             assumptions=tuple(self._assumed),
             source=self._source(model),
-            is_level_stated=self._statement.has_level,
+            is_level_stated=bool(stated_level(load, self._statement)),
             is_model_known=model is not None,
             told=frozenset(self._told()),
         )
@@ -401,12 +401,18 @@ def _board(load: ServedLoad, planner: Planner, statement: Statement) -> Board:
     raise RequirementError(f"{name}: runs {why}; name the board with --gpu, such as --gpu L40S")
 
 
+def stated_level(load: ServedLoad, statement: Statement) -> Mapping[str, str]:
+    """Return the keys of the level that the operator states, else a policy; empty without one."""
+    level = statement if statement.has_level else load
+    stated = {"ttft": level.ttft, "tpot": level.tpot}
+    return {key: value for key, value in stated.items() if value}
+
+
 def _level(load: ServedLoad, statement: Statement) -> tuple[dict[str, str], str]:
     """Return the keys of the service level, and its words: as stated, else today's p95."""
-    if statement.has_level:
-        stated = {"ttft": statement.ttft, "tpot": statement.tpot}
-        keys = {key: value for key, value in stated.items() if value}
-        return keys, _level_words(keys)
+    stated = stated_level(load, statement)
+    if stated:
+        return dict(stated), _level_words(stated)
     keys = {}
     rounded = {}
     for key, latency in (("ttft", load.time_to_first_token), ("tpot", load.time_per_output_token)):

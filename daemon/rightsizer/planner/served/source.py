@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from rightsizer.io.codec import convert, decode
 from rightsizer.io.files import file_bytes
@@ -25,9 +27,20 @@ _REMEDY: Final = "give the answer of GET /api/v1/serving of an agent, or a page 
 _PAGE_BYTES: Final = 8 * 2**20
 
 
+class UnreadLoad(Struct, frozen=True):
+    """A load that cannot be read."""
+
+    name: str
+    error: str
+    """What is wrong, where, and the remedy."""
+
+
+AnyLoad: TypeAlias = ServedLoad | UnreadLoad
+
+
 def loads_of(
     place: str, window_seconds: float | None, sleep: Callable[[float], object] = time.sleep
-) -> Sequence[ServedLoad]:
+) -> Sequence[AnyLoad]:
     """Return the loads of an engine's address, of a file of its page, or of a file of loads.
 
     Raises:
@@ -35,6 +48,7 @@ def loads_of(
         RequirementError: it is neither loads nor a page, or no model is served.
     """
     try:
+        loads: Sequence[AnyLoad]
         if place.startswith(("http://", "https://")):
             loads = _measured(place, window_seconds or USUAL_WINDOW_SECONDS, sleep)
         else:
@@ -46,7 +60,7 @@ def loads_of(
     return loads
 
 
-def agent_loads(answer: Any, place: str) -> Sequence[ServedLoad]:
+def agent_loads(answer: Any, place: str) -> Sequence[AnyLoad]:
     """Return the loads of an agent's answer."""
     loads = _converted(answer, place)
     if not loads:
@@ -63,7 +77,7 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {reason}; check the path") from None
 
 
-def _read(text: str, place: str, window_seconds: float | None) -> Sequence[ServedLoad]:
+def _read(text: str, place: str, window_seconds: float | None) -> Sequence[AnyLoad]:
     if text.lstrip().startswith(("[", "{")):
         if window_seconds is not None:
             raise UsageError(f"--window: {place} says for how long it was measured; leave it out")
@@ -105,10 +119,24 @@ def _page(client: HttpClient) -> EngineMetricsPage:
     return parse_page(str(answer.body))
 
 
-def _converted(parsed: Any, place: str) -> Sequence[ServedLoad]:
+def _converted(parsed: Any, place: str) -> Sequence[AnyLoad]:
     if isinstance(parsed, Mapping):
         parsed = parsed.get(_WRAPPED, [parsed])
+    if not isinstance(parsed, list):
+        raise RequirementError(f"{place}: holds no list of loads; {_REMEDY}")
+    loads = [_load(value, f"{place}: load {number}") for number, value in enumerate(parsed, 1)]
+    unread = [load for load in loads if isinstance(load, UnreadLoad)]
+    if unread and len(unread) == len(loads):
+        raise RequirementError(f"{unread[0].error}; {_REMEDY}")
+    return loads
+
+
+def _load(value: Any, place: str) -> AnyLoad:
+    """Return a load; one that cannot be read is named, and does not hide the others."""
     try:
-        return convert(parsed, list[ServedLoad])
+        return convert(value, ServedLoad)
     except ValueError as error:
-        raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
+        keys = ("workload", "model", "engine")
+        names = [value.get(key) for key in keys] if isinstance(value, Mapping) else []
+        name = next((name for name in names if name and isinstance(name, str)), place)
+        return UnreadLoad(name, f"{place}: {error}; correct it, or leave it out")

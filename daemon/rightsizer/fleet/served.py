@@ -1,0 +1,73 @@
+"""Served models of a look: what engines in the store serve, and what each would need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from rightsizer.fleet.context import FleetContext
+from rightsizer.fleet.sources.pod_owners import LookbackSpan
+from rightsizer.fleet.sources.served_models import GpuWorkload, served_loads
+from rightsizer.fleet.sources.serving import ServingMetrics
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.units import Nanoseconds
+from rightsizer.report.served_answers import served_answers
+
+if TYPE_CHECKING:
+    from rightsizer.fleet.cases.case import BatchRequest
+
+
+class ServedModels(Struct, frozen=True):
+    """What engines serve, as `rightsizer served` answers, in the order in which to act."""
+
+    answers: tuple[Mapping[str, Any], ...] = ()
+    note: str = ""
+    """Why there are no answers, if engines serve."""
+
+
+def served_models(
+    context: FleetContext, request: BatchRequest, lookback: Nanoseconds, config_file: Path | None
+) -> ServedModels:
+    """Return what the engines of a fleet serve on its kinds of GPU.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    loads = tuple(_loads(context, request, lookback))
+    kinds = {device.device.board for device in request.devices.values()}
+    try:
+        answers = served_answers(loads, config_file, sorted(filter(None, kinds)))
+    except RightsizerError as error:
+        return ServedModels(note=f"What {len(loads)} engines serve was not planned: {error}.")
+    return ServedModels(tuple(answers))
+
+
+def _loads(
+    context: FleetContext, request: BatchRequest, lookback: Nanoseconds
+) -> Iterator[ServedLoad]:
+    """Yield the loads of each cluster with engines."""
+    for report in context.reports:
+        if report.source != ServingMetrics.name or not report.metrics:
+            continue
+        cluster = report.cluster
+        holders = dict(_holders(request, cluster.named("kubernetes:")))
+        span = LookbackSpan(report.time or context.now, lookback)
+        yield from served_loads(context.store.within(cluster.matchers), holders, cluster, span)
+
+
+def _holders(request: BatchRequest, start: str) -> Iterator[tuple[str, GpuWorkload]]:
+    """Yield the workloads of a cluster with the GPUs that they hold now."""
+    for key, uuids in request.occupancy.present.items():
+        if not key.startswith(start) or key not in request.workloads:
+            continue
+        yield key, _held(request, key, uuids)
+
+
+def _held(request: BatchRequest, key: str, uuids: Sequence[str]) -> GpuWorkload:
+    names = {request.devices[uuid].device.name for uuid in uuids}
+    name = names.pop() if len(names) == 1 else ""
+    return GpuWorkload(request.workloads[key], tuple(sorted(uuids)), name or "")

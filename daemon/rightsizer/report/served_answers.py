@@ -1,0 +1,35 @@
+"""What `rightsizer served` says of loads, asked of this program in a process of its own."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.io.codec import decode, encode
+from rightsizer.io.program import own_answer
+from rightsizer.model.served_load import ServedLoad
+
+_LONGEST_SECONDS: Final = 600.0
+"""Source: measured, .2 s an engine and three kinds of GPU on one core, so a thousand engines."""
+
+
+def served_answers(
+    loads: Sequence[ServedLoad], config_file: Path | None, boards: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return the answers about some loads, as in the JSON of the command; none without a load.
+
+    The planner's memory is its process's, and with it given back. By default all kinds of GPU
+    with a price are considered.
+
+    Raises:
+        RightsizerError: the command failed, or took too long.
+    """
+    if not loads:
+        return []
+    words = ["served", "--json"]
+    words += [] if config_file is None else [f"--config.file={config_file}"]
+    words += [f"--boards={','.join(boards)}"] if boards else []
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(encode(list(loads)))
+        file.flush()
+        return decode(own_answer([*words, file.name], _LONGEST_SECONDS), list[dict[str, Any]])

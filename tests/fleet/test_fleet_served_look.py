@@ -1,0 +1,116 @@
+"""Served models in a look: load, prediction, what each needs, beside the truth of their site."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rightsizer.fleet.answers import merged, selected
+from served_look import ServedLook, looked_at, served_store
+from served_models import ServedModel, served_models
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
+
+_SEED: Final = 1000
+_RECALL: Final = 0.9
+
+
+class Estate:
+    """A quarter of a site's models in a store, and its look."""
+
+    def __init__(self, config: Path, models: tuple[ServedModel, ...]) -> None:
+        """Look once."""
+        self.config = config
+        self.look = ServedLook(models, json.loads(looked_at(config, "--json")))
+
+
+@pytest.fixture(scope="module")
+def estate() -> Iterator[Estate]:
+    """Of each kind some, but no pair that could trade places."""
+    alone = [model for model in served_models(_SEED) if model.kind != "misplaced"]
+    models = tuple(alone[::4])
+    with served_store(models) as config:
+        yield Estate(config, models)
+
+
+def test_every_served_model_is_told_with_its_load(estate: Estate) -> None:
+    """Model, engine, replicas, boards and requests, with the prediction beside what is measured."""
+    for model in estate.look.models:
+        answer = estate.look.answers[model.load.workload]
+        load = answer["load"]
+        assert answer["team"] == "serving"
+        assert load["model"] == (model.alias or model.load.model)
+        assert (load["engine"], load["engines"]) == ("vllm", model.load.engines)
+        assert load["tensor"] == model.load.tensor
+        assert sorted(load["devices"]) == sorted(model.load.devices)
+        assert load["board"] == model.load.board
+        assert load["requests_per_second"] == pytest.approx(
+            model.load.requests_per_second, rel=0.03
+        )
+        assert answer["requests_per_second_peak"] == pytest.approx(
+            model.load.requests_per_second_peak, rel=0.03
+        )
+        figures = {figure["what"]: figure for figure in answer["comparisons"]}
+        latency = model.load.time_per_output_token
+        assert latency is not None
+        assert figures["tpot_ms"]["measured"] == pytest.approx(1e3 * latency.mean_seconds, rel=0.03)
+        assert figures["tpot_ms"]["predicted_low"] < figures["tpot_ms"]["predicted_high"]
+
+
+def test_what_is_wrong_is_found_and_nothing_else(estate: Estate) -> None:
+    """Nine in ten, and no advice that misses the level, or is about an unknown model."""
+    assert estate.look.recall >= _RECALL, estate.look.missed
+    assert estate.look.false == []
+
+
+def test_findings_say_what_to_do(estate: Estate) -> None:
+    """With interval, risk, launch command and canary."""
+    options = [
+        finding["options"][0]
+        for model in estate.look.models
+        for finding in estate.look.advised(model)
+        if finding["kind"] == "too_large"
+    ]
+    assert options
+    for option in options:
+        low = option["savings_dollars_per_hour_low"]
+        assert low <= option["savings_dollars_per_hour"] <= option["savings_dollars_per_hour_high"]
+        assert option["risk"]
+        assert option["launch"].startswith("vllm serve ")
+        assert option["canary"]
+
+
+def test_text_and_table_have_the_same(estate: Estate, tmp_path: Path) -> None:
+    """What is short first, then by money."""
+    text = looked_at(estate.config, "--csv", str(tmp_path))
+    with (tmp_path / "served.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    names = [answer["name"] for answer in estate.look.document["served_models"]]
+    assert [row["name"] for row in rows] == names
+    saved = [float(row["savings_dollars_per_day"] or 0.0) for row in rows]
+    assert saved == sorted(saved, reverse=True) or min(saved) < 0.0
+    section = text.partition("What engines serve:")[2]
+    assert names[0] in section
+    assert "to be sure: " in section
+
+
+def test_merge_and_selection_keep_the_models(estate: Estate) -> None:
+    """Those of the clusters and teams that are shown."""
+    document = estate.look.document
+    both = merged([document], ["one"])
+    assert both["served_models"] == document["served_models"]
+    assert len(selected(document, team="serving")["served_models"]) == len(estate.look.models)
+
+
+@pytest.mark.soak
+def test_forty_models_of_a_site() -> None:
+    """Right, too large, too small, misplaced, aliased and unknown ones."""
+    models = tuple(served_models(_SEED + 1))
+    with served_store(models) as config:
+        look = ServedLook(models, json.loads(looked_at(config, "--json")))
+    assert len(look.answers) == len(models)
+    assert look.recall >= _RECALL, look.missed
+    assert look.false == []
