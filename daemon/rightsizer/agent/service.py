@@ -70,6 +70,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
             forget=source.forget,
             access=access,
             reread=reread,
+            config_file=config_file,
         )
         failed.pop_all()
     with closing(agent):  # Closes source and storage, too.
