@@ -38,7 +38,8 @@ def advice(found: str, dollars: float) -> dict[str, object]:
 
 def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
     """The to-do is that of the page."""
-    report = {"devices": [DEVICE], "advice": [advice("cheap", 3.0), advice("dear", 5.0)]}
+    pieces = [advice("cheap", 3.0), advice("dear", 5.0)]
+    report = {"agent": {}, "devices": [DEVICE], "advice": pieces}
     (row,) = node_rows(NodeFrame(report, {"devices": []}))
     assert row.advice is not None
     assert row.advice["id"] == "dear"

@@ -455,5 +455,5 @@ def test_a_gpu_that_serves_shows_model_and_load() -> None:
     page = page_of(serving)
     assert "3.1/s llama" in page
     assert "hub/llama on vllm, 3.1 requests/s" in page
-    assert "llama needs 1 x L40S: 97% to keep it; saves $4 an hour." in page
+    assert 'title="llama needs 1 x L40S: 97% to keep it; saves $4 an hour">needs 1 x L40S<' in page
     assert all(device.served == () for device in view_of(serving, NOW + HOUR).devices)

@@ -99,9 +99,7 @@ class Agent:
         self._stopping = threading.Event()
         self._notifications = self._new_notifications()
         self.profiles = ProfileService(self.accounting, storage, clock, settings.profiles)
-        rules = configured_rules(settings)
-        policies = PolicySet(settings.policies_here)
-        self.recommender = Recommender(self.accounting, rules, policies, clock, self.profiles)
+        self.recommender = self._new_recommender()
         ledger = storage.ledger(settings.recommender.ledger)
         sinks = (self._notifications,)
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
@@ -124,6 +122,11 @@ class Agent:
         self.part = "start"
         """What runs on the thread that starts, samples and closes."""
         self._parts = self._closing_parts()
+
+    def _new_recommender(self) -> Recommender:
+        rules = configured_rules(self.settings)
+        policies = PolicySet(self.settings.policies_here)
+        return Recommender(self.accounting, rules, policies, self._clock, self.profiles)
 
     def _new_notifications(self) -> NotificationService:
         return NotificationService(
