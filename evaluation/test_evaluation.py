@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from evaluation.run import DOCUMENT
+from measured import DOCUMENT
 
 RUN: Final = Path(__file__).parent / "run.py"
 GOOD: Final = """\

@@ -25,7 +25,7 @@ __all__ = ["LISTS", "hashes", "listed"]
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = Path(__file__).resolve().parent / "requirements"
 LISTS: Final[Mapping[str, str]] = {
-    "agent": "gpu-rightsizer[kubernetes]",
+    "agent": "gpu-rightsizer[kubernetes,profile]",
     "node": "gpu-rightsizer[kubernetes,cli]",
     "tools": "gpu-rightsizer[kubernetes,fleet,cli]",
     "build": "hatchling",

@@ -60,3 +60,12 @@ def test_help_and_settings_of_a_fleet_need_no_extra(tmp_path: Path) -> None:
     path.write_text("fleet: {store: {url: 'http://127.0.0.1:9'}}\n", encoding="utf-8")
     assert "--shard" in run("fleet", "--help").stdout
     assert run("config", "check", path).returncode == 0
+
+
+def test_a_profile_without_the_extra_names_the_remedy(tmp_path: Path) -> None:
+    """The package of the fleet brings the library, too."""
+    path = tmp_path / "trace.json"
+    path.write_text('{"schemaVersion": 1, "traceEvents": []}')
+    ended = run("profile", path)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "take pip install 'gpu-rightsizer[profile]', or the package" in ended.stderr

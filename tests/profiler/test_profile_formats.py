@@ -12,12 +12,12 @@ from profile_mlperf import detail, summary, training
 from profile_xplane import WORKED, Line, Plane, kernel, space, viewer_trace
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import ProfileFormat
+from rightsizer.profiles.formats import FORMATS
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
 from rightsizer.profiles.printed_text import excerpt, plain_words
 from rightsizer.profiles.reader import Head
 from rightsizer.profiles.registry import (
-    FORMATS,
     grouped,
     open_profile,
     read_all,

@@ -104,7 +104,7 @@ def hashed(name: str) -> dict[str, tuple[str, list[str]]]:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("agent", "gpu-rightsizer[kubernetes]"),
+        ("agent", "gpu-rightsizer[kubernetes,profile]"),
         ("node", "gpu-rightsizer[kubernetes,cli]"),
         ("tools", "gpu-rightsizer[kubernetes,fleet,cli]"),
     ],

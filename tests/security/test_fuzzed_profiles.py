@@ -17,8 +17,9 @@ from profile_traces import KinetoTrace
 from profile_xplane import WORKED, length_field, number_field, space, varint, viewer_trace
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
+from rightsizer.profiles.formats import FORMATS
 from rightsizer.profiles.limits import ReadLimits
-from rightsizer.profiles.registry import FORMATS, open_profile, read_all, read_files
+from rightsizer.profiles.registry import open_profile, read_all, read_files
 from rocprof_files import database, write_traces
 
 LIMITS: Final = ReadLimits(

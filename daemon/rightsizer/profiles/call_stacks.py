@@ -11,6 +11,8 @@ from heapq import merge
 from itertools import groupby
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from rightsizer.model.profile import FrameUse, ProductUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiles.limits import ReadLimits
@@ -18,7 +20,7 @@ from rightsizer.profiles.names import is_of_a_gpu
 from rightsizer.profiles.products import TensorProduct
 from rightsizer.profiles.tables import short_name
 from rightsizer.profiles.time_use import FrameTimes, Launches, ProductTimes
-from rightsizer.profiles.timeline import Column, Interval, SpanLine, is_in_time
+from rightsizer.profiles.timeline import LATEST, Column, Interval, Numbers, SpanLine, is_in_time
 
 _LIBRARY_FRAME: Final = re.compile(r"<|.*[/\\](?:site|dist)-packages[/\\]")
 _TOP: Final = re.compile(r"\w+")
@@ -182,27 +184,34 @@ class CallStacks:
         is_kept = thread != -1 or kind is CallKind.WAIT
         if not (name and is_kept and is_in_time(*span)):
             return
+        into = (self._waits if kind is CallKind.WAIT else self._calls)[thread]
+        into.add(*span)
+        into.names.append(self.number(kind, name, product))
+
+    def number(self, kind: CallKind, name: str, product: TensorProduct | None = None) -> int:
+        """Return the number of a name; -1 for an empty one."""
+        if not name:
+            return -1
         key = _CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
         if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:
             key = _CallName(kind, _OTHERS)
-        into = (self._waits if kind is CallKind.WAIT else self._calls)[thread]
-        into.add(*span)
-        into.names.append(self._names.setdefault(key, len(self._names)))
+        return self._names.setdefault(key, len(self._names))
+
+    def add_all(self, threads: Numbers, numbers: Numbers, starts: Numbers, ends: Numbers) -> None:
+        """Add calls that are no waits, by numbers of their names."""
+        is_kept = (numbers >= 0) & (starts > -LATEST) & (starts <= ends) & (ends < LATEST)
+        for thread in np.unique(threads).tolist():
+            if self.thread(thread) != -1:
+                rows = is_kept & (threads == thread)
+                self._calls[thread].extend(starts[rows], ends[rows])
+                self._calls[thread].names.frombytes(numbers[rows].tobytes())
 
     def frame(self, thread: int, name: str, span: Interval) -> bool:
-        """Add a Python function or module; library frames, which users never change, are dropped.
-
-        Returns:
-            Whether it was kept.
-        """
-        if name.startswith(_MODULE):
-            part = without_turn(name.removeprefix(_MODULE))
-            self.add(thread, CallKind.MODULE, part, span)
-        elif not _is_of_library(name) and (found := _FRAME.fullmatch(name)):
-            self.add(thread, CallKind.LINE, found[1], span)
-        else:
-            return False
-        return True
+        """Add a Python function or module; return whether it was kept."""
+        call = frame_call(name)
+        if call is not None:
+            self.add(thread, *call, span)
+        return call is not None
 
     def waits(self) -> Iterator[tuple[str, Interval]]:
         """Yield waits with their origin: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
@@ -272,6 +281,14 @@ class CallStacks:
 def _is_of_library(frame: str) -> bool:
     top = _TOP.match(frame)
     return (top is not None and top[0] in _LIBRARIES) or _LIBRARY_FRAME.match(frame) is not None
+
+
+def frame_call(name: str) -> tuple[CallKind, str] | None:
+    """Return the call of a Python function or module; `None` for what users never change."""
+    if name.startswith(_MODULE):
+        return CallKind.MODULE, without_turn(name.removeprefix(_MODULE))
+    found = None if _is_of_library(name) else _FRAME.fullmatch(name)
+    return found and (CallKind.LINE, found[1])
 
 
 def without_turn(name: str) -> str:

@@ -4,15 +4,20 @@ import codecs
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.reader import Unpacked
+from rightsizer.profiles.timeline import LATEST, NO_NUMBER, Numbers
 
 _CHUNK: Final = 2**18
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -38,10 +43,87 @@ _KEY_MAXIMUM: Final = 2**16
 """Limit of a top-level key, in characters."""
 _READ_ON: Final = 2**18
 """Characters read or built at once."""
+_BATCH: Final = 2**20
+"""Characters whose events are decoded at once."""
+_BOUNDARY: Final = re.compile(r"\}\s*,\s*$")
+_BOUNDARY_CHARACTERS: Final = 24
+_BOUNDARY_TRIES: Final = 64
+_PLAIN_NUMBERS: Final = b"0123456789.,"
+_PLAIN_DIGITS: Final = 19
+"""Of 64 bits, unless they begin with a 9."""
+_NUMBER: Final = json.JSONDecoder(parse_float=Decimal)
+_FRACTION: Final = 3
+"""Decimals of microseconds in whole nanoseconds."""
 _NO_JSON: Final = "event that is no JSON"
 _REPAIRS_A_VALUE: Final = 100
 _REPAIRS: Final = 1_000_000
 _BETWEEN: Final = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
+
+
+class TraceEvent(msgspec.Struct, gc=False):
+    """What is used of an event; times as they are written, which floats could not hold."""
+
+    ph: str | None = None
+    cat: str | None = None
+    name: str | None = None
+    ts: msgspec.Raw = msgspec.Raw(b"null")
+    dur: msgspec.Raw = msgspec.Raw(b"0")
+    pid: int | str | float | None = None
+    tid: int | str | float | None = None
+    id: Any = None
+    args: Any = None
+
+
+_TYPED: Final = msgspec.json.Decoder(list[TraceEvent])
+
+
+def _typed(event: Event) -> TraceEvent:
+    """Convert an event of any form."""
+    texts = (event.get(key) for key in ("cat", "name"))
+    cat, name = (text if isinstance(text, str) else None for text in texts)
+    times = (event.get("ts"), event.get("dur", 0))
+    ts, dur = (msgspec.Raw(json.dumps(time, default=str).encode()) for time in times)
+    pid, tid = (str(event.get(key)) for key in ("pid", "tid"))
+    phase = str(event.get("ph"))
+    return TraceEvent(phase, cat, name, ts, dur, pid, tid, event.get("id"), event.get("args"))
+
+
+def nanoseconds_of(written: Sequence[msgspec.Raw]) -> Numbers:
+    """Convert microseconds as they are written to whole nanoseconds; `NO_NUMBER` if none."""
+    text = b",".join(written)
+    if text.translate(None, _PLAIN_NUMBERS):
+        return whole_numbers([*map(moment, written)])
+    characters = np.frombuffer(text, np.uint8)
+    ends = np.append(np.flatnonzero(characters == ord(",")), len(text))
+    lengths = np.diff(ends, prepend=-1) - 1
+    points = np.flatnonzero(characters == ord("."))
+    decimals = np.zeros(len(ends), np.int64)
+    place = np.searchsorted(ends, points)
+    decimals[place] = ends[place] - points - 1
+    digits = lengths - (decimals > 0) + _FRACTION - decimals
+    is_larger = (digits == _PLAIN_DIGITS) & (characters[ends - lengths] == ord("9"))
+    if digits.max() > _PLAIN_DIGITS or decimals.max() > _FRACTION or is_larger.any():
+        return whole_numbers([*map(moment, written)])
+    values = np.fromstring(text.replace(b".", b"").decode(), np.int64, sep=",")
+    return values * 10 ** (_FRACTION - decimals)
+
+
+def moment(written: msgspec.Raw) -> Nanoseconds | None:
+    """Convert microseconds as they are written to whole nanoseconds; `None` if none."""
+    try:
+        return microseconds(_NUMBER.decode(bytes(written).decode()))
+    except (ValueError, ArithmeticError, RecursionError):
+        return None
+
+
+def whole_numbers(values: Sequence[Any]) -> Numbers:
+    """Return integers, texts of digits too; `NO_NUMBER` for others, and large ones cut."""
+    if {*map(type, values)} != {int} or max(values) > LATEST or min(values) < -LATEST:
+        values = [
+            NO_NUMBER if number is None else max(-LATEST, min(number, LATEST))
+            for number in map(whole_number, values)
+        ]
+    return np.array(values, np.int64)
 
 
 class JsonWindow:
@@ -211,6 +293,7 @@ class JsonEvents:
         self.fault = ""
         """Where and how the file breaks off; empty if it is complete."""
         self._has_events = False
+        self._is_typed = False
 
     def __iter__(self) -> Iterator[Event]:
         """Yield every event that is an object.
@@ -218,6 +301,14 @@ class JsonEvents:
         Raises:
             ProfileError: the file is no such trace, or exceeds a limit.
         """
+        return chain.from_iterable(self._batches())
+
+    def typed_batches(self) -> Iterator[list[TraceEvent]]:
+        """Yield what is used of the same events, some thousands at once."""
+        self._is_typed = True
+        return self._batches()
+
+    def _batches(self) -> Iterator[list[Any]]:
         with Unpacked(self._path, self._limits) as file:
             window = JsonWindow(file.read)
             yield from self._top(window)
@@ -230,7 +321,7 @@ class JsonEvents:
             why = f", and {self.fault}" if self.fault else ""
             raise ProfileError(f"no list '{_EVENTS}' in it{why}; name a trace that is whole")
 
-    def _top(self, window: JsonWindow) -> Iterator[Event]:
+    def _top(self, window: JsonWindow) -> Iterator[list[Any]]:
         if window.passes("["):
             yield from self._events(window)
             return
@@ -260,10 +351,13 @@ class JsonEvents:
                 return True
         return window.skip_value()
 
-    def _events(self, window: JsonWindow) -> Iterator[Event]:
+    def _events(self, window: JsonWindow) -> Iterator[list[Any]]:
         self._has_events = True
         while not self.fault:
-            yield from self._whole_events(window)
+            while self._is_typed and (batch := self._typed_events(window)):
+                yield batch
+            if events := self._whole_events(window):
+                yield [*map(_typed, events)] if self._is_typed else events
             following = window.peek()
             if following == "{":
                 event, fault = self._value(window, self._limits.event_maximum_bytes)
@@ -271,7 +365,7 @@ class JsonEvents:
                     self._pass_over(window, fault)
                 else:
                     self._count_some(1)
-                    yield event
+                    yield [_typed(event) if self._is_typed else event]
             elif following in ("", "}", ":"):
                 self._break(window)
             elif following not in ",]":
@@ -280,6 +374,22 @@ class JsonEvents:
                 window.at += 1
                 if following == "]":
                     return
+
+    def _typed_events(self, window: JsonWindow) -> list[TraceEvent]:
+        """Return the events of a large part of the window; none if any is not plain."""
+        while window.ahead < _BATCH and window.fill(_BATCH):
+            pass
+        space = _BETWEEN.match(window.text, window.at)
+        begin = space.end() if space else window.at
+        end = _last_end(window.text, begin)
+        try:
+            batch = _TYPED.decode(f"[{window.text[begin:end]}]")
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return []
+        if batch:
+            window.at = end
+            self._count_some(len(batch))
+        return batch
 
     def _whole_events(self, window: JsonWindow) -> list[Event]:
         """Return the events that end in the window, limited to what is cheap to hold."""
@@ -350,3 +460,14 @@ class JsonEvents:
     def _break(self, window: JsonWindow) -> None:
         how = "ends" if window.peek() == "" else "is no JSON any more"
         self.fault = f"the file {how} at character {window.place}, after {self.count} events"
+
+
+def _last_end(text: str, begin: int) -> int:
+    """Return where an event seems to end before another; the beginning if none is seen."""
+    place = len(text)
+    for _ in range(_BOUNDARY_TRIES):
+        place = text.rfind("{", begin, place)
+        first = max(begin, place - _BOUNDARY_CHARACTERS)
+        if place > begin and (found := _BOUNDARY.search(text[first:place])):
+            return first + found.start() + 1
+    return begin

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Final
 
 from rightsizer.model.units import Nanoseconds
-from rightsizer.profiles.timeline import Column, is_in_time, order
+from rightsizer.profiles.timeline import LATEST, Column, Numbers, is_in_time, order
 
 _LEAST_RATIO: Final = 0.01
 """Share of launches worth naming; recordings that lost nothing have none."""
@@ -34,6 +34,13 @@ class LostKernels:
             self._is_known = False
         else:
             self._ran.append(correlation)
+
+    def runs(self, correlations: Numbers) -> None:
+        """Add runs of kernels."""
+        if correlations.min() <= -LATEST or correlations.max() >= LATEST:
+            self._is_known = False
+        else:
+            self._ran.frombytes(correlations.tobytes())
 
     @cached_property
     def _counts(self) -> tuple[int, int]:

@@ -73,6 +73,11 @@ class _Arguments:
         return [int(each) for each in found] * (count // len(found))
 
 
+def is_product(name: str) -> bool:
+    """Whether an operator computes a product."""
+    return name in _OPERATORS
+
+
 def tensor_product(name: str, arguments: Mapping[str, Any]) -> TensorProduct | None:
     """Return the product of an operator; `None` if it computes none or shapes are missing."""
     if (known := _OPERATORS.get(name)) is None:

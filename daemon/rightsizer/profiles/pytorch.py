@@ -2,11 +2,13 @@
 
 import re
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+
+import numpy as np
+from msgspec import Struct
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import (
@@ -16,16 +18,19 @@ from rightsizer.model.profile import (
     Profile,
     ProfiledDevice,
     ProfileFormat,
+    SpanKind,
 )
 from rightsizer.model.units import Nanoseconds
-from rightsizer.profiles.call_stacks import CallKind, without_turn
+from rightsizer.profiles.call_stacks import CallKind, frame_call, without_turn
 from rightsizer.profiles.json_events import (
-    Event,
     JsonEvents,
-    microseconds,
+    TraceEvent,
+    moment,
+    nanoseconds_of,
     number,
     percent,
     whole_number,
+    whole_numbers,
 )
 from rightsizer.profiles.kineto_header import HEADER_KEYS, TraceHeader
 from rightsizer.profiles.limits import ReadLimits
@@ -41,16 +46,13 @@ from rightsizer.profiles.names import (
     python_span,
     span_kind,
 )
-from rightsizer.profiles.products import tensor_product
-from rightsizer.profiles.reader import ProfileReader
+from rightsizer.profiles.products import is_product, tensor_product
+from rightsizer.profiles.reader import NO_EVENTS, ProfileReader
 from rightsizer.profiles.recorder import Recorder, StepMarks
 from rightsizer.profiles.tables import KernelTable
 from rightsizer.profiles.time_use import Launches
-from rightsizer.profiles.timeline import Column, Interval, MemoryCurve
+from rightsizer.profiles.timeline import LATEST, NO_NUMBER, Column, Interval, MemoryCurve, Numbers
 
-NO_EVENTS: Final = (
-    "a trace without events; record again, with steps between the profiler's start and its stop"
-)
 _UNNAMED: Final = ("", "__missing__")
 _TENSOR: Final = re.compile(r"pipe_tensor|hmma|imma|inst_executed_op_\w*mma")
 _MEASURED: Final = (
@@ -60,7 +62,6 @@ _MEASURED: Final = (
 )
 
 _Arguments: TypeAlias = Mapping[str, Any]
-_Handler: TypeAlias = Callable[[Event, _Arguments, Interval], bool]
 
 _READ_BACK_STARTS: Final = "<built-in method cpu", "<built-in method tolist"
 _READ_BACK: Final = re.compile(r"<built-in method (\w+) of.*")
@@ -74,6 +75,8 @@ _PREFIXED: Final = re.compile(r"[a-z0-9]+_(runtime|driver|memcpy|memset)")
 """Kineto's plug-ins prefix the original names of CUDA's events by the device kind."""
 _OCCUPANCY: Final = "est. achieved occupancy %"
 _CATEGORIES_MAXIMUM: Final = 64
+_MEANINGS_MAXIMUM: Final = 100_000
+_MOMENTS: Final = ("i", "I", "C")
 _CATEGORY_MAXIMUM: Final = 40
 _NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
@@ -86,6 +89,76 @@ _MARKS: Final = re.compile(
 )
 
 
+class _Meaning(Struct, frozen=True, gc=False):
+    """What category and name of an event say."""
+
+    take: "_Taker | None" = None
+    """`None` for an event that is not used."""
+    name: str = ""
+    number: int = -1
+    """Of the call on its thread's stack; -1 for none."""
+    read_back: int = -1
+    """Of the call's part that reads a value back."""
+    span: tuple[SpanKind, str] | None = None
+    copy: tuple[CopyKind, HostMemory] = (CopyKind.OTHER, HostMemory.UNKNOWN)
+    is_wait: bool = False
+    capture_end: str = ""
+    is_copy: bool = False
+    is_product: bool = False
+
+
+class _Spans(Struct, frozen=True):
+    """Events of one meaning, in their order in the file."""
+
+    places: Numbers
+    """Places among the events of the batch."""
+    events: Sequence[TraceEvent]
+    meanings: Sequence[_Meaning]
+    starts: Numbers
+    ends: Numbers
+
+    def chosen(self, rows: Sequence[int]) -> "_Spans":
+        """Return some of them."""
+        return _Spans(
+            self.places[rows],
+            [self.events[row] for row in rows],
+            [self.meanings[row] for row in rows],
+            self.starts[rows],
+            self.ends[rows],
+        )
+
+    def rows(self) -> Iterator[tuple[TraceEvent, _Meaning, Interval]]:
+        """Yield each with its span."""
+        intervals = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        return zip(self.events, self.meanings, intervals, strict=True)
+
+
+class _Threads(dict[tuple[Any, Any], int]):
+    """Numbers of threads by process and thread, which may be texts or numbers."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        super().__init__()
+        self._names = names
+
+    def __missing__(self, key: tuple[Any, Any]) -> int:
+        plain = str(key[0]), str(key[1])
+        if plain in self:
+            number = self[key] = self[plain]
+        elif len(self._names) < _CATEGORIES_MAXIMUM:
+            number = self[key] = self[plain] = len(self._names)
+            self._names[number] = f"thread {plain[1]}"[:_CATEGORY_MAXIMUM]
+        else:
+            number = _CATEGORIES_MAXIMUM
+        return number
+
+    def of(self, events: Iterable[TraceEvent]) -> Numbers:
+        """Return the numbers of events."""
+        return np.array([self[event.pid, event.tid] for event in events], np.int64)
+
+
+_Taker: TypeAlias = Callable[[_Spans], None]
+
+
 class PyTorchEvents:
     """Passes events to a recorder; unused ones are counted by category."""
 
@@ -94,7 +167,7 @@ class PyTorchEvents:
         self._limits = limits
         self._steps = StepMarks(recorder, limits.steps_maximum)
         self._memory: dict[str, MemoryCurve] = {}
-        self._untied: tuple[Event, Callable[..., None]] | None = None
+        self._held: list[TraceEvent] = []
         self.ranges = KernelTable(limits)
         self.range_count = 0
         """Kernels of a profile with counters instead of a timeline."""
@@ -109,41 +182,85 @@ class PyTorchEvents:
         self.lost = LostKernels()
         self._copy_calls = Launches()
         self._copy_threads: dict[int, int] = {}
-        self._threads: dict[tuple[str, str], int] = {}
+        self._threads = _Threads(recorder.thread_names)
         self._process: str | None = None
         self._awaited: Column = array("q")
         """Correlations of copies that block the host, whatever their call's name."""
         self.latest: Nanoseconds = 0
         """Latest start of an event."""
-        self._handlers: dict[str, _Handler] = {
-            "kernel": self._kernel,
-            "memcpy": self._copy,
-            "memset": self._fill,
-            "runtime": self._call,
-            "driver": self._call,
-            "user_annotation": self._annotation,
-            "gpu_user_annotation": self._device_annotation,
-            "python_function": self._frame,
-            "cuda_profiler_range": self._counted_range,
+        self._takers: Mapping[str, _Taker] = {
+            "kernel": self._kernels,
+            "memcpy": self._copies,
+            "memset": self._fills,
+            "runtime": self._host_calls,
+            "driver": self._host_calls,
+            "user_annotation": self._annotations,
+            "gpu_user_annotation": self._device_annotations,
+            "cuda_profiler_range": self._counted_ranges,
         }
+        """By category."""
+        self._meanings: dict[tuple[str | None, str | None], _Meaning] = {}
+        self._calls: list[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]] = []
+        """Place, thread, number, start and end of calls of the batch."""
 
-    def take(self, event: Event) -> None:
-        """Take an event."""
-        category = event.get("cat")
-        phase = event.get("ph")
-        if self._untied is not None:
-            self._tie(event)
-        if phase == "X" and isinstance(category, str):
-            self._complete(event, category)
-        elif event.get("name") == "[memory]" and phase in ("i", "I", "C"):
-            if not self._memory_total(event):
-                self._pass_over("[memory]")
-        else:
-            self._pass_over(category if isinstance(category, str) else f"phase {phase}")
+    def take(self, batch: Sequence[TraceEvent]) -> None:
+        """Take events, but for the last, whose correlation the next one may hold."""
+        events = [*self._held, *batch]
+        self._held = [events[-1]]
+        self._take_whole(events, len(events) - 1)
+
+    def _take_whole(self, events: Sequence[TraceEvent], count: int) -> None:
+        """Take the first events; the one after them may explain the last."""
+        rows: list[int] = []
+        others: list[TraceEvent] = []
+        for row, event in zip(range(count), events, strict=False):
+            if event.ph == "X" and event.cat is not None:
+                rows.append(row)
+            else:
+                others.append(event)
+        self._take_moments(others)
+        spans = [events[row] for row in rows]
+        meanings = [self._meaning(event.cat, event.name) for event in spans]
+        groups = defaultdict[Any, list[int]](list)
+        for row, meaning in enumerate(meanings):
+            groups[meaning.take].append(row)
+        self._pass_over(str(spans[row].cat) for row in groups.pop(None, ()))
+        if not groups:
+            return
+        starts = nanoseconds_of([event.ts for event in spans])
+        durations = nanoseconds_of([event.dur for event in spans])
+        # CUPTI writes 0 for lost times.
+        is_timed = (starts != NO_NUMBER) & (durations != NO_NUMBER) & ((starts | durations) != 0)
+        ends = np.clip(starts, -LATEST, LATEST - 1) + np.clip(durations, -LATEST, LATEST)
+        every = _Spans(np.array(rows), spans, meanings, starts, ends)
+        for take, group in groups.items():
+            timed = group if is_timed.all() else [row for row in group if is_timed[row]]
+            if len(timed) < len(group):
+                lost = (spans[row].cat for row in group if not is_timed[row])
+                self._pass_over(f"{category} without a time" for category in lost)
+            if timed:
+                chosen = every.chosen(timed)
+                self.latest = max(self.latest, int(chosen.starts.max()))
+                if take == self._kernels:
+                    _tie(chosen, events)
+                take(chosen)
+        self._record_calls()
+
+    def _take_moments(self, events: Sequence[TraceEvent]) -> None:
+        categories = Counter(
+            (event.cat, event.ph, event.name == "[memory]" and event.ph in _MOMENTS)
+            for event in events
+        )
+        for (category, phase, is_memory), count in categories.items():
+            if not is_memory:
+                self._pass_over([f"phase {phase}" if category is None else category], count)
+        if any(is_memory for _, _, is_memory in categories):
+            totals = (e for e in events if e.name == "[memory]" and e.ph in _MOMENTS)
+            self._pass_over("[memory]" for event in totals if not self._memory_total(event))
 
     def finish(self) -> None:
         """Record what depends on all events: steps known from devices only, memory totals."""
-        self._tie({})
+        self._take_whole(self._held, len(self._held))
         for correlation in self._awaited:
             if (row := self._copy_calls.row(correlation)) is not None:
                 thread = self._copy_threads[correlation]
@@ -159,205 +276,239 @@ class PyTorchEvents:
             for at, total in curve.points():
                 self._recorder.memory(owner, total, at)
 
-    def _complete(self, event: Event, category: str) -> None:
-        handler = self._handler(event, category)
-        if handler is None:
-            self._pass_over(category)
-            return
-        start = microseconds(event.get("ts"))
-        duration = microseconds(event.get("dur", 0))
-        if start is None or duration is None or start == duration == 0:
-            # CUPTI writes 0 for lost times.
-            self._pass_over(f"{category} without a time")
-            return
-        self.latest = max(self.latest, start)
-        arguments = event.get("args")
-        if not isinstance(arguments, dict):
-            arguments = _NO_ARGUMENTS
-        if not handler(event, arguments, (start, start + duration)):
-            self._pass_over(category)
+    def _meaning(self, category: str | None, name: str | None) -> _Meaning:
+        if (known := self._meanings.get((category, name))) is not None:
+            return known
+        if len(self._meanings) >= _MEANINGS_MAXIMUM:
+            self._meanings.clear()
+        meaning = self._meaning_of((category or "").lower(), name or "")
+        return self._meanings.setdefault((category, name), meaning)
 
-    def _handler(self, event: Event, category: str) -> _Handler | None:
-        kind = category.lower()
+    def _meaning_of(self, kind: str, name: str) -> _Meaning:
+        stacks = self._recorder.stacks
+        prefixed = _PREFIXED.fullmatch(kind)
+        kind = prefixed[1] if prefixed else kind
+        if kind == "kernel" and (other := operation(name)):
+            if other not in self._takers:
+                return _Meaning(self._named, name)
+            kind = other
+        # Annotations used to be operators.
+        if kind in _OPERATORS and name.startswith(_ANNOTATION_PREFIXES):
+            kind = "user_annotation"
         if kind in _OPERATORS:
-            # Annotations used to be operators.
-            is_annotation = _name(event).startswith(_ANNOTATION_PREFIXES)
-            return self._annotation if is_annotation else self._operator
-        handler = self._handlers.get(kind)
-        if handler is None and (prefixed := _PREFIXED.fullmatch(kind)):
-            handler = self._handlers[prefixed[1]]
-            if len(self._handlers) < _CATEGORIES_MAXIMUM:
-                self._handlers[kind] = handler
-        return handler
+            number = stacks.number(CallKind.OPERATOR, name)
+            return _Meaning(self._operators, name, number, is_product=is_product(name))
+        if kind == "python_function":
+            call = frame_call(name)
+            number = -1 if call is None else stacks.number(*call)
+            may_read_back = name.startswith(_READ_BACK_STARTS) or name.endswith("synchronize")
+            read_back = -1
+            if may_read_back and is_read_back(name):
+                plain = _READ_BACK.sub(r"Tensor.\1", name)
+                read_back = stacks.number(CallKind.READ_BACK, plain)
+            return _Meaning(self._frames, name, number, read_back, python_span(name))
+        return _Meaning(
+            self._takers.get(kind),
+            name,
+            copy=(copy_kind(name), host_memory(name)),
+            is_wait=is_wait_call(name),
+            capture_end=capture_end(name),
+            is_copy="Memcpy" in name and not is_wait_call(name),
+        )
 
-    def _thread(self, event: Event) -> int:
-        key = str(event.get("pid")), str(event.get("tid"))
-        if key not in self._threads and len(self._threads) >= _CATEGORIES_MAXIMUM:
-            return len(self._threads)
-        number = self._threads.setdefault(key, len(self._threads))
-        self._recorder.thread_names.setdefault(number, f"thread {key[1]}"[:_CATEGORY_MAXIMUM])
-        return number
+    def _pass_over(self, categories: Iterable[str | None], count: int = 1) -> None:
+        for category in categories:
+            name = str(category)[:_CATEGORY_MAXIMUM]
+            if name not in self.unread and len(self.unread) >= _CATEGORIES_MAXIMUM:
+                name = "other categories"
+            self.unread[name] += count
 
-    def _pass_over(self, category: str) -> None:
-        name = category[:_CATEGORY_MAXIMUM]
-        if name not in self.unread and len(self.unread) >= _CATEGORIES_MAXIMUM:
-            name = "other categories"
-        self.unread[name] += 1
+    def _named(self, spans: _Spans) -> None:
+        self._pass_over(event.name for event in spans.events)
 
-    def _device(self, event: Event, arguments: Mapping[str, Any]) -> str:
-        found = arguments.get("device")
-        key = str(event.get("pid") if found is None else found)[:_CATEGORY_MAXIMUM]
+    def _device(self, event: TraceEvent) -> str:
+        found = _arguments(event).get("device")
+        key = str(event.pid if found is None else found)[:_CATEGORY_MAXIMUM]
         if len(self.used_devices) < self._limits.devices_maximum:
             self.used_devices[key] = None
         return key
 
-    def _kernel(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name = _name(event)
-        if other := operation(name):
-            if (handler := self._handlers.get(other)) is not None:
-                return handler(event, arguments, span)
-            self._pass_over(name)
-            return True
-        device = self._device(event, arguments)
-        if "Collective name" in arguments:
-            self._recorder.collective(device, span, arguments)
-        record = partial(
-            self._recorder.kernel,
+    def _kernels(self, spans: _Spans) -> None:
+        devices = defaultdict[str, list[int]](list)
+        for row, event in enumerate(spans.events):
+            devices[self._device(event)].append(row)
+        for device, rows in devices.items():
+            self._kernels_of(device, spans if len(devices) == 1 else spans.chosen(rows))
+
+    def _kernels_of(self, device: str, spans: _Spans) -> None:
+        every = [_arguments(event) for event in spans.events]
+        correlations = whole_numbers([arguments.get("correlation") for arguments in every])
+        correlations[correlations == 0] = NO_NUMBER  # ROCm writes 0 for unknown ones.
+        self.lost.runs(correlations)
+        collectives = [row for row, arguments in enumerate(every) if "Collective name" in arguments]
+        for row in collectives:
+            span = int(spans.starts[row]), int(spans.ends[row])
+            self._recorder.collective(device, span, every[row])
+        self._recorder.kernels(
             device,
-            span,
-            name,
-            is_collective=True if "Collective name" in arguments else None,
+            spans.starts,
+            spans.ends,
+            [meaning.name for meaning in spans.meanings],
+            correlations,
+            collectives,
             # An estimate of 0, as for kernels with much shared memory, is none.
-            occupancy_ratio=percent(arguments.get(_OCCUPANCY)) or None,
-            stream=_stream(event, arguments),
-            group=_group(arguments),
+            [percent(arguments.get(_OCCUPANCY)) or None for arguments in every],
+            [
+                arguments.get("stream", event.tid)
+                for arguments, event in zip(every, spans.events, strict=True)
+            ],
+            [_group(arguments) for arguments in every],
         )
-        if (correlation := _correlation(arguments)) is not None:
-            self.lost.run(correlation)
-            record(correlation=correlation)
-        else:
-            self._untied = (event, record)
-        return True
 
-    def _tie(self, following: Event) -> None:
-        """Record a kernel without correlation; until 2024 ROCm put it into the next flow event."""
-        if self._untied is None:
-            return
-        (event, record), self._untied = self._untied, None
-        is_arrow = following.get("ph") == "f" and all(
-            following.get(key) == event.get(key) for key in ("pid", "tid", "ts")
-        )
-        correlation = whole_number(following.get("id")) if is_arrow else None
-        self.lost.run(correlation)
-        record(correlation=correlation)
+    def _copies(self, spans: _Spans) -> None:
+        for event, meaning, span in spans.rows():
+            arguments = _arguments(event)
+            correlation = _correlation(arguments)
+            if meaning.copy == _AWAITED and correlation is not None:
+                self._awaited.append(correlation)
+            size = whole_number(arguments.get("bytes"))
+            self.copies_without_size += size is None
+            self._recorder.copy(self._device(event), span, *meaning.copy, size)
 
-    def _copy(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name = _name(event)
-        device = self._device(event, arguments)
-        kind = copy_kind(name)
-        memory = host_memory(name)
-        correlation = _correlation(arguments)
-        if (kind, memory) == _AWAITED and correlation is not None:
-            self._awaited.append(correlation)
-        size = whole_number(arguments.get("bytes"))
-        self.copies_without_size += size is None
-        self._recorder.copy(device, span, kind, memory, size)
-        return True
+    def _fills(self, spans: _Spans) -> None:
+        for event, _, span in spans.rows():
+            self._recorder.fill(self._device(event), span)
 
-    def _fill(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        self._recorder.fill(self._device(event, arguments), span)
-        return True
-
-    def _call(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name = _name(event)
-        correlation = _correlation(arguments)
+    def _host_calls(self, spans: _Spans) -> None:
         self.has_gpu = True
-        if is_wait := is_wait_call(name):
-            self._recorder.stacks.add(self._thread(event), CallKind.WAIT, name, span)
-        if end := capture_end(name):
-            self._recorder.capture(self._thread(event), end, span)
-        if correlation is None or "Synchronize" in name:
-            return is_wait or bool(end)
-        self._refuse_merged(str(event.get("pid")))
-        self.lost.call(name, correlation, span[0])
-        if not end:
-            self._recorder.launch(correlation, span, self._thread(event))
-        if "Memcpy" in name and not is_wait:
-            self._copy_calls.add(correlation, *span)
-            self._copy_threads[correlation] = self._thread(event)
-        return True
+        correlations = whole_numbers(
+            [_arguments(event).get("correlation") for event in spans.events]
+        )
+        is_tied = (correlations != NO_NUMBER) & (correlations != 0)
+        threads = self._threads.of(spans.events)
+        launches: list[int] = []
+        for row, meaning in enumerate(spans.meanings):
+            event = spans.events[row]
+            is_launch = bool(is_tied[row]) and "Synchronize" not in meaning.name
+            if meaning.is_wait or meaning.capture_end or meaning.is_copy:
+                span = int(spans.starts[row]), int(spans.ends[row])
+                thread = int(threads[row])
+                if meaning.is_wait:
+                    self._recorder.stacks.add(thread, CallKind.WAIT, meaning.name, span)
+                if meaning.capture_end:
+                    self._recorder.capture(thread, meaning.capture_end, span)
+                if meaning.is_copy and is_launch:
+                    correlation = int(correlations[row])
+                    self._copy_calls.add(correlation, *span)
+                    self._copy_threads[correlation] = thread
+            if not is_launch:
+                if not (meaning.is_wait or meaning.capture_end):
+                    self._pass_over([event.cat])
+                continue
+            self._refuse_merged(event.pid)
+            self.lost.call(meaning.name, int(correlations[row]), int(spans.starts[row]))
+            if not meaning.capture_end:
+                launches.append(row)
+        if launches:
+            self._recorder.launches(
+                correlations[launches],
+                spans.starts[launches],
+                spans.ends[launches],
+                threads[launches],
+            )
 
-    def _refuse_merged(self, process: str) -> None:
+    def _refuse_merged(self, process: Any) -> None:
         """Raise for launches of a second process: numbers and steps would clash."""
         if self._process is None:
-            self._process = process
-        elif process != self._process:
+            self._process = str(process)
+        elif str(process) != self._process:
             raise ProfileError(
                 "traces of several processes were merged in it, whose launches and steps cannot be "
                 "told apart; name the files of the ranks, as many as there are"
             )
 
-    def _annotation(self, event: Event, _: _Arguments, span: Interval) -> bool:
-        name = _name(event)
-        if _STEP.match(name):
-            self._steps.mark(name, span)
-        else:
+    def _annotations(self, spans: _Spans) -> None:
+        rows: list[int] = []
+        numbers: list[int] = []
+        for row, (_, meaning, span) in enumerate(spans.rows()):
+            name = meaning.name
+            if _STEP.match(name):
+                self._steps.mark(name, span)
+                continue
             if is_turn(name):
                 # Names contain requests, and would each get a row.
                 name = _ENGINE_TURN
                 self._steps.begin_turn(span[0])
             part = without_turn(name)
             self._recorder.host_span(span_kind(name), part, span)
-            self._recorder.stacks.add(self._thread(event), CallKind.MODULE, part, span)
-        return True
+            rows.append(row)
+            numbers.append(self._recorder.stacks.number(CallKind.MODULE, part))
+        if rows:
+            self._call_later(spans.chosen(rows), np.array(numbers))
 
-    def _operator(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name = _name(event)
-        product = tensor_product(_name(event), arguments)
-        self._recorder.stacks.add(self._thread(event), CallKind.OPERATOR, name, span, product)
-        return True
+    def _operators(self, spans: _Spans) -> None:
+        numbers = [meaning.number for meaning in spans.meanings]
+        for row, meaning in enumerate(spans.meanings):
+            if meaning.is_product:
+                product = tensor_product(meaning.name, _arguments(spans.events[row]))
+                if product is not None:
+                    stacks = self._recorder.stacks
+                    numbers[row] = stacks.number(CallKind.OPERATOR, meaning.name, product)
+        self._call_later(spans, np.array(numbers))
 
-    def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:
-        name = _name(event)
-        stacks = self._recorder.stacks
-        is_kept = stacks.frame(self._thread(event), name, span)
-        may_read_back = name.startswith(_READ_BACK_STARTS) or name.endswith("synchronize")
-        if may_read_back and is_read_back(name):
-            read = _READ_BACK.sub(r"Tensor.\1", name)
-            stacks.add(self._thread(event), CallKind.READ_BACK, read, span)
-            is_kept = True
-        if found := python_span(name):
-            self._recorder.host_span(*found, span)
-        return is_kept or found is not None
+    def _frames(self, spans: _Spans) -> None:
+        for row, meaning in enumerate(spans.meanings):
+            if meaning.span is not None:
+                span = int(spans.starts[row]), int(spans.ends[row])
+                self._recorder.host_span(*meaning.span, span)
+            elif meaning.number < 0 and meaning.read_back < 0:
+                self._pass_over([spans.events[row].cat])
+        for numbers in (
+            np.array([meaning.number for meaning in spans.meanings]),
+            np.array([meaning.read_back for meaning in spans.meanings]),
+        ):
+            if (rows := np.flatnonzero(numbers >= 0)).size:
+                self._call_later(spans.chosen(rows.tolist()), numbers[rows])
 
-    def _device_annotation(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name = _name(event)
-        return bool(_STEP.match(name)) and self._steps.mark_device(
-            name, span, self._device(event, arguments)
-        )
+    def _call_later(self, spans: _Spans, numbers: Numbers) -> None:
+        threads = self._threads.of(spans.events)
+        self._calls.append((spans.places, threads, numbers, spans.starts, spans.ends))
 
-    def _counted_range(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        start, end = span
-        if end < start:
-            return False
-        self.range_count += 1
-        name = _name(event)
-        row = self.ranges.row("(unnamed)" if name in _UNNAMED else name)
-        row.add(end - start)
-        for metric, written in arguments.items():
-            if (value := number(written)) is None:
+    def _record_calls(self) -> None:
+        """Record the calls of the batch in their order, by which equal ones are nested."""
+        if self._calls:
+            places, *columns = (np.concatenate(parts) for parts in zip(*self._calls, strict=True))
+            rows = np.argsort(places, kind="stable")
+            self._recorder.stacks.add_all(*(column[rows] for column in columns))
+            self._calls.clear()
+
+    def _device_annotations(self, spans: _Spans) -> None:
+        for event, meaning, span in spans.rows():
+            is_step = bool(_STEP.match(meaning.name))
+            if not (is_step and self._steps.mark_device(meaning.name, span, self._device(event))):
+                self._pass_over([event.cat])
+
+    def _counted_ranges(self, spans: _Spans) -> None:
+        for event, meaning, (start, end) in spans.rows():
+            if end < start:
+                self._pass_over([event.cat])
                 continue
-            if _TENSOR.search(metric):
-                row.uses_tensor_cores = value > 0 or row.uses_tensor_cores is True
-            for ratio, pattern in _MEASURED:
-                if pattern.search(metric):
-                    row.measure(ratio, value / 100, 1)
-        return True
+            self.range_count += 1
+            row = self.ranges.row("(unnamed)" if meaning.name in _UNNAMED else meaning.name)
+            row.add(end - start)
+            for metric, written in _arguments(event).items():
+                if (value := number(written)) is None:
+                    continue
+                if _TENSOR.search(metric):
+                    row.uses_tensor_cores = value > 0 or row.uses_tensor_cores is True
+                for ratio, pattern in _MEASURED:
+                    if pattern.search(metric):
+                        row.measure(ratio, value / 100, 1)
 
-    def _memory_total(self, event: Event) -> bool:
-        arguments = event.get("args")
-        at = microseconds(event.get("ts"))
-        if not isinstance(arguments, dict) or arguments.get("Device Type") in (0, None):
+    def _memory_total(self, event: TraceEvent) -> bool:
+        arguments = _arguments(event)
+        at = moment(event.ts)
+        if arguments.get("Device Type") in (0, None):
             return False
         total = whole_number(arguments.get("Total Allocated"))
         if at is None or total is None or total < 0:
@@ -368,35 +519,40 @@ class PyTorchEvents:
         return self._memory.setdefault(key, MemoryCurve()).add(at, total)
 
 
-def _correlation(arguments: Mapping[str, Any]) -> int | None:
+def _tie(kernels: _Spans, events: Sequence[TraceEvent]) -> None:
+    """Give kernels without correlation that of the flow event after them, as of ROCm until 2024."""
+    for place, event in zip(kernels.places.tolist(), kernels.events, strict=True):
+        if _correlation(_arguments(event)) is None and place + 1 < len(events):
+            arrow = events[place + 1]
+            is_beside = (arrow.pid, arrow.tid, arrow.ts) == (event.pid, event.tid, event.ts)
+            if arrow.ph == "f" and is_beside:
+                event.args = {**_arguments(event), "correlation": arrow.id}
+
+
+def _arguments(event: TraceEvent) -> _Arguments:
+    return event.args if type(event.args) is dict else _NO_ARGUMENTS
+
+
+def _correlation(arguments: _Arguments) -> int | None:
     """Return the correlation of a call with its launch; ROCm writes 0 for unknown."""
     return whole_number(arguments.get("correlation")) or None
 
 
 def _group(arguments: _Arguments) -> str:
     """Return the group of ranks of a collective; empty where it is not told."""
+    if "Process Group Ranks" not in arguments and "Process Group Name" not in arguments:
+        return ""
     ranks = str(arguments.get("Process Group Ranks") or "")
     name = str(arguments.get("Process Group Name") or "")
     return ranks if ranks and len(ranks) <= _CATEGORY_MAXIMUM else name[:_CATEGORY_MAXIMUM]
-
-
-def _stream(event: Event, arguments: Mapping[str, Any]) -> str:
-    """Return the stream; old files have only a thread of that name."""
-    found = arguments.get("stream", event.get("tid"))
-    return f"stream {str(found).removeprefix('stream ')}"[:_CATEGORY_MAXIMUM]
-
-
-def _name(event: Event) -> str:
-    name = event.get("name")
-    return name if isinstance(name, str) else ""
 
 
 def _read(path: Path, limits: ReadLimits) -> Profile:
     trace = JsonEvents(path, limits, keep=HEADER_KEYS)
     recorder = Recorder(limits)
     events = PyTorchEvents(recorder, limits)
-    for event in trace:
-        events.take(event)
+    for batch in trace.typed_batches():
+        events.take(batch)
     events.finish()
     if not trace.count and not trace.fault:
         raise ProfileError(NO_EVENTS)

@@ -22,6 +22,9 @@ _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CHUNK: Final = 2**18
 _JUDGED_FROM: Final = 2**20
 """Unpacked bytes from which the expansion ratio is checked."""
+NO_EVENTS: Final = (
+    "a trace without events; record again, with steps between the profiler's start and its stop"
+)
 ReadProgress: TypeAlias = Callable[[str, int, int], None]
 """Receives a file's name, the bytes read, and its size."""
 

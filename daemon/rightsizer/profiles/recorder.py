@@ -5,10 +5,12 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import chain, islice, pairwise
+from itertools import chain, compress, islice, pairwise
 from typing import Any, Final
 
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from rightsizer.io.terminal import counted
 from rightsizer.model.profile import (
@@ -49,12 +51,15 @@ from rightsizer.profiles.time_use import (
     timeline_edges,
 )
 from rightsizer.profiles.timeline import (
+    LATEST,
     NO_KERNEL,
+    NO_NUMBER,
     Column,
     CoveredLength,
     Interval,
     KernelLine,
     MemoryCurve,
+    Numbers,
     SpanLine,
     Within,
     is_in_time,
@@ -65,6 +70,7 @@ _CORRELATIONS: Final = 2**62
 """Limit of correlations, above any clock; sums of two still fit a column."""
 
 _STREAMS: Final = 255
+_STREAM_CHARACTERS: Final = 40
 _OTHER_STREAMS: Final = "(other streams)"
 _GROUPS: Final = 255
 _COLLECTIVES: Final = 200_000
@@ -92,6 +98,7 @@ class _Device:
         self.steps: list[StepSpan] = []
         self.memory = MemoryCurve()
         self.streams: dict[str, int] = {}
+        self._streams_written: dict[int, int] = {}
         self.groups: dict[str, int] = {"": 0}
         self.frame_times = FrameTimes()
 
@@ -100,6 +107,16 @@ class _Device:
         if name not in self.streams and len(self.streams) >= _STREAMS:
             name = _OTHER_STREAMS
         return self.streams.setdefault(name, len(self.streams))
+
+    def stream_of(self, written: Any) -> int:
+        """Return the number of a stream, written as a number or with its name."""
+        known = self._streams_written.get(written) if type(written) is int else None
+        if known is None:
+            name = f"stream {str(written).removeprefix('stream ')}"[:_STREAM_CHARACTERS]
+            known = self.stream(name)
+            if type(written) is int and len(self._streams_written) < _STREAMS:
+                self._streams_written[written] = known
+        return known
 
     def group(self, name: str) -> int:
         """Return the number of a group of ranks; groups beyond 255 count as unknown."""
@@ -209,6 +226,38 @@ class Recorder:
         if frames is not None:
             into.frame_times.add(self._frames.path(frames), duration)
 
+    def kernels(  # noqa: PLR0913, PLR0917 - a column each.
+        self,
+        device: str,
+        starts: Numbers,
+        ends: Numbers,
+        names: Sequence[str],
+        correlations: Numbers,
+        collectives: Sequence[int],
+        occupancy_ratios: Sequence[float | None],
+        streams: Sequence[Any],
+        groups: Sequence[str],
+    ) -> None:
+        """Add runs of kernels in columns; `collectives` are the places of those known as such."""
+        is_valid = self._are_valid("kernel", starts, ends, correlations)
+        into = self._device(device)
+        rows = [into.kernels.row(name) for name in names]
+        for place in collectives:
+            rows[place].is_collective = True
+        into.line.extend_runs(
+            starts[is_valid],
+            ends[is_valid],
+            correlations[is_valid],
+            [*compress([row.number for row in rows], is_valid)],
+            [*compress([row.is_collective for row in rows], is_valid)],
+            [*compress([into.stream_of(stream) for stream in streams], is_valid)],
+            [*compress([into.group(group) for group in groups], is_valid)],
+        )
+        durations = (ends - starts).tolist()
+        for place, ratio in enumerate(occupancy_ratios):
+            if ratio is not None and is_valid[place]:
+                rows[place].measure("occupancy_ratio", ratio, durations[place] or 1)
+
     def collective(self, device: str, span: Interval, arguments: Mapping[str, Any]) -> None:
         """Add PyTorch's description of a collective beside its kernel."""
         if is_in_time(*span):
@@ -247,6 +296,16 @@ class Recorder:
         """Add a host call that launched work with the same correlation."""
         if self._takes("launch", span, correlation):
             self._launches.add(correlation, *span, self.stacks.thread(thread))
+
+    def launches(
+        self, correlations: Numbers, starts: Numbers, ends: Numbers, threads: Numbers
+    ) -> None:
+        """Add host calls in columns."""
+        valid = self._are_valid("launch", starts, ends, correlations)
+        for thread in np.unique(threads).tolist():
+            if self.stacks.thread(thread) == _NO_THREAD:
+                threads = np.where(threads == thread, _NO_THREAD, threads)
+        self._launches.extend(correlations[valid], starts[valid], ends[valid], threads[valid])
 
     def capture(self, thread: int, end: str, span: Interval) -> None:
         """Add a call that begins or ends the recording of a graph: `Begin` or `End`."""
@@ -364,6 +423,24 @@ class Recorder:
         self.events += 1
         self._limits.check_events(self.events)
         return True
+
+    def _are_valid(
+        self, what: str, starts: Numbers, ends: Numbers, correlations: Numbers
+    ) -> "NDArray[np.bool_]":
+        """Whether each of some events is valid; counted either way."""
+        is_left = np.ones(len(starts), bool)
+        is_large = (np.abs(correlations) >= _CORRELATIONS) & (correlations != NO_NUMBER)
+        for fault, has_fault in (
+            ("of a negative duration", ends < starts),
+            ("out of all time", (starts <= -LATEST) | (ends >= LATEST)),
+            ("with a correlation out of range", is_large),
+        ):
+            if count := int(np.count_nonzero(is_left & has_fault)):
+                self.refused[f"{what} {fault}"] += count
+                is_left &= ~has_fault
+        self.events += int(np.count_nonzero(is_left))
+        self._limits.check_events(self.events)
+        return is_left
 
     def _profile(self, device: _Device) -> DeviceProfile:
         self.notes += islice(device.end_overruns(), _NOTES_PER_DEVICE)

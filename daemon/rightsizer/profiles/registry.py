@@ -19,25 +19,15 @@ from rightsizer.io.codec import convert
 from rightsizer.io.files import packing_of
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.profile import Profile
+from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.mlperf.load_generator import (
     MLPERF_DETAIL,
     MLPERF_SUMMARY,
     merged,
 )
-from rightsizer.profiles.mlperf.training import MLPERF_TRAINING
-from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE
-from rightsizer.profiles.nsight_stats.reader import NSIGHT_STATS
-from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
 from rightsizer.profiles.printed_text import excerpt
-from rightsizer.profiles.pytorch import NO_EVENTS, PYTORCH
-from rightsizer.profiles.reader import Head, ProfileReader, Unpacked
-from rightsizer.profiles.rocprof.database import ROCPD
-from rightsizer.profiles.rocprof.tables import ROCPROF, traces_of
-from rightsizer.profiles.tensorflow_page import TENSORFLOW_PAGE
-from rightsizer.profiles.trace_viewer import TRACE_VIEWER
-from rightsizer.profiles.xplane.reader import XPLANE
+from rightsizer.profiles.reader import NO_EVENTS, Head, ProfileReader, Unpacked
 
 _RUNS: Final = Path("plugins") / "profile"
 _DEEPEST: Final = 4
@@ -48,25 +38,6 @@ _FORM: Final = re.compile(r"\.(trace\.json|xplane\.pb|sqlite|nsys-rep|qdrep)(\.g
 _REPORTS: Final = frozenset({".nsys-rep", ".qdrep"})
 """Nsight Systems, which puts its export beside them."""
 _EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
-FORMATS: Final[tuple[ProfileReader, ...]] = (
-    XPLANE,
-    ROCPD,
-    NSIGHT_SYSTEMS,
-    TRACE_VIEWER,
-    PYTORCH,
-    TENSORFLOW_PAGE,
-    NSIGHT_COMPUTE,
-    ROCPROF,
-    NSIGHT_STATS,
-    MLPERF_DETAIL,
-    MLPERF_TRAINING,
-    MLPERF_SUMMARY,
-)
-"""In order of detection: the most specific first."""
-_KNOWN_FORMATS: Final = (
-    f"looked for {', '.join(dict.fromkeys(reader.format.value for reader in FORMATS))}; "
-    "record with PyTorch's profiler (export_chrome_trace) or 'nsys profile', as in docs/profiles.md"
-)
 _TOLD_BYTES: Final = 1 << 12
 """Bytes from which unsupported files are identified."""
 _HEAD_BYTES: Final = 1 << 18
@@ -88,6 +59,27 @@ class _OtherFile(Struct, frozen=True):
             (self.name and re.search(self.name, head.name))
             or any(re.search(each, begins) for each in self.head)
         )
+
+
+@cache
+def _formats() -> tuple[ProfileReader, ...]:
+    """Return all readers; raises `ProfileError` where the library for their tables is missing."""
+    try:
+        from rightsizer.profiles.formats import FORMATS  # noqa: PLC0415 - commands do without.
+    except ImportError as error:
+        raise ProfileError(
+            f"reading profiles needs numpy ({error}); take pip install 'gpu-rightsizer[profile]', "
+            "or the package rightsizer-fleet"
+        ) from None
+    return FORMATS
+
+
+def _known_formats() -> str:
+    names = dict.fromkeys(reader.format.value for reader in _formats())
+    return (
+        f"looked for {', '.join(names)}; record with PyTorch's profiler (export_chrome_trace) or "
+        "'nsys profile', as in docs/profiles.md"
+    )
 
 
 @cache
@@ -140,14 +132,18 @@ def grouped(found: Mapping[Path, ProfileReader]) -> Iterator[tuple[Path, ...]]:
 
 def _repeated(found: Mapping[Path, ProfileReader]) -> Iterator[Path]:
     """Yield files with the same events as another file beside them."""
-    planes = {_place(path) for path, reader in found.items() if reader is XPLANE}
+    from rightsizer.profiles.rocprof.tables import traces_of  # noqa: PLC0415 - the same.
+
+    formats = {path: reader.format for path, reader in found.items()}
+    planes = {_place(path) for path, named in formats.items() if named is ProfileFormat.XPLANE}
     folders = {folder for folder, _ in planes}
     exports = {_place(path) for path in found if path.suffix == ".sqlite"}
-    for path, reader in found.items():
+    for path, named in formats.items():
         place = _place(path)
-        if reader is ROCPROF and path != next(each for each in traces_of(path) if each in found):
-            yield path
-        elif reader is TRACE_VIEWER:
+        if named is ProfileFormat.ROCPROF:
+            if path != next(trace for trace in traces_of(path) if trace in found):
+                yield path
+        elif named is ProfileFormat.TRACE_VIEWER:
             if place in planes or (path.name.startswith(_PERFETTO) and place[0] in folders):
                 yield path
         elif path.suffix in _REPORTS and place in exports:
@@ -275,7 +271,7 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
     found, broken = _by_program(files, limits)
     if not found and not broken:
         raise ProfileError(
-            f"{folder}: none of its {len(files)} files is a profile; {_KNOWN_FORMATS}"
+            f"{folder}: none of its {len(files)} files is a profile; {_known_formats()}"
         )
     profiles: list[Profile] = []
     for group in grouped(found):
@@ -338,7 +334,7 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
         )
     else:
         begins = f"it begins with '{excerpt(head.data)}'"
-        unknown = f"of no known format: {begins}; {_KNOWN_FORMATS}"
+        unknown = f"of no known format: {begins}; {_known_formats()}"
         descriptions = (
             f"{file.what}; {file.instead}" for file in _other_files() if file.fits(head)
         )
@@ -347,7 +343,7 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
 
 
 def _reader_for(head: Head) -> ProfileReader | None:
-    return next((reader for reader in FORMATS if reader.recognizes(head)), None)
+    return next((reader for reader in _formats() if reader.recognizes(head)), None)
 
 
 def _head(path: Path, limits: ReadLimits) -> Head:

@@ -29,6 +29,7 @@ from rightsizer.profiles.timeline import (
     CoveredLength,
     Interval,
     KernelLine,
+    Numbers,
     SpanLine,
     Within,
     is_ordered,
@@ -137,6 +138,16 @@ class Launches:
         self._starts.append(start)
         self._ends.append(end)
         self._threads.append(thread)
+        self._is_ordered = False
+
+    def extend(
+        self, correlations: Numbers, starts: Numbers, ends: Numbers, threads: Numbers
+    ) -> None:
+        """Add calls."""
+        self._correlations.frombytes(correlations.tobytes())
+        self._starts.frombytes(starts.tobytes())
+        self._ends.frombytes(ends.tobytes())
+        self._threads.frombytes(threads.tobytes())
         self._is_ordered = False
 
     def row(self, correlation: int) -> int | None:

@@ -8,9 +8,13 @@ from heapq import merge
 from itertools import accumulate, pairwise
 from typing import Final, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rightsizer.model.units import Nanoseconds
 
 Column: TypeAlias = "array[int]"
+Numbers: TypeAlias = NDArray[np.int64]
 
 _RUN: Final = 2**18
 """Rows sorted at once: sorting boxes each row, which takes about 80 bytes."""
@@ -18,13 +22,13 @@ Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
 NamedInterval: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
 _POINTS: Final = 4096
 """Minimum number of points kept of a memory curve."""
-_NO_CORRELATION: Final = -(2**63)
-"""`None` in a column of integers."""
+NO_NUMBER: Final = -(2**63)
+"""`None` among integers."""
 NO_KERNEL: Final = -1
 """Number of what is no single kernel, such as a graph."""
 _PROCESS_BITS: Final = 32
 """Bits of a correlation below those of its process, where several share a device."""
-_LATEST: Final = 2**62
+LATEST: Final = 2**62
 _COLUMN_BITS: Final = 64
 
 
@@ -138,7 +142,7 @@ class CoveredLength:
 
 def is_in_time(start: Nanoseconds, end: Nanoseconds) -> bool:
     """Whether a span is valid: it and sums with it fit a column."""
-    return -_LATEST < start <= end < _LATEST
+    return -LATEST < start <= end < LATEST
 
 
 class SpanLine:
@@ -156,6 +160,12 @@ class SpanLine:
         """Add a span."""
         self._starts.append(start)
         self._ends.append(end)
+        self._order = None
+
+    def extend(self, starts: Numbers, ends: Numbers) -> None:
+        """Add spans."""
+        self._starts.frombytes(starts.tobytes())
+        self._ends.frombytes(ends.tobytes())
         self._order = None
 
     def span(self) -> Interval:
@@ -205,18 +215,18 @@ class _Follower:
     """Launch that is followed backward on a stream, and what ran after it."""
 
     correlation: int
-    start: Nanoseconds = _LATEST
-    end: Nanoseconds = _LATEST
+    start: Nanoseconds = LATEST
+    end: Nanoseconds = LATEST
     """First start and first end of its runs."""
-    next_start: Nanoseconds = _LATEST
-    next_end: Nanoseconds = _LATEST
+    next_start: Nanoseconds = LATEST
+    next_end: Nanoseconds = LATEST
     """The same of all later launches."""
 
     def begin(self, correlation: int) -> None:
         self.next_start = self.start
         self.next_end = min(self.end, self.next_end)
         self.correlation = correlation
-        self.end = _LATEST
+        self.end = LATEST
 
     def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
         self.start = start
@@ -248,11 +258,30 @@ class KernelLine(SpanLine):
         """Add a run of a kernel on a stream, of a group of ranks, all given as small numbers."""
         self.add(*span)
         self._kernels.append(kernel)
-        self._correlations.append(_NO_CORRELATION if correlation is None else correlation)
+        self._correlations.append(NO_NUMBER if correlation is None else correlation)
         self._collective.append(is_collective)
         self.collectives += is_collective
         self._streams.append(stream)
         self._groups.append(group)
+
+    def extend_runs(  # noqa: PLR0913, PLR0917 - a column each.
+        self,
+        starts: Numbers,
+        ends: Numbers,
+        correlations: Numbers,
+        kernels: Sequence[int],
+        are_collective: Sequence[bool],
+        streams: Sequence[int],
+        groups: Sequence[int],
+    ) -> None:
+        """Add runs of kernels."""
+        self.extend(starts, ends)
+        self._kernels.extend(kernels)
+        self._correlations.frombytes(correlations.tobytes())
+        self._collective.extend(are_collective)
+        self.collectives += sum(are_collective)
+        self._streams.extend(streams)
+        self._groups.extend(groups)
 
     def collective_runs(self) -> Iterator[tuple[Interval, int, int]]:
         """Yield interval, kernel and group of each collective, by start."""
@@ -284,7 +313,7 @@ class KernelLine(SpanLine):
         for row in reversed(self._rows()):
             correlation = self._correlations[row]
             stream = self._streams[row]
-            if correlation == _NO_CORRELATION or stream in unordered:
+            if correlation == NO_NUMBER or stream in unordered:
                 continue
             key = stream, correlation >> _PROCESS_BITS
             follower = followed.get(key)
@@ -334,7 +363,7 @@ class KernelLine(SpanLine):
         """Yield start, end and correlation by start."""
         for row in self._rows():
             correlation = self._correlations[row]
-            known = None if correlation == _NO_CORRELATION else correlation
+            known = None if correlation == NO_NUMBER else correlation
             yield self._starts[row], self._ends[row], known
 
 

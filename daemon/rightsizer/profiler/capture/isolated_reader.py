@@ -86,7 +86,7 @@ def read_isolated(
             stderr=subprocess.DEVNULL,
             pass_fds=(descriptor,),
             # No PATH: a dropped file must never start a vendor's program.
-            env={"PATH": "", "LANG": "C.UTF-8"},
+            env={"PATH": "", "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"},
             start_new_session=True,
         ) as process:
             try:
