@@ -8,9 +8,10 @@ from typing import Final
 import pytest
 
 from benchmarks.fleet_cost import KINDS, NOON, run_fleet
+from benchmarks.run import DOCUMENT as COSTS
 from benchmarks.run import lists
+from evaluation.run import DOCUMENT as SCORES
 from measured import (
-    DOCUMENT,
     Figure,
     as_rows,
     listed,
@@ -156,17 +157,17 @@ def test_a_part_repeats_no_machine(tmp_path: Path, place: str, shown: str) -> No
     assert f"### One\n\n{shown}.\n\nnew\n" in page.read_text()
 
 
-@pytest.mark.parametrize("section", ["make bench", "make eval"])
-def test_the_document_has_a_section_for_each_command(section: str) -> None:
+@pytest.mark.parametrize(("section", "page"), [("make bench", COSTS), ("make eval", SCORES)])
+def test_each_command_has_a_section_of_its_document(section: str, page: Path) -> None:
     """Otherwise an hour of measuring would end in an error."""
-    text = DOCUMENT.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
 
     assert text.count(f"<!-- {section}: begin -->") == text.count(f"<!-- {section}: end -->") == 1
 
 
 def test_the_program_runs_a_part_and_leaves_the_document_alone() -> None:
     """It is the fastest part; its exit status is checked."""
-    before = DOCUMENT.read_bytes()
+    before = COSTS.read_bytes()
     done = subprocess.run(
         [sys.executable, RUN, "--only", "beside", "--seconds", "1"],
         capture_output=True,
@@ -177,7 +178,7 @@ def test_the_program_runs_a_part_and_leaves_the_document_alone() -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "### Beside others" in done.stdout
-    assert DOCUMENT.read_bytes() == before
+    assert COSTS.read_bytes() == before
 
 
 @pytest.mark.parametrize("size", ["1", "4"])

@@ -1,4 +1,4 @@
-"""Measures how often Rightsizer is right, prints the scores, writes them into docs/benchmarks.md.
+"""Measures how often Rightsizer is right; writes the scores to docs/benchmarks-accuracy.md.
 
 `make eval` runs all of it, which takes a few minutes. With RIGHTSIZER_TRUTH=DIR recordings of
 production are replayed too. `make eval SCENARIOS=DIR` scores the scenarios of another folder, and
@@ -17,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evaluation.options import Options
-from measured import DOCUMENT, machine, rewrite, rewrite_part, with_rows, without_rows
+from measured import machine, rewrite, rewrite_part, with_rows, without_rows
 from rightsizer.model.units import format_duration
 
+DOCUMENT: Final = Path(__file__).parents[1] / "docs" / "benchmarks-accuracy.md"
 LABELED: Final = "States of labeled scenarios"
 EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     (LABELED, "states.labeled", ""),
@@ -92,10 +93,10 @@ def main(arguments: Sequence[str]) -> int:
         shown = with_rows if asked.rows else without_rows
         print(f"### {title}\n\n{shown(parts[title])}", flush=True)
         if only and asked.write:
-            rewrite_part("make eval", title, parts[title], place=place)
+            rewrite_part("make eval", title, parts[title], DOCUMENT, place=place)
     if not only and not asked.dry:
         whole = (f"### {title}\n\n{text}" for title, text in parts.items())
-        rewrite("make eval", "\n".join((f"Measured on: {place}.\n", *whole)))
+        rewrite("make eval", "\n".join((f"Measured on: {place}.\n", *whole)), DOCUMENT)
     elif not asked.write:
         print(f"{DOCUMENT.name} stays as it is.")
     return 0

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from measured import DOCUMENT
+from evaluation.run import DOCUMENT
 
 RUN: Final = Path(__file__).parent / "run.py"
 GOOD: Final = """\

@@ -127,10 +127,12 @@ def _uncited(source: str) -> Iterator[str]:
     for found in CITATION.finditer(source):
         page, section, said = found.groups()
         text = (DOCS / page).read_text("utf-8").lower()
-        is_there = section is None or re.search(rf"(?m)^#+ {section}$|`{section}`", text)
+        is_there = section is None or re.search(
+            rf"(?m)^#+ {section.lower()}$|`{section.lower()}`", text
+        )
         # Other sections are cited with the reason behind, in words of its own.
         is_row = section == "sources" and said is not None
-        is_open = section is None and page == "benchmarks.md"
+        is_open = section is None and page.startswith("benchmarks")
         if not is_there or is_open or (is_row and said.strip().lower() not in text):
             yield found[0]
 
@@ -149,6 +151,33 @@ def test_missing_sources_are_noticed() -> None:
     gone = [f"{sources}: u < 0.7", "docs/definitions.md, gone", "docs/benchmarks.md: 300 MB"]
     assert [*_uncited(there)] == []
     assert [*_uncited("\n".join(gone))] == gone
+
+
+def _section(page: Path, anchor: str) -> str:
+    """Text below a heading, up to the next one of its level."""
+    text = page.read_text("utf-8")
+    heading = next(
+        heading
+        for heading in re.findall(r"^### .+$", text, re.MULTILINE)
+        if re.sub(r"[^\w\- ]", "", heading[4:].lower()).replace(" ", "-") == anchor
+    )
+    return text.partition(f"{heading}\n")[2].partition("\n### ")[0]
+
+
+def test_figures_of_benchmarks_are_those_of_the_raw_tables() -> None:
+    """Each number of a row stands in a section that the row links to."""
+    rows = (DOCS / "benchmarks.md").read_text("utf-8").splitlines()
+    checked = [
+        row for row in rows if row.startswith("| [") and re.search(r"\(benchmarks-\w+\.md#", row)
+    ]
+    wrong = []
+    for row in checked:
+        targets = [target.partition("#") for target in LINK.findall(row) if "benchmarks-" in target]
+        sections = "".join(_section(DOCS / page, anchor) for page, _, anchor in targets)
+        figures = re.findall(r"(?<![\d.,])\d[\d.,]*[.,]?\d+", LINK.sub("", row.split(" | ")[1]))
+        wrong += [(row, figure) for figure in figures if figure not in sections]
+    assert len(checked) > 20
+    assert wrong == []
 
 
 def _keys(schema: Mapping[str, Any], above: str = "") -> Iterator[str]:

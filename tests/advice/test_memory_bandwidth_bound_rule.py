@@ -44,6 +44,17 @@ def test_users_who_wait_make_it_short_of_bandwidth() -> None:
     assert found.severity is Severity.MEDIUM
 
 
+def test_a_full_cache_has_no_room_for_a_larger_batch() -> None:
+    """Its engine tells that requests wait for it: narrower formats or more memory make room."""
+    pressed = {Resource.MEMORY: round(0.3 * HOUR)}
+    found = RULE.judge(case([decoding(5.0, pressed=pressed)], SERVER))
+    assert found.kind is FindingKind.UNDERPROVISIONED
+    assert found.action is Action.CHANGE_GPU_TYPE
+    assert found.summary.endswith("users wait for its full cache, so a larger batch has no room.")
+    assert "--kv-cache-dtype fp8" in found.instructions[0].text
+    assert found.evidence["cache_full_ratio"] == 0.05
+
+
 @pytest.mark.parametrize(
     ("workload_class", "why"),
     [

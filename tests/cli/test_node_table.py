@@ -8,7 +8,7 @@ from rich.console import Console
 from rightsizer.console.node_frame import NodeFrame, node_rows
 from rightsizer.console.node_table import TableView, node_view
 from rightsizer.io.codec import plain_fields
-from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.served_load import ServedLoad, ServedNeed
 
 DEVICE = {
     "uuid": "GPU-0",
@@ -38,7 +38,8 @@ def advice(found: str, dollars: float) -> dict[str, object]:
 
 def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
     """The to-do is that of the page."""
-    report = {"devices": [DEVICE], "advice": [advice("cheap", 3.0), advice("dear", 5.0)]}
+    pieces = [advice("cheap", 3.0), advice("dear", 5.0)]
+    report = {"agent": {}, "devices": [DEVICE], "advice": pieces}
     (row,) = node_rows(NodeFrame(report, {"devices": []}))
     assert row.advice is not None
     assert row.advice["id"] == "dear"
@@ -70,8 +71,9 @@ def test_what_is_served_stands_beside_the_holder() -> None:
     """In the row in few words, in the details in all; a filter finds the model."""
     load = ServedLoad("hub/llama-8b", "vllm", 60.0, requests_per_second=3.1, devices=("GPU-0",))
     held = {**DEVICE, "workloads": [{"workload": "kubernetes:chat/chat-api"}]}
+    need = ServedNeed(load.devices, "llama-8b", "1 x L40S: 97% to keep it", "saves $4 an hour")
     report = {
-        "agent": {"source": "nvml"},
+        "agent": {"source": "nvml", "served_needs": [plain_fields(need)]},
         "devices": [held],
         "advice": [],
         "served": [plain_fields(load)],
@@ -85,3 +87,4 @@ def test_what_is_served_stands_beside_the_holder() -> None:
     text = printed.getvalue()
     assert "chat-api; 3.1/s llama-8b" in text
     assert "Serves hub/llama-8b on vllm, 3.1 requests/s." in text
+    assert "llama-8b needs 1 x L40S: 97% to keep it; saves $4 an hour." in text

@@ -1,4 +1,4 @@
-"""Metric levels needed by alerts and dashboards, as documented on the page on cost."""
+"""Metric levels needed by alerts and dashboards, as documented on the page on alerts."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from rightsizer.io.yaml import load_yaml
 from rightsizer.model.metric_family import Level
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "docs" / "cost.md").read_text("utf-8")
+PAGE: Final = (ROOT / "docs" / "alerts.md").read_text("utf-8")
 BOARDS: Final = ROOT / "grafana" / "dashboards"
 
 

@@ -77,7 +77,7 @@ def test_planted_waste_alone_is_found(ask: Ask, metrics: Metrics) -> None:
 
 
 def test_agents_at_their_default_level_tell_all_but_two_sizes(life: Life) -> None:
-    """Those need distributions of every second; docs/cost.md has the figure."""
+    """Those need distributions of every second; docs/alerts.md has the figure."""
     less = at_level(life, Level.STANDARD)
     with filled_victoria(less, *sources_of(less, Metrics.OWN)) as server:
         found = ask_fleet(server.url, life.end, settings=ALONE)

@@ -29,7 +29,7 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "fleet/process_pool.py: multiprocessing.context": "the name of its type",
     "fleet/process_pool.py: multiprocessing.reduction": "what those send, kept in memory as sent",
     "io/program.py: subprocess": "the profiler or the action that an operator has configured, "
-    "and this very program, which plans what engines serve for a fleet; "
+    "and this very program, which plans what engines serve, of fleets and of nodes with the form; "
     "an argument list, never a shell, with bounds on time and output, and without a secret",
     "profiler/capture/isolated_reader.py: subprocess": "this very program, "
     "which reads one file that landed within bounds of its own, so that no file can hurt the agent",

@@ -1,4 +1,4 @@
-"""Measured values of commands, as lists and tables of sections of docs/benchmarks.md."""
+"""Measured values of commands, as lists and tables of sections of documents."""
 
 import os
 import platform
@@ -12,7 +12,6 @@ from typing import Final
 from msgspec import Struct
 
 __all__ = [
-    "DOCUMENT",
     "Figure",
     "as_rows",
     "listed",
@@ -26,7 +25,6 @@ __all__ = [
     "without_rows",
 ]
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _MACHINE: Final = re.compile(r"(?<=\d{4}-\d\d-\d\d), .*(?=, load )")
 """In what `machine` says, between the day and the load."""
 _SPACE: Final = re.compile(r"\n{3,}")
@@ -135,7 +133,7 @@ def machine() -> str:
     )
 
 
-def rewrite(section: str, text: str, path: Path = DOCUMENT) -> None:
+def rewrite(section: str, text: str, path: Path) -> None:
     """Replace the text between a section's marks in a document, without single rows.
 
     Raises:
@@ -147,9 +145,7 @@ def rewrite(section: str, text: str, path: Path = DOCUMENT) -> None:
     partial.replace(path)
 
 
-def rewrite_part(
-    section: str, title: str, text: str, path: Path = DOCUMENT, *, place: str = ""
-) -> None:
+def rewrite_part(section: str, title: str, text: str, path: Path, *, place: str = "") -> None:
     """Replace a title's part of a section, or append it as the last part.
 
     Args:

@@ -12,7 +12,7 @@ from publish_reports import device_report, node_report, rated_report
 from rightsizer.model.finding import Action, Severity
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, Report, StripCell
-from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
@@ -448,9 +448,12 @@ def test_a_gpu_that_serves_shows_model_and_load() -> None:
     report = node_report()
     uuid = next(device.report.device.uuid for device in view_of(report).devices if device.is_fresh)
     load = ServedLoad("hub/llama", "vllm", 600.0, requests_per_second=3.1, devices=(uuid,))
-    serving = replace(report, served=(load,))
+    need = ServedNeed((uuid,), "llama", "1 x L40S: 97% to keep it", "saves $4 an hour")
+    agent = replace(report.agent, served_needs=(need,))
+    serving = replace(report, served=(load,), agent=agent)
 
     page = page_of(serving)
     assert "3.1/s llama" in page
     assert "hub/llama on vllm, 3.1 requests/s" in page
+    assert 'title="llama needs 1 x L40S: 97% to keep it; saves $4 an hour">needs 1 x L40S<' in page
     assert all(device.served == () for device in view_of(serving, NOW + HOUR).devices)

@@ -65,8 +65,8 @@ class ClassificationSettings(Struct, frozen=True):
             Source: docs/definitions.md, states; KempnerPulse
         controller_bound_ratio: Memory controller utilization from which, without profiling
             counters, memory is likely the limit.
-            Source: docs/benchmarks.md, memory limits of logs: halfway between programs that memory
-            limits and those that it does not
+            Source: docs/benchmarks-accuracy.md, memory limits of logs: halfway between programs
+            that memory limits and others
         pipe_ratio: Activity of a pipe from which it is the limit.
             Source: docs/definitions.md, states
         launch_busy_ratio: Minimum utilization of a launch-bound device.
@@ -79,15 +79,15 @@ class ClassificationSettings(Struct, frozen=True):
             ineffective
         sparse_launch_busy_ratio: Minimum utilization of a launch-bound device with gaps between its
             kernels.
-            Source: docs/hardware.md: launches from Python read 15% to 37%
+            Source: docs/benchmarks.md, on real GPUs: launches from Python read 15% to 37%
         sparse_launch_coverage_ratio: SM activity during busy time from which such a device has
             large kernels.
-            Source: docs/hardware.md: at most 10% where launches are the limit, 75% where a loader
-            is
+            Source: docs/benchmarks.md, on real GPUs: at most 10% where launches limit, 75% where
+            a loader does
         sparse_launch_cpu_ratio: CPU time of the device's busiest process, of one CPU, from which it
             launches without rest.
-            Source: docs/hardware.md: 1 where launches are the limit, at most .1 where demand or
-            other processes are
+            Source: docs/benchmarks.md, on real GPUs: 1 where launches limit, at most .1 where
+            demand or other processes do
         gap_busy_ratio: Utilization below which a device has gaps.
             Source: SageMaker Debugger's LowGPUUtilization: P95 below 70%
         io_pressure_ratio: I/O pressure that explains gaps.

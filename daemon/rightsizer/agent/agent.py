@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer import __version__
@@ -25,6 +26,7 @@ from rightsizer.agent.history_service import HistoryService
 from rightsizer.agent.local_api import ForgetRoute, flush_route, report_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
+from rightsizer.agent.served_needs import ASKED_SECONDS, ServedNeeds
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.source_log import SourceLog
 from rightsizer.exposition.exposition import MetricsExposition
@@ -77,6 +79,7 @@ class Agent:
         forget: Callable[[str], None] = lambda _: None,
         access: WebAccess | None = None,
         reread: Callable[[], Settings] | None = None,
+        config_file: Path | None = None,
     ) -> None:
         self.settings = settings
         self._source = source
@@ -96,15 +99,14 @@ class Agent:
         self._stopping = threading.Event()
         self._notifications = self._new_notifications()
         self.profiles = ProfileService(self.accounting, storage, clock, settings.profiles)
-        rules = configured_rules(settings)
-        policies = PolicySet(settings.policies_here)
-        self.recommender = Recommender(self.accounting, rules, policies, clock, self.profiles)
+        self.recommender = self._new_recommender()
         ledger = storage.ledger(settings.recommender.ledger)
         sinks = (self._notifications,)
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
         self.history_service = HistoryService(self.accounting, storage, clock, settings.history)
         self._features = self._new_features(controls or ReleaseController(clock), still_held)
         latest = self.accounting.latest
+        self._needs = ServedNeeds(self.accounting.served_loads, config_file, clock)
         self._labels = LabelWriter(lambda: self.settings.labels, latest, self._slots_of, clock)
         self.jobs = Jobs(self._schedule(settings), clock)
         access = access or configured_access(settings.web, clock.wall_time)
@@ -120,6 +122,11 @@ class Agent:
         self.part = "start"
         """What runs on the thread that starts, samples and closes."""
         self._parts = self._closing_parts()
+
+    def _new_recommender(self) -> Recommender:
+        rules = configured_rules(self.settings)
+        policies = PolicySet(self.settings.policies_here)
+        return Recommender(self.accounting, rules, policies, self._clock, self.profiles)
 
     def _new_notifications(self) -> NotificationService:
         return NotificationService(
@@ -171,8 +178,14 @@ class Agent:
             Job("annotate", advice.deliver, 60.0),
             # No-op while no file is set; a reload may set one.
             Job("label", self._labels.write, settings.labels.interval),
+            *self._planner_jobs(settings),
             *(job for feature in self._features.all for job in feature.jobs),
         )
+
+    def _planner_jobs(self, settings: Settings) -> Iterator[Job]:
+        """Yield the planner's job, where the planner may run."""
+        if settings.web.server.plan_form:
+            yield Job("served", self._needs.ask, ASKED_SECONDS, has_own_thread=True)
 
     def _slots_of(self, report: Report) -> tuple[LeaseSlot, ...]:
         # Imported on use: most nodes write no labels.
@@ -360,6 +373,7 @@ class Agent:
             jobs=self.jobs.reports(),
             trouble=snapshot.trouble,
             metrics=self._metrics(snapshot),
+            served_needs=self._needs.latest,
         )
 
     def _metrics(self, snapshot: Snapshot) -> dict[str, float]:

@@ -27,8 +27,8 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     settings: Settings,
     clock: Clock | None = None,
     *,
-    prepare: Callable[[Agent], None] | None = None,
-    announce: Callable[[Agent], None] | None = None,
+    prepare: Callable[[Agent], None] = lambda _: None,
+    announce: Callable[[Agent], None] = lambda _: None,
     reread: Callable[[], Settings] | None = None,
     is_open: bool = False,
     config_file: Path | None = None,
@@ -70,18 +70,17 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
             forget=source.forget,
             access=access,
             reread=reread,
+            config_file=config_file,
         )
         failed.pop_all()
     with closing(agent):  # Closes source and storage, too.
-        if prepare is not None:
-            prepare(agent)
+        prepare(agent)
         # From here on a signal ends the agent with a flush, even before the first tick.
         with ended_by_signals(lambda: agent.part) as stop:
             signal.signal(signal.SIGHUP, lambda *_: agent.reloader.request())
             agent.start()
             freeze()
-            if announce is not None:
-                announce(agent)
+            announce(agent)
             agent.run(stop)
 
 

@@ -11,7 +11,7 @@ from rightsizer.console.advice import dearest_first
 from rightsizer.console.command import printable
 from rightsizer.io.codec import convert
 from rightsizer.model.finding import UNADVISED, Rank
-from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.report.labels import STATE_ORDER
 
 JsonMapping = Mapping[str, Any]
@@ -45,6 +45,8 @@ class NodeRow(Struct, frozen=True):
     """First open recommendation, in the order of `advise`."""
     served: tuple[ServedLoad, ...] = ()
     """Models of the engines on it."""
+    needs: tuple[ServedNeed, ...] = ()
+    """What they would need."""
 
     @property
     def text(self) -> str:
@@ -59,10 +61,12 @@ def node_rows(frame: NodeFrame) -> list[NodeRow]:
     opened = [each for each in frame.report["advice"] if each["closed"] is None]
     # Agents of former versions tell no models.
     served = convert(frame.report.get("served", ()), tuple[ServedLoad, ...])
+    needs = convert(frame.report["agent"].get("served_needs", ()), tuple[ServedNeed, ...])
     return [
         replace(
             _row(each, past.get(each["uuid"], {}), opened),
             served=tuple(load for load in served if each["uuid"] in load.devices),
+            needs=tuple(need for need in needs if each["uuid"] in need.devices),
         )
         for each in frame.report["devices"]
         if not each["has_mig_instances"]

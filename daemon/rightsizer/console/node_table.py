@@ -210,6 +210,7 @@ def _details(row: NodeRow, view: TableView) -> list[RenderableType]:
     about = "; ".join((row.down or display_name(row.state), *row.holders))
     lines = [Text.assemble((f"{row.title}: ", "bold"), about)]
     lines += [Text(f"Serves {printable(served_detail(load))}.") for load in row.served]
+    lines += [Text(f"{printable(str(need))}.") for need in row.needs]
     advice = row.advice
     if advice is None:
         return [*lines, Text("No open advice.", style="dim")]

@@ -12,7 +12,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.reading import Reading
-from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.state import Cause, Condition, State, Tier
@@ -125,6 +125,8 @@ class AgentReport(Struct, frozen=True):
     """Why there are no devices, or `None` if there are."""
     metrics: Mapping[str, float] = {}
     """The agent's own counters and gauges by series."""
+    served_needs: tuple[ServedNeed, ...] = ()
+    """What each engine would need; empty unless the planner may run here."""
 
 
 class Report(Struct, frozen=True):

@@ -77,7 +77,29 @@ class ServedLoad(Struct, frozen=True):
     tpot: str = ""
     """Longest time between tokens, likewise."""
 
+    @property
+    def title(self) -> str:
+        """Name of the model without its folder or organization."""
+        return self.model.rstrip("/").rpartition("/")[2] or "a model without a name"
+
     def __post_init__(self) -> None:
         hours = len(self.requests_per_second_by_hour)
         if hours not in {0, _HOURS}:
             raise ValueError(f"requests_per_second_by_hour: has {hours} hours; a day has {_HOURS}")
+
+
+class ServedNeed(Struct, frozen=True):
+    """What an engine would need, as the planner answered last."""
+
+    devices: tuple[str, ...]
+    """UUIDs of its GPUs now."""
+    model: str
+    """Without its folder or organization."""
+    needs: str
+    """Other GPUs, another layout or format, with their certainty; or why nothing else is known."""
+    saves: str = ""
+    """What that saves or costs, or why nothing is advised."""
+
+    def __str__(self) -> str:
+        """`Llama-3.1-8B needs 1 x L40S: 97% to keep TTFT p95 <= 400ms; saves $4.10 an hour`."""
+        return "; ".join(filter(None, (f"{self.model} needs {self.needs}", self.saves)))

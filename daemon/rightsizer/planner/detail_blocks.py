@@ -29,10 +29,14 @@ from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import shown_gibibytes, validation_steps
 from rightsizer.report.blocks import (
+    Bar,
+    BarPart,
     Block,
+    Cell,
     CellKind,
     Column,
     Items,
+    Key,
     Section,
     Sentence,
     Table,
@@ -49,9 +53,9 @@ from rightsizer.sizing.requirement import ModelTask, Recompute, Requirement
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import FigureComparison, PlanCheck
 
-_Column = tuple[str, Callable[[PlanCandidate], str]]
+_Column = tuple[str, Callable[[PlanCandidate], Cell]]
 _LEFT_COSTS: Final = frozenset({"GPUs", "rented as", "$/run", "$/h", "$/M"})
-_LEFT: Final = frozenset({"GPUs", "TxPxDxE", "90% range"})
+_LEFT: Final = frozenset({"GPUs", "TxPxDxE", "layout", "memory", "90% range"})
 _RATES: Final = (
     "rank",
     "name",
@@ -67,6 +71,7 @@ _RATES: Final = (
     "hours",
 )
 _COSTS: Final = ("rank", "name", "rented", "run", "hour", "work")
+_MEMORY: Final = ("rank", "name", "spread", "drawn")
 STARRED: Final = "*: not in the format asked for; a note says in which."
 _SHOWN: Final = 10
 _VISIBLE: Final = 0.05 * GIB
@@ -177,7 +182,7 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
     has_run = trains and requirement.training.tokens is not None
     has_targets = not trains and load.has_targets
     is_written = not trains and is_of_tokens
-    columns: dict[str, tuple[bool, str, Callable[[PlanCandidate], str]]] = {
+    columns: dict[str, tuple[bool, str, Callable[[PlanCandidate], Cell]]] = {
         "rank": (
             True,
             "#",
@@ -195,6 +200,7 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         ),
         "spread": (True, "layout", lambda candidate: str(candidate.layout)),
         "memory": (True, "GiB", _gibibytes),
+        "drawn": (True, "memory", _memory_bar),
         "requests": (not trains, requests, lambda candidate: number(candidate.rate.concurrency)),
         "rate": (True, f"{unit}/s", lambda candidate: middle(candidate.rate.units_per_second)),
         "within": (
@@ -229,6 +235,32 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
 
 def _gibibytes(candidate: PlanCandidate) -> str:
     return f"{'?' * candidate.is_memory_tight}{candidate.memory.total_bytes / GIB:.0f}"
+
+
+def _memory_bar(candidate: PlanCandidate) -> Bar:
+    """Draw what each GPU can hold, and the interval of what it needs."""
+    usable = candidate.usable_bytes
+    total = candidate.memory.total
+    parts = (BarPart(name, color, size / usable) for color, name, size in _memory_parts(candidate))
+    used = f"{percent_text(total.value / usable):>4}"
+    ends = total.low / usable, total.high / usable
+    return Bar(f"memory of each {candidate.gpu}", tuple(parts), used, ends=ends)
+
+
+def _memory_parts(candidate: PlanCandidate) -> Iterator[tuple[str, str, float]]:
+    """Yield class in the style sheet, name and bytes of what memory is needed for."""
+    for part, name in MEMORY_PARTS.items():
+        if size := getattr(candidate.memory, f"{part}_bytes"):
+            yield f"m-{part}", name, size
+
+
+def memory_key(candidate: PlanCandidate) -> Key:
+    """Return the colors of the bars of memory."""
+    return Key(
+        tuple((color, name) for color, name, _ in _memory_parts(candidate)),
+        is_of_bars=True,
+        note="Bars: what each GPU can hold; thin: 90% interval of what it needs.",
+    )
 
 
 def _rented_as(candidate: PlanCandidate) -> str:
@@ -305,6 +337,8 @@ def _fitting(plan: GpuPlan, *, shows_all: bool) -> Iterator[Block]:
     unit = f"{plan.requirement.unit_text}{' asked for' if serves else ''}"
     work = f"$/M: of a million {unit}. " if "$/M" in dict(columns) else ""
     yield candidate_table(columns, shown, _LEFT_COSTS, f"{work}{_PRICES}")
+    yield candidate_table(columns_of(plan.requirement, _MEMORY), shown, _LEFT, "")
+    yield from map(memory_key, shown[:1])
 
 
 def candidate_table(
@@ -323,10 +357,9 @@ def candidate_table(
 
 
 def _details(requirement: Requirement, best: PlanCandidate) -> Iterator[Block]:
-    parts = [(name, getattr(best.memory, f"{part}_bytes")) for part, name in MEMORY_PARTS.items()]
     shares = (
         (f"{name}, {value / GIB:.1f} GiB", value / best.usable_bytes)
-        for name, value in parts
+        for _, name, value in _memory_parts(best)
         if value > _VISIBLE
     )
     whole = best.memory.total.scaled(1.0 / GIB)

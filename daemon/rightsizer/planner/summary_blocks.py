@@ -15,6 +15,7 @@ from rightsizer.planner.detail_blocks import (
     candidate_table,
     columns_of,
     further_blocks,
+    memory_key,
     nothing_blocks,
     title_blocks,
 )
@@ -45,6 +46,7 @@ _PAGE: Final = (
     "why",
     "spread",
     "memory",
+    "drawn",
     "rate",
     "beside",
     "hours",
@@ -55,7 +57,7 @@ _PAGE: Final = (
     "work",
 )
 """Columns of candidates on one screen, and on a page."""
-_LEFT: Final = frozenset({"GPUs", "layout", "90% range", "rented as", "why not first"})
+_LEFT: Final = frozenset({"GPUs", "layout", "memory", "90% range", "rented as", "why not first"})
 _EXPENDABLE: Final = ("90% range", "#", "TPOT", "TTFT", "rented as")
 """Columns that a narrow terminal does without, the first ones first."""
 _LOAD_STEP: Final = "the load"
@@ -89,6 +91,7 @@ def page_blocks(answer: PlanAnswer) -> Iterator[Block]:
         yield _chosen(plan, best)
         yield Tiles(tuple(_tiles(plan, best)))
         yield _best_first(plan, best, _ON_PAGE, _PAGE)
+        yield memory_key(best)
     yield from further_blocks(plan)
 
 

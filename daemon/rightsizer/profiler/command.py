@@ -15,7 +15,7 @@ from rightsizer.console.progress import ProgressLine
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import UsageError
 from rightsizer.profiler.answer_blocks import profile_blocks
-from rightsizer.profiler.page import profile_document
+from rightsizer.profiler.page import TITLE, profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.profiled_files import ProfileAnswerSettings, profile_files
 from rightsizer.profiles.reader import progress_reported
@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.format == "html":
         say(profile_document(answer).rstrip())
     else:
-        show(arguments, "GPU profile", answer, profile_blocks(answer))
+        show(arguments, TITLE, answer, profile_blocks(answer))
     return 0
 
 

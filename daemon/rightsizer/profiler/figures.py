@@ -300,22 +300,6 @@ def older_text(document: ProfileDocument) -> str:
     )
 
 
-def kernel_rows(kernels: Sequence[ProfileDocument], longest: int) -> list[Sequence[str]]:
-    """Return rows of kernels: name, runs, time, share, tensor cores, occupancy, DRAM."""
-    whole = sum(kernel["seconds"] for kernel in kernels) or 1.0
-    return [
-        (
-            short_text(kernel["name"], longest),
-            f"{kernel['count']:,}",
-            time_text(kernel["seconds"]),
-            f"{kernel['seconds'] / whole:.1%}",
-            {True: "yes", False: "no", None: "-"}[kernel["uses_tensor_cores"]],
-            *("-" if kernel[name] is None else percent_text(kernel[name]) for name in _MEASURED),
-        )
-        for kernel in kernels
-    ]
-
-
 def span_rows(spans: Sequence[ProfileDocument]) -> list[Sequence[str]]:
     """Return rows of host spans: name, kind, count, time; longest first, annotations last."""
     ranked = sorted(spans, key=lambda span: (span["kind"] == "annotation", -span["seconds"]))
@@ -368,11 +352,6 @@ def family_times(kernels: Sequence[ProfileDocument]) -> list[tuple[str, float, f
         sums[kernel["family"]] += kernel["seconds"]
     whole = sum(sums.values()) or 1.0
     return [(readable_name(name), time, time / whole) for name, time in sums.most_common()]
-
-
-def family_text(kernels: Sequence[ProfileDocument]) -> str:
-    """Return the families with their shares, largest first."""
-    return ", ".join(f"{name} {percent(share)}" for name, _, share in family_times(kernels))
 
 
 def short_text(name: str, longest: int) -> str:

@@ -28,7 +28,7 @@ from rightsizer.report.charts import (
     stacked_columns,
 )
 
-_COLORS: Final = {
+COLORS: Final = {
     "compute": "working",
     "collective": "held",
     "copy": "waiting",
@@ -37,7 +37,7 @@ _COLORS: Final = {
     "other_idle": "no_data",
 }
 """CSS classes with light and dark variants."""
-WORDS: Final = {_COLORS[part]: words for part, words in CAUSES.items()}
+_WORDS: Final = {COLORS[part]: words for part, words in CAUSES.items()}
 _LANES: Final = {
     "compute": ("kernels", "working"),
     "collective": ("collectives", "held"),
@@ -71,7 +71,7 @@ _PEAKS_OF: Final = {"fp32": ("fp32", "tf32"), "fp16": ("bf16",)}
 def colored(time: ProfileDocument | None) -> dict[str, float]:
     """Return the parts of a time by the CSS class of their color."""
     parts = {} if time is None else idle_parts(time)
-    return {_COLORS[part]: value for part, value in parts.items()}
+    return {COLORS[part]: value for part, value in parts.items()}
 
 
 def timeline(name: str, document: ProfileDocument) -> str:
@@ -144,7 +144,9 @@ def steps_chart(name: str, steps: Sequence[ProfileDocument]) -> str:
         parts = colored(step["time"])
         whole = sum(parts.values())
         description = ", ".join(
-            f"{WORDS[part]} {percent_text(value / whole)}" for part, value in parts.items() if value
+            f"{_WORDS[part]} {percent_text(value / whole)}"
+            for part, value in parts.items()
+            if value
         )
         tip = f"{step['name']}, {time_text(step['seconds'])}: {description}"
         columns.append(ChartColumn(step["name"].rpartition("#")[2][:12], parts, tip))

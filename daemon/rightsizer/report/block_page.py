@@ -1,6 +1,7 @@
 """Blocks as an HTML page; its scripts, if any, are its own."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from rightsizer.report.blocks import Block, shown
@@ -12,9 +13,8 @@ def page_of(
     title: str, blocks: Iterable[Block], template: str = "blocks.html", **values: Any
 ) -> str:
     """Return a page; a template that extends the usual one gets further values."""
-    return rendered(
-        template, {}, title=title, blocks=blocks, bar=stacked_bar, kind=_kind, shown=shown, **values
-    )
+    functions = {"bar": stacked_bar, "kind": _kind, "shown": partial(shown, is_drawn=True)}
+    return rendered(template, {}, title=title, blocks=blocks, **functions, **values)
 
 
 def _kind(value: object) -> str:

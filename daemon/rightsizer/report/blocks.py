@@ -70,7 +70,14 @@ class Chart(Struct, frozen=True):
     text: str = ""
 
 
-Cell: TypeAlias = str | float | Sentence | Bar | Chart | None
+class Figure(Struct, frozen=True):
+    """Number in a cell with a unit of its own."""
+
+    value: float
+    text: str
+
+
+Cell: TypeAlias = str | float | Figure | Sentence | Bar | Chart | None
 """A text as it is, a number in the base unit of its column, or `None` if it is not known."""
 
 
@@ -108,6 +115,8 @@ class Column(Struct, frozen=True):
     kind: CellKind = CellKind.TEXT
     is_below: bool = False
     """Whether a page has its cells below those of the column before."""
+    widest: int | None = None
+    """Characters of a text beyond which all but a page cut it."""
 
     @property
     def is_text(self) -> bool:
@@ -121,7 +130,7 @@ class Column(Struct, frozen=True):
                 return NOTHING
             case Bar():
                 return f"{cell.glyphs} {cell.text}" if cell.text else ""
-            case Sentence() | Chart():
+            case Sentence() | Chart() | Figure():
                 return cell.text
             case str():
                 return cell
@@ -142,6 +151,8 @@ class Table(Struct, frozen=True):
     """Columns that a narrow terminal leaves out, first to last."""
     has_total: bool = False
     """Whether the last row sums up the others."""
+    most: int | None = None
+    """Rows that are not only on a page; `None` for all."""
     search: str = ""
     """What a page with scripts searches in it; it sorts by each column, too."""
 
@@ -160,15 +171,26 @@ class Table(Struct, frozen=True):
 
     @property
     def written(self) -> "Table":
-        """The same without columns that are only drawn."""
+        """The same as text: without columns that are only drawn, and cut."""
         places = [
             place
             for place in range(len(self.columns))
             if not all(_is_drawn(row[place]) for row in self.rows)
         ]
         columns = tuple(self.columns[place] for place in places)
-        rows = tuple(tuple(row[place] for place in places) for row in self.rows)
-        return replace(self, columns=columns, rows=rows)
+        rows = tuple(
+            tuple(_cut(row[place], self.columns[place].widest) for place in places)
+            for row in self.rows[: self.most]
+        )
+        more = len(self.rows) - len(rows)
+        notes = (f"and {more:,} more" if more else "", self.note)
+        note = "; ".join(filter(None, notes))
+        return replace(self, columns=columns, rows=rows, note=note)
+
+
+def _cut(cell: Cell, widest: int | None) -> Cell:
+    is_long = widest is not None and isinstance(cell, str) and len(cell) > widest
+    return f"{str(cell)[: widest - 3]}..." if widest and is_long else cell
 
 
 def _is_drawn(cell: Cell) -> bool:
@@ -300,15 +322,15 @@ def section(title: str, *blocks: Block, look: Look = Look.PLAIN) -> Section:
     return Section(title, blocks, look)
 
 
-def shown(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Return the blocks that have something to show."""
-    return tuple(block for block in blocks if not _is_empty(block))
+def shown(blocks: Iterable[Block], *, is_drawn: bool = False) -> tuple[Block, ...]:
+    """Return the blocks that have something to show, as text or where it is drawn, too."""
+    return tuple(block for block in blocks if not _is_empty(block, is_drawn=is_drawn))
 
 
-def _is_empty(block: Block) -> bool:
+def _is_empty(block: Block, *, is_drawn: bool) -> bool:
     match block:
         case Section():
-            return not shown(block.blocks)
+            return not shown(block.blocks, is_drawn=is_drawn)
         case Table():
             return not block.rows
         case Tiles():
@@ -317,12 +339,8 @@ def _is_empty(block: Block) -> bool:
             return not block.pairs
         case Items():
             return not block.texts
-        case Key():
-            return not block.colors and not block.note
-        case Bar():
-            return not block.parts
-        case Chart():
-            return False
+        case Key() | Bar() | Chart():
+            return not is_drawn and not block.text
         case Code() | Sentence():
             return not block.text
         case _:

@@ -26,7 +26,7 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.reading import Missing, ProcessKind
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, Report, Span, Totals
-from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.state import Cause, Condition, State, Tier
@@ -444,6 +444,7 @@ class AgentDocument(msgspec.Struct, frozen=True):
     trouble: str | None
     collectors: Mapping[str, CollectorDocument]
     jobs: tuple[JobDocument, ...]
+    served_needs: tuple[ServedNeed, ...]
 
 
 class WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
@@ -651,6 +652,7 @@ def _agent(agent: AgentReport) -> AgentDocument:
         trouble=agent.trouble,
         collectors={name: _collector(outcome) for name, outcome in agent.collectors.items()},
         jobs=tuple(map(_job, agent.jobs)),
+        served_needs=agent.served_needs,
     )
 
 

@@ -1,13 +1,13 @@
 """What `rightsizer served` says of loads, asked of this program in a process of its own."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.io.codec import decode, encode
+from rightsizer.io.codec import convert, decode, encode
 from rightsizer.io.program import own_answer
-from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.served_load import ServedLoad, ServedNeed
 
 _LONGEST_SECONDS: Final = 600.0
 """Source: measured, .2 s an engine and three kinds of GPU on one core, so a thousand engines."""
@@ -33,3 +33,13 @@ def served_answers(
         file.write(encode(list(loads)))
         file.flush()
         return decode(own_answer([*words, file.name], _LONGEST_SECONDS), list[dict[str, Any]])
+
+
+def served_needs(answers: Iterable[Mapping[str, Any]]) -> tuple[ServedNeed, ...]:
+    """Return what each engine would need, of those whose GPUs are known."""
+    needs = []
+    for answer in answers:
+        load = convert(answer["load"], ServedLoad)
+        needed = answer.get("needs") or f"unknown: {answer['error']}"
+        needs.append(ServedNeed(load.devices, load.title, needed, answer.get("saves", "")))
+    return tuple(need for need in needs if need.devices)

@@ -1,26 +1,21 @@
 """Wording of what an engine serves."""
 
-from typing import Final
-
 from rightsizer.model.served_load import ServedLatency, ServedLoad
 from rightsizer.model.units import number_text, percent_text
-
-_NO_MODEL: Final = "a model without a name"
 
 
 def served_label(load: ServedLoad) -> str:
     """Return load and model in a few words: `3.1/s Llama-3.1-8B`."""
-    model = load.model.rstrip("/").rpartition("/")[2] or _NO_MODEL
     if load.requests_per_second is not None:
-        return f"{number_text(load.requests_per_second)}/s {model}"
+        return f"{number_text(load.requests_per_second)}/s {load.title}"
     if load.output_tokens_per_second is not None:
-        return f"{number_text(load.output_tokens_per_second)} tokens/s {model}"
-    return model
+        return f"{number_text(load.output_tokens_per_second)} tokens/s {load.title}"
+    return load.title
 
 
 def served_detail(load: ServedLoad) -> str:
     """Return model, engine, load and latencies, as far as they are known."""
-    parts = [f"{load.model or _NO_MODEL} on {load.engine}"]
+    parts = [f"{load.model or load.title} on {load.engine}"]
     if load.requests_per_second is not None:
         rate = f"{number_text(load.requests_per_second)} requests/s"
         if load.prompt_tokens is not None and load.output_tokens is not None:

@@ -99,8 +99,8 @@ def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> 
 def memory_error_factor(requirement: Requirement) -> float:
     """Error factor that contains a measured peak with a probability of 90%.
 
-    The first two were derived from measured peaks (docs/benchmarks.md, memory estimates), the
-    others are assumed.
+    The first two were derived from measured peaks (docs/benchmarks-accuracy.md, memory estimates),
+    the others are assumed.
     """
     known = _TRAINING if requirement.task.trains else _SERVING
     model = requirement.model

@@ -120,7 +120,8 @@ class WebSettings(Struct, frozen=True):
         page_refresh_seconds: Reload interval of the page without scripts; 0 for none.
         page_poll_seconds: Interval at which the page's script fetches values, at most once a
             sample.
-        plan_form: Serve the form of `rightsizer plan` at /plan.
+        plan_form: Serve the form of `rightsizer plan` at /plan, and ask the planner what engines
+            would need.
         plan_timeout_seconds: Time limit of a plan requested by the form.
             Source: some ten times what a plan over all boards takes
     """

@@ -28,7 +28,8 @@ class HiddenStallSettings(RuleSettings, frozen=True):
         on_ratio: Share of the span that a GPU must spin.
             Source: docs/definitions.md, conduct
         unseen_traffic_ratio: Confidence when neither memory traffic nor SM activity is known.
-            Source: docs/benchmarks.md, stalls and culprits of logs: below the share of right ones
+            Source: docs/benchmarks-accuracy.md, stalls and culprits of logs: below the share of
+            right ones
     """
 
     on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.3

@@ -3,6 +3,7 @@
 Applies only to services: a batch job at that limit is well used.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject
+from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT
 from rightsizer.model.state import Resource, State, Tier
@@ -34,8 +35,8 @@ class MemoryBandwidthBoundSettings(RuleSettings, frozen=True):
             under-provisioned.
             Source: docs/definitions.md, provisioning
         controller_ratio: Confidence where only the memory controller's utilization says so.
-            Source: docs/benchmarks.md, memory limits of logs: right for seven of seven programs
-            that were left out, by the rule of succession
+            Source: docs/benchmarks-accuracy.md, memory limits of logs: right for seven of seven
+            programs that were left out, by the rule of succession
     """
 
     compute_ratio: Annotated[float, CONSTANT] = 0.5
@@ -68,9 +69,7 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
     # Lower bound of the used compute, on the device with the highest.
     medians = (window.compute_at_least.quantile(0.5) for window in case.windows)
     compute = max((median for median in medians if median is not None), default=None)
-    # Share of the known time with users waiting, on the device with the highest.
-    waits = ((w.pressed.get(Resource.MEMORY_BANDWIDTH, 0), w.known) for w in case.windows)
-    pressed = max((round(time / known, 4) for time, known in waits if known), default=0.0)
+    pressed = _pressed_share(case.windows, Resource.MEMORY_BANDWIDTH)
     evidence = {"compute_median_ratio": compute, "pressed_ratio": pressed}
     if case.workload_class is WorkloadClass.BATCH:
         return seen.find_nothing(": a job at a limit of its GPU is well used", evidence)
@@ -78,6 +77,18 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
         return seen.find_nothing(": no service is known", evidence)
     if compute is not None and compute > settings.compute_ratio:
         return seen.find_nothing(": a larger batch would find no compute", evidence)
+    full = _pressed_share(case.windows, Resource.MEMORY)
+    if full >= settings.pressed_ratio:
+        return seen.find_problem(
+            ": users wait for its full cache, so a larger batch has no room",
+            kind=FindingKind.UNDERPROVISIONED,
+            reasons=(Reason.MEMORY_BANDWIDTH_BOUND,),
+            action=Action.CHANGE_GPU_TYPE,
+            risk=Risk.LOW,
+            evidence=evidence | {"cache_full_ratio": full},
+            savings=TOO_SMALL,
+            instructions=instructions("shrink_weights"),
+        )
     is_short = pressed >= settings.pressed_ratio
     pressure = "users wait, and " if is_short else ""
     return seen.find_problem(
@@ -92,6 +103,12 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
         # If no user waits, nothing is lost.
         affected_gpus=seen.gpus if is_short else 0.0,
     )
+
+
+def _pressed_share(windows: Iterable[Window], resource: Resource) -> float:
+    """Return the share of the known time with users waiting, on the device with the highest."""
+    waits = ((window.pressed.get(resource, 0), window.known) for window in windows)
+    return max((round(time / known, 4) for time, known in waits if known), default=0.0)
 
 
 def _limited_share(window: Window) -> float:

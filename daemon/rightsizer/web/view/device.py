@@ -8,7 +8,7 @@ from msgspec import Struct
 from rightsizer.model.block import Blocks
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, TimeRange
-from rightsizer.model.served_load import ServedLoad
+from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import GIB, Nanoseconds, percent_text
@@ -180,6 +180,8 @@ class DeviceCardView(Struct, frozen=True):
     advice_count: int
     served: tuple[ServedLoad, ...] = ()
     """Models of the engines on it; none if outdated."""
+    needs: tuple[ServedNeed, ...] = ()
+    """What they would need."""
 
 
 def device_view(
@@ -207,6 +209,9 @@ def device_view(
             piece.is_open and device.uuid in piece.finding.devices for piece in node.advice
         ),
         served=tuple(load for load in node.served if is_fresh and device.uuid in load.devices),
+        needs=tuple(
+            need for need in node.agent.served_needs if is_fresh and device.uuid in need.devices
+        ),
     )
 
 

@@ -1,0 +1,43 @@
+"""What a node's engines would need, asked of the planner in a process of its own."""
+
+from readings import EPOCH
+from rightsizer.agent.served_needs import ServedNeeds
+from rightsizer.io.clock import FastClock
+from rightsizer.model.served_load import ServedLatency, ServedLoad
+
+CHAT = ServedLoad(
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    engine="vllm",
+    window_seconds=86400.0,
+    requests_per_second=0.5,
+    prompt_tokens=900.0,
+    output_tokens=220.0,
+    devices=("GPU-0", "GPU-1"),
+    board="NVIDIA H100 80GB HBM3",
+    time_to_first_token=ServedLatency(0.06),
+    time_per_output_token=ServedLatency(0.0055),
+    ttft="1s",
+    tpot="50ms",
+)
+
+
+def test_needs_of_engines_are_those_of_the_planner() -> None:
+    """By their GPUs; of an unknown board it says why there are none."""
+    lost = ServedLoad("x", "vllm", 60.0, devices=("GPU-2",))
+    needs = ServedNeeds(lambda _: (CHAT, lost), None, FastClock(EPOCH))
+    assert needs.latest == ()
+    needs.ask()
+    known, unknown = needs.latest
+    assert known.devices == CHAT.devices
+    assert known.model == "Llama-3.1-8B-Instruct"
+    assert known.needs.startswith("1 x ")
+    assert "to keep TTFT <= 1s, TPOT <= 50ms" in known.needs
+    assert known.saves.startswith("saves $")
+    assert unknown.needs.startswith("unknown: x: runs on an unknown GPU")
+
+
+def test_nothing_is_asked_without_engines() -> None:
+    """No process starts."""
+    needs = ServedNeeds(lambda _: (), None, FastClock(EPOCH))
+    needs.ask()
+    assert needs.latest == ()
