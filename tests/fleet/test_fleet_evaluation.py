@@ -163,7 +163,7 @@ def _raises(subject: CaseSubject, settings: object) -> Finding:
 
 def test_a_rule_that_raises_costs_its_own_verdicts_alone(path: Path) -> None:
     """The error has the workload, whichever process raised it."""
-    broken = replace(RULES[0], judge_with=_raises)
+    broken = replace(RULES[0], judge_with=_raises, screen_with=None)
     found = judged(path, workers=2, rules=(broken, *RULES[1:]))
     assert len(found.faults) == 10
     assert found.faults[0].rule == RULES[0].name

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.advice.verdict import CaseSubject
+from rightsizer.advice.verdict import CaseSubject, Column, Settled, SubjectTable, unmeasured
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
@@ -106,8 +106,12 @@ def why_media_is_needed(case: Case) -> str:
 def why_unmeasured(case: Case) -> str:
     """Reason why the need of a workload's GPUs is unknown."""
     if any(provisioning.memory_is_preallocated for provisioning in case.provisioning):
-        return "memory looks preallocated, so the memory needed is not known"
-    return "compute or memory use is not measured"
+        return PREALLOCATED
+    return UNMEASURED
+
+
+PREALLOCATED: Final = "memory looks preallocated, so the memory needed is not known"
+UNMEASURED: Final = "compute or memory use is not measured"
 
 
 def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
@@ -115,13 +119,28 @@ def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
 
     Accepts the clock event reasons or the violation counter of one of them.
     """
-    signals = (Signal.CLOCK_EVENT_REASONS, violation)
+    signals = _clock_signals(violation)
     statuses = board_statuses(case)
     if not statuses or any(
         signal in status.reading.values for status in statuses for signal in signals
     ):
         return ""
-    return f"the driver does not say why clocks are low: no {metrics_of(signals)}"
+    return _hidden_clocks(violation)
+
+
+def _clock_signals(violation: Signal) -> tuple[Signal, ...]:
+    return Signal.CLOCK_EVENT_REASONS, violation
+
+
+def _hidden_clocks(violation: Signal) -> str:
+    names = metrics_of(_clock_signals(violation))
+    return f"the driver does not say why clocks are low: no {names}"
+
+
+def screen_hidden_clocks(table: SubjectTable, violation: Signal, share: Column) -> Settled:
+    """Settle what `hides_why_clocks_are_low` would, where no low clock was seen."""
+    is_blind = ~table.reads(*_clock_signals(violation))
+    return unmeasured(is_blind & (share <= 0.0), _hidden_clocks(violation))
 
 
 @cache
@@ -159,4 +178,9 @@ def abstain_unobserved(
     was_seen = isinstance(shares, dict) and any(shares.values())
     if found.abstained is not None or not is_blind or was_seen:
         return found
-    return subject.abstain(f"{what} is not observed: no {metrics_of(signals)}")
+    return subject.abstain(is_not_observed(what, signals))
+
+
+def is_not_observed(what: str, signals: tuple[Signal, ...]) -> str:
+    """Reason to abstain where none of some signals is read."""
+    return f"{what} is not observed: no {metrics_of(signals)}"

@@ -26,6 +26,8 @@ Failed = Callable[[str, str, Exception], None]
 """Called for a rule that raised: its name, the workload's key, the exception."""
 Count = Callable[[Finding], object]
 """Called with every verdict."""
+Screened = Callable[[Rule[Any], Mapping[str, Case]], Mapping[str, Case]]
+"""Returns the cases by key of which a rule's verdict is not settled without judging them."""
 
 
 class _RuleError(Exception):
@@ -105,18 +107,19 @@ def judge_all(  # noqa: PLR0913 - what is judged by which rules, and what become
     failed: Failed = reraise,
     *,
     count: Count = lambda _: None,
+    screened: Screened = lambda _, present: present,
     keeps_all: bool = True,
 ) -> tuple[Judgement, ...]:
     """Judge every workload by every rule over the rule's own spans, and resolve conflicts.
 
     The short span is judged only for complaints and open advice (by workload key and rule). The
     exception of a rule is passed to `failed`, and that verdict is lost. Without
-    `keeps_all`, other verdicts are only counted.
+    `keeps_all`, other verdicts are only counted, and `screened` may leave some out.
     """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
     judgements = []
     for general in rules:
-        for key, present in by_key(0).items():
+        for key, present in screened(general, by_key(0)).items():
             is_open = (key, general.name) in open_now
             is_counted = not (keeps_all or is_open)
             try:

@@ -8,16 +8,25 @@ from typing import Annotated, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.advice.board_status import metrics_of
+from rightsizer.advice.board_status import is_not_observed, metrics_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import (
+    ROUNDING,
     CaseSubject,
+    Column,
+    Screen,
+    Settled,
+    SubjectTable,
     direct_factors,
+    left,
     names_of,
     opposite_factors,
     release_savings,
+    too_little,
+    unmeasured,
+    well,
 )
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
@@ -195,8 +204,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     if not any(window.tier in tiers for window in case.windows):
-        signals = (Signal.SM_ACTIVE, *((Signal.POWER_WATTS,) if Tier.POWER in tiers else ()))
-        return subject.abstain(f"{why_unsupported}: no {metrics_of(signals)}")
+        return subject.abstain(_without_tiers(why_unsupported, tiers))
     shares = {window.uuid: share_of(window) for window in case.windows}
     share = max(shares.values())
     factors = direct_factors(case, share, settings.on_ratio)
@@ -227,6 +235,41 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     seen = tuple(device for device in case.devices if shares[device.uuid] >= settings.on_ratio)
     summary = f"{names_of(seen)}{subject.holder}: {what} for {percent_text(share)} of {span}"
     return TimeShare(subject, shares, seen, factors, evidence, summary)
+
+
+def _without_tiers(why_unsupported: str, tiers: AbstractSet[Tier]) -> str:
+    signals = (Signal.SM_ACTIVE, *((Signal.POWER_WATTS,) if Tier.POWER in tiers else ()))
+    return f"{why_unsupported}: no {metrics_of(signals)}"
+
+
+def screen_observed(
+    table: SubjectTable,
+    settings: RuleSettings,
+    share: Column,
+    *more: Settled,
+    tiers: AbstractSet[Tier] = _ANY_TIER,
+    why_unsupported: str = "",
+) -> Screen:
+    """Settle what `observe` would; `more` is settled before an absent observation is."""
+    yield too_little(table.known_seconds < settings.minimum_known_seconds)
+    yield unmeasured(~table.is_read_on(tiers), _without_tiers(why_unsupported, tiers))
+    yield from more
+    yield well(share < settings.on_ratio - ROUNDING)
+
+
+_LEAST_SHOWN: Final = 1e-4
+"""Evidence has four digits; a share that would be shown as 0 or more is judged."""
+
+
+def unobserved(
+    table: SubjectTable, share: Column, signals: tuple[Signal, ...], what: str = "the host"
+) -> tuple[Settled, Settled]:
+    """Settle what `abstain_unobserved` would."""
+    is_blind = ~table.reads(*signals)
+    return (
+        unmeasured(is_blind & (share <= 0.0), is_not_observed(what, signals)),
+        left(is_blind & (share < _LEAST_SHOWN)),
+    )
 
 
 class BottleneckSettings(RuleSettings, frozen=True):
@@ -299,6 +342,28 @@ class Bottleneck(Struct, frozen=True):
             cost = f"{percent_text(most)} of all time on {names_of(seen.devices)}"
             return seen.find_nothing(f"; that costs {cost}, too little to matter")
         return seen.attributed(self.state)
+
+    def screen(
+        self,
+        table: SubjectTable,
+        settings: BottleneckSettings,
+        signals: tuple[Signal, ...] = (),
+        what: str = "the host",
+    ) -> Screen:
+        """Settle what `find` would, then `abstain_unobserved` with these signals."""
+        least = settings.minimum_active_seconds
+        share = table.of_active(table.share(self.state), least)
+        blind = unobserved(table, share, signals, what) if signals else ()
+        is_inactive = too_little(table.active_seconds < least)
+        yield from screen_observed(
+            table,
+            settings,
+            share,
+            is_inactive,
+            *blind,
+            tiers=self.tiers,
+            why_unsupported=self.why_unsupported,
+        )
 
     def find_problem(
         self, seen: TimeShare, ending: str, *, reasons: tuple[Reason, ...] = (), **parts: Any

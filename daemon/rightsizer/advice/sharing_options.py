@@ -32,7 +32,7 @@ _MEASURES: Final = {
 }
 _SeriesOf = Callable[[Measure], Series]
 """Series of a workload by measure."""
-_MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
+MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 
 class ColocationSettings(Struct, frozen=True):
@@ -84,7 +84,7 @@ def is_movable(case: Case) -> bool:
         case.workload is not None
         and len(case.devices) == 1
         and case.devices[0].mig is None
-        and case.workload.workload_class in _MOVABLE
+        and case.workload.workload_class in MOVABLE
     )
 
 

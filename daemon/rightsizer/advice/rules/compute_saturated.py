@@ -9,9 +9,9 @@ from typing import Annotated, Final
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.board_status import readings_of
 from rightsizer.advice.instructions import instruction
-from rightsizer.advice.observation import WITH_POWER, observe
+from rightsizer.advice.observation import WITH_POWER, observe, screen_observed
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
+from rightsizer.advice.verdict import TOO_SMALL, CaseSubject, Screen, SubjectTable, left
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
@@ -21,6 +21,7 @@ from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
+_UNKNOWN_WORK: Final = "without power or profiling, how much the SMs do is unknown"
 _APPLICATION: Final = frozenset(
     {Signal.REQUESTS_WAITING, Signal.KV_CACHE_USED, Signal.REQUESTS_RUNNING}
 )
@@ -52,7 +53,7 @@ def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
         lambda window: _share(window, window.pressed) if is_service else 0.0,
         "SMs at their limit while users wait",
         tiers=WITH_POWER,
-        why_unsupported="without power or profiling, how much the SMs do is unknown",
+        why_unsupported=_UNKNOWN_WORK,
         evidence_name="pressed_ratio",
     )
     most = max(saturated.values(), default=0.0)
@@ -92,4 +93,22 @@ def _well_used(subject: CaseSubject, found: Finding, most: float) -> Finding:
     return subject.find_nothing(summary, found.confidence_factors, evidence)
 
 
-RULE: Final = Rule("compute_saturated", ComputeSaturatedSettings(), judge)
+def screen(table: SubjectTable, settings: ComputeSaturatedSettings) -> Screen:
+    """Settle of which subjects no users wait."""
+    is_service = table.is_of(WorkloadClass.SERVING)
+    saturated = table.saturated_share(Resource.COMPUTE)
+    yield from screen_observed(
+        table,
+        settings,
+        is_service * (table.pressed_share(Resource.COMPUTE) + _DIGITS),
+        left(is_service & (saturated >= settings.saturated_ratio - _DIGITS)),
+        tiers=WITH_POWER,
+        why_unsupported=_UNKNOWN_WORK,
+    )
+
+
+_DIGITS: Final = 1e-4
+"""Shares are rounded to four digits; one as near to a threshold is judged."""
+
+
+RULE: Final = Rule("compute_saturated", ComputeSaturatedSettings(), judge, screen)

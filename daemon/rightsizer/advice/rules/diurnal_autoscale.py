@@ -17,7 +17,14 @@ from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, release_savings
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    release_savings,
+    unmeasured,
+    well,
+)
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.settings import CONSTANT, Spec
@@ -58,6 +65,9 @@ class DiurnalAutoscaleSettings(RuleSettings, frozen=True):
     replicas: ReplicaSettings = ReplicaSettings()
     scaling: ScalingSettings = ScalingSettings()
     conduct: OpeningPolicy = OpeningPolicy.sizing(72000.0)
+
+
+_UNSTATED: Final = "it is not stated that this is a service; state its class in a policy"
 
 
 def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
@@ -123,9 +133,7 @@ def _about(load: ReplicaLoad) -> dict[str, object]:
 
 def _early(subject: CaseSubject) -> Finding | None:
     if (workload_class := subject.case.workload_class) is WorkloadClass.UNKNOWN:
-        return subject.abstain(
-            "it is not stated that this is a service; state its class in a policy"
-        )
+        return subject.abstain(_UNSTATED)
     if workload_class is not WorkloadClass.SERVING:
         return subject.find_nothing(f"A {workload_class} workload has no hours.")
     if is_shared(subject.case):
@@ -192,4 +200,10 @@ def _has_quiet_part(load: ReplicaLoad, settings: DiurnalAutoscaleSettings) -> bo
     return limit > 0 and longest * seconds(BLOCK_SPAN) >= settings.quiet_seconds
 
 
-RULE: Final = Rule("diurnal_autoscale", DiurnalAutoscaleSettings(), judge)
+def screen(table: SubjectTable, _: DiurnalAutoscaleSettings) -> Screen:
+    """Settle which subjects are no services that could follow their load."""
+    yield unmeasured(table.is_of(WorkloadClass.UNKNOWN), _UNSTATED)
+    yield well(~table.is_of(WorkloadClass.SERVING) | table.is_shared | table.is_underprovisioned)
+
+
+RULE: Final = Rule("diurnal_autoscale", DiurnalAutoscaleSettings(), judge, screen)

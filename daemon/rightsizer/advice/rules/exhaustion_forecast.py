@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, unmeasured, well
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk, Savings
 from rightsizer.model.pattern import Trend
@@ -61,6 +61,9 @@ class _Forecast(Struct, frozen=True):
         return self.what == _MEMORY
 
 
+_NOT_NEEDED: Final = "the framework preallocates, so memory held is not memory needed"
+
+
 def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding:
     """Whether the memory or load of a workload outgrows its GPUs within the horizon."""
     case = subject.case
@@ -73,7 +76,7 @@ def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding
             subject, min(forecasts, key=lambda forecast: (forecast.days_low, forecast.what))
         )
     if is_preallocated:
-        return subject.abstain("the framework preallocates, so memory held is not memory needed")
+        return subject.abstain(_NOT_NEEDED)
     if case.trend(Measure.MEMORY_BYTES) is None:
         why = "too few days of memory readings to tell a trend"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
@@ -188,4 +191,11 @@ def _about(case: Case) -> dict[str, object]:
     return found
 
 
-RULE: Final = Rule("exhaustion_forecast", ExhaustionForecastSettings(), judge)
+def screen(table: SubjectTable, _: ExhaustionForecastSettings) -> Screen:
+    """Settle of which subjects neither memory nor load is forecast."""
+    yield well(~table.is_held)
+    is_service = table.is_of(WorkloadClass.SERVING)
+    yield unmeasured(table.is_preallocated & ~is_service, _NOT_NEEDED)
+
+
+RULE: Final = Rule("exhaustion_forecast", ExhaustionForecastSettings(), judge, screen)

@@ -19,7 +19,15 @@ from rightsizer.advice.replica_load import (
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, release_savings
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    direct_factors,
+    names_of,
+    release_savings,
+    well,
+)
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason
@@ -250,4 +258,9 @@ def _memory_need(case: Case, quantile: float) -> float:
     return growing / (1.0 - fixed) if fixed < 1.0 else len(case.devices)
 
 
-RULE: Final = Rule("gpu_count", GpuCountSettings(), judge)
+def screen(table: SubjectTable, _: GpuCountSettings) -> Screen:
+    """Settle that single GPUs have no number."""
+    yield well(~table.is_held | table.is_single)
+
+
+RULE: Final = Rule("gpu_count", GpuCountSettings(), judge, screen)

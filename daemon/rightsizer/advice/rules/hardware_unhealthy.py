@@ -12,7 +12,15 @@ from msgspec import Struct
 from rightsizer.advice.board_status import BoardStatus, board_status_of, metrics_of
 from rightsizer.advice.instructions import drain_instructions, instruction
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    names_of,
+    too_little,
+    unmeasured,
+    well,
+)
 from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device
@@ -343,7 +351,7 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     if is_blind and not any(
         inspected_board.down for inspected_board in boards.values() if inspected_board
     ):
-        return subject.abstain(f"no counter of its health is read: no {metrics_of(_SHOWN)}")
+        return subject.abstain(_unread_health())
     faults: dict[str, list[HardwareFault]] = {}
     for uuid, board in boards.items():
         hardware_faults = [
@@ -426,4 +434,19 @@ def _sentence(faults: list[HardwareFault]) -> str:
     return f"{worst.what}: {worst.means}{more}"
 
 
-RULE: Final = Rule("hardware_unhealthy", HardwareUnhealthySettings(), judge)
+def screen(table: SubjectTable, settings: HardwareUnhealthySettings) -> Screen:
+    """Settle which subjects have no fault, or cannot be told to."""
+    yield too_little(table.known_seconds < settings.minimum_known_seconds)
+    yield unmeasured(~table.has_xids & ~table.reads(*_HEALTH), _unread_health())
+    trouble = settings.trouble
+    limits = trouble.retired_pages_maximum, trouble.nvlink_errors_maximum
+    if min(*limits, trouble.pcie_replays_maximum) > 0:
+        is_quiet = table.largest(*_HEALTH) <= 0.0
+        yield well(is_quiet & ~table.has_xids & ~table.reads(Signal.NVLINK_LINKS))
+
+
+def _unread_health() -> str:
+    return f"no counter of its health is read: no {metrics_of(_SHOWN)}"
+
+
+RULE: Final = Rule("hardware_unhealthy", HardwareUnhealthySettings(), judge, screen)

@@ -9,15 +9,23 @@ from typing import Annotated, Final
 from msgspec.structs import replace
 
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import WITH_POWER, hypotheses, lost_gpus, observe, saved_at_most
+from rightsizer.advice.observation import (
+    WITH_POWER,
+    hypotheses,
+    lost_gpus,
+    observe,
+    saved_at_most,
+    screen_observed,
+)
 from rightsizer.advice.rules.rank_imbalance import follow_up, is_awaited, straggler_group
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, names_of
 from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 
+_LOOKS_ALIKE: Final = "without power or profiling a spinning GPU looks like a working one"
 _TRAFFIC: Final = {Signal.MEMORY_CONTROLLER_BUSY, Signal.DRAM_ACTIVE, Signal.SM_ACTIVE}
 
 
@@ -46,7 +54,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
         lambda window: window.share(State.HIDDEN_STALL),
         "busy without working",
         tiers=WITH_POWER,
-        why_unsupported="without power or profiling a spinning GPU looks like a working one",
+        why_unsupported=_LOOKS_ALIKE,
         evidence_name="stalled_ratio",
         absent="stalled for {share} of the time",
     )
@@ -89,4 +97,15 @@ def _sees_kernels(case: Case) -> bool:
     return not of_power or not all(_TRAFFIC.isdisjoint(values) for values in of_power)
 
 
-RULE: Final = Rule("hidden_stall", HiddenStallSettings(), judge)
+def screen(table: SubjectTable, settings: HiddenStallSettings) -> Screen:
+    """Settle which subjects do not spin."""
+    yield from screen_observed(
+        table,
+        settings,
+        table.share(State.HIDDEN_STALL),
+        tiers=WITH_POWER,
+        why_unsupported=_LOOKS_ALIKE,
+    )
+
+
+RULE: Final = Rule("hidden_stall", HiddenStallSettings(), judge, screen)

@@ -13,7 +13,7 @@ from rightsizer.advice.instructions import (
 )
 from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import CaseSubject
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
@@ -63,4 +63,9 @@ def _loader(count: int | None) -> Instruction:
     )
 
 
-RULE: Final = Rule("host_bound", BottleneckSettings(), judge)
+def screen(table: SubjectTable, settings: BottleneckSettings) -> Screen:
+    """Settle which subjects do not wait for the CPUs."""
+    yield from _HOST.screen(table, settings, _SIGNALS)
+
+
+RULE: Final = Rule("host_bound", BottleneckSettings(), judge, screen)

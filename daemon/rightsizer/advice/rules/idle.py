@@ -9,7 +9,17 @@ from rightsizer.advice.instructions import instruction, instructions
 from rightsizer.advice.resumption import DAY_HOURS, ResumptionModel, usual_hour
 from rightsizer.advice.risk import risk_under, upper_bound
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite_factors, release_savings
+from rightsizer.advice.verdict import (
+    ROUNDING,
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    direct_factors,
+    opposite_factors,
+    release_savings,
+    too_little,
+    well,
+)
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import (
     Action,
@@ -374,4 +384,11 @@ def release_instructions(case: Case, *, is_held: bool = True) -> tuple[Instructi
     return shell("End the processes on these GPUs, after asking their user", command)
 
 
-RULE: Final = Rule("idle", IdleSettings(), judge, opening_policy_with=conduct)
+def screen(table: SubjectTable, settings: IdleSettings) -> Screen:
+    """Settle which subjects are at work."""
+    yield too_little(table.known_seconds < settings.minimum_known_seconds)
+    yield well(table.is_of(WorkloadClass.STANDBY))
+    yield well(table.share(*IDLE_STATES) < settings.on_ratio - ROUNDING)
+
+
+RULE: Final = Rule("idle", IdleSettings(), judge, screen, opening_policy_with=conduct)

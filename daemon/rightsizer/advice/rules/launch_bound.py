@@ -6,7 +6,7 @@ from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions, trace_kernels
 from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import CaseSubject
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable
 from rightsizer.model.finding import Action, Finding, Reason, Risk
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, Tier
@@ -19,6 +19,7 @@ _LAUNCHES: Final = Bottleneck(
     frozenset({Tier.PROFILING}),
     "without profiling small kernels look like large ones",
 )
+_FULLNESS: Final = "how full the SMs are"
 _CONFIRM: Final = trace_kernels(
     "Time kernels and their launches: below 20 µs the launch dominates",
     "launches",
@@ -30,8 +31,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     """Whether a GPU of the workload runs kernels that leave most of its SMs idle."""
     seen = _LAUNCHES.find(subject, settings)
     if isinstance(seen, Finding):
-        what = "how full the SMs are"
-        return abstain_unobserved(seen, subject, (Signal.SM_ACTIVE,), what)
+        return abstain_unobserved(seen, subject, (Signal.SM_ACTIVE,), _FULLNESS)
     is_serving = subject.case.workload_class is WorkloadClass.SERVING
     capture = "capture_graphs_in_engine" if is_serving else "capture_graphs"
     return _LAUNCHES.find_problem(
@@ -43,4 +43,9 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     )
 
 
-RULE: Final = Rule("launch_bound", BottleneckSettings(), judge)
+def screen(table: SubjectTable, settings: BottleneckSettings) -> Screen:
+    """Settle which subjects run no small kernels."""
+    yield from _LAUNCHES.screen(table, settings, (Signal.SM_ACTIVE,), _FULLNESS)
+
+
+RULE: Final = Rule("launch_bound", BottleneckSettings(), judge, screen)

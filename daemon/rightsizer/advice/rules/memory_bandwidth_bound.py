@@ -9,9 +9,17 @@ from typing import Annotated, Final
 from msgspec.structs import replace
 
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import observe
+from rightsizer.advice.observation import observe, screen_observed
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
+from rightsizer.advice.verdict import (
+    ROUNDING,
+    TOO_SMALL,
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    left,
+    too_little,
+)
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT
 from rightsizer.model.state import Resource, State, Tier
@@ -20,6 +28,7 @@ from rightsizer.model.workload import WorkloadClass
 
 _MEASURED: Final = frozenset({Tier.PROFILING})
 _SUSPECTED: Final = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
+_UNMEASURED: Final = "without profiling, memory traffic is not measured"
 _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more")
 
 
@@ -57,7 +66,7 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
         _limited_share,
         "probably bound by memory traffic" if is_suspected else "bound by memory traffic",
         tiers=_SUSPECTED if is_suspected else _MEASURED,
-        why_unsupported="without profiling, memory traffic is not measured",
+        why_unsupported=_UNMEASURED,
     )
     if isinstance(seen, Finding):
         return seen
@@ -118,4 +127,18 @@ def _limited_share(window: Window) -> float:
     return suspected / window.known if window.known else 0.0
 
 
-RULE: Final = Rule("memory_bandwidth_bound", MemoryBandwidthBoundSettings(), judge)
+def screen(table: SubjectTable, settings: MemoryBandwidthBoundSettings) -> Screen:
+    """Settle which subjects are not bound by memory traffic."""
+    yield too_little(table.known_seconds < settings.minimum_known_seconds)
+    suspected = table.second_cause_share(State.MEMORY_BANDWIDTH_BOUND)
+    yield left(~table.is_read_on(_MEASURED) & (suspected >= settings.on_ratio - ROUNDING))
+    yield from screen_observed(
+        table,
+        settings,
+        table.share(State.MEMORY_BANDWIDTH_BOUND),
+        tiers=_MEASURED,
+        why_unsupported=_UNMEASURED,
+    )
+
+
+RULE: Final = Rule("memory_bandwidth_bound", MemoryBandwidthBoundSettings(), judge, screen)

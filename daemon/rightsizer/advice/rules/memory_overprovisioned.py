@@ -6,9 +6,18 @@ Applies to batch jobs too, since a board that is no slower costs them nothing.
 from typing import Annotated, Final
 
 from rightsizer.advice.board_options import lighter_boards
-from rightsizer.advice.board_status import is_shared
+from rightsizer.advice.board_status import PREALLOCATED, UNMEASURED, is_shared
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
-from rightsizer.advice.verdict import CaseSubject, sizing_factors
+from rightsizer.advice.verdict import (
+    ROUNDING,
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    sizing_factors,
+    too_little,
+    unmeasured,
+    well,
+)
 from rightsizer.model.finding import Action, Finding, Reason, Savings
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource
@@ -36,6 +45,9 @@ class MemoryOverprovisionedSettings(SizeRuleSettings, frozen=True):
     conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 
+_UNKNOWN_CLASS: Final = "the workload's class is unknown; state it in a policy"
+
+
 def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding:
     """Whether a board with less memory, and no slower, would suffice for every GPU."""
     if (early := _early(subject, settings)) is not None:
@@ -49,7 +61,7 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
     }
     known = [need for need in needs.values() if need is not None]
     if len(known) < len(fits) or any(provisioning.overprovisioned is None for provisioning in fits):
-        return subject.abstain("compute or memory use is not measured")
+        return subject.abstain(UNMEASURED)
     free = 1.0 - max(known)
     factors = sizing_factors(case, abs(free - settings.on_ratio))
     evidence: dict[str, object] = {
@@ -94,10 +106,22 @@ def _early(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Fin
             f"{subject.name}: shared, so its size is not one workload's affair."
         )
     if case.workload_class is WorkloadClass.UNKNOWN:
-        return subject.abstain("the workload's class is unknown; state it in a policy")
+        return subject.abstain(_UNKNOWN_CLASS)
     if any(provisioning.memory_is_preallocated for provisioning in fits):
-        return subject.abstain("memory looks preallocated, so the memory needed is not known")
+        return subject.abstain(PREALLOCATED)
     return None
 
 
-RULE: Final = Rule("memory_overprovisioned", MemoryOverprovisionedSettings(), judge)
+def screen(table: SubjectTable, settings: MemoryOverprovisionedSettings) -> Screen:
+    """Settle which subjects need their memory, or cannot be told to."""
+    yield too_little(table.active_seconds < settings.minimum_known_seconds)
+    yield well(table.is_underprovisioned | table.is_shared)
+    yield unmeasured(table.is_of(WorkloadClass.UNKNOWN), _UNKNOWN_CLASS)
+    yield unmeasured(table.is_preallocated, PREALLOCATED)
+    need = table.need(Resource.MEMORY)
+    is_unknown = ~((need >= 0.0) & (table.overprovisioned >= 0.0))
+    yield unmeasured(is_unknown, UNMEASURED)
+    yield well(1.0 - need < settings.on_ratio - ROUNDING)
+
+
+RULE: Final = Rule("memory_overprovisioned", MemoryOverprovisionedSettings(), judge, screen)

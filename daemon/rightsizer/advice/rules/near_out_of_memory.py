@@ -9,9 +9,16 @@ from msgspec.structs import replace
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import in_condition, observe
+from rightsizer.advice.observation import in_condition, observe, screen_observed
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
+from rightsizer.advice.verdict import (
+    TOO_SMALL,
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    too_little,
+    unmeasured,
+)
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.settings import Spec
 from rightsizer.model.state import Condition, Resource, Tier
@@ -36,13 +43,16 @@ class NearOutOfMemorySettings(RuleSettings, frozen=True):
     conduct: OpeningPolicy = OpeningPolicy()
 
 
+_NEVER_HELD: Final = "no memory reading while the GPU was held"
+
+
 def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
     """Whether a GPU of the workload is nearly out of memory that it does not preallocate."""
     case = subject.case
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     if not any(Resource.MEMORY in window.demands for window in case.windows):
-        return subject.abstain("no memory reading while the GPU was held")
+        return subject.abstain(_NEVER_HELD)
     if any(provisioning.memory_is_preallocated for provisioning in case.provisioning):
         is_stated = case.workload and case.workload.allocator is Allocator.PREALLOCATING
         return subject.abstain(_PREALLOCATES if is_stated else _LOOKS_PREALLOCATED)
@@ -79,4 +89,15 @@ def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
     )
 
 
-RULE: Final = Rule("near_out_of_memory", NearOutOfMemorySettings(), judge)
+def screen(table: SubjectTable, settings: NearOutOfMemorySettings) -> Screen:
+    """Settle which subjects have memory left, or cannot be told to have."""
+    yield too_little(table.known_seconds < settings.minimum_known_seconds)
+    yield unmeasured(~table.has_demand(Resource.MEMORY), _NEVER_HELD)
+    is_stated = table.is_allocated_by(Allocator.PREALLOCATING)
+    yield unmeasured(table.is_preallocated & is_stated, _PREALLOCATES)
+    yield unmeasured(table.is_preallocated, _LOOKS_PREALLOCATED)
+    share = table.condition_share(Condition.NEAR_OUT_OF_MEMORY)
+    yield from screen_observed(table, settings, share, tiers=frozenset(Tier))
+
+
+RULE: Final = Rule("near_out_of_memory", NearOutOfMemorySettings(), judge, screen)

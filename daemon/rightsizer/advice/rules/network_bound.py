@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instruction
-from rightsizer.advice.observation import in_condition, observe
+from rightsizer.advice.observation import in_condition, observe, screen_observed, unobserved
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, release_savings
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, release_savings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
 from rightsizer.model.settings import Spec
@@ -84,4 +84,12 @@ def _nearest(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction, ...]
     return (Instruction("Have NCCL use the adapters next to these GPUs", text, "sh"),)
 
 
-RULE: Final = Rule("network_bound", NetworkBoundSettings(), judge)
+def screen(table: SubjectTable, settings: NetworkBoundSettings) -> Screen:
+    """Settle which subjects do not wait for the network."""
+    share = table.condition_share(Condition.NETWORK_BOUND)
+    yield from screen_observed(
+        table, settings, share, *unobserved(table, share, _PORTS, "the network")
+    )
+
+
+RULE: Final = Rule("network_bound", NetworkBoundSettings(), judge, screen)

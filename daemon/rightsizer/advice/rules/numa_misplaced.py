@@ -6,13 +6,14 @@ from rightsizer.advice.board_status import board_statuses
 from rightsizer.advice.instructions import binding_instructions, home_of
 from rightsizer.advice.observation import in_condition, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, unmeasured
 from rightsizer.model.finding import Action, Case, Finding, Reason, Risk
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.owners.owner import NumaHome
 
+_UNKNOWN_NODES: Final = "on which NUMA node the processes and their memory are is not measured"
 _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)
 
 
@@ -81,7 +82,7 @@ def _why_not(case: Case) -> str:
     is_measured = any(reading.get(signal) is not None for reading in readings for signal in _NEEDED)
     if is_measured or (node.topology is not None and len(node.topology.numa_nodes) == 1):
         return ""
-    return "on which NUMA node the processes and their memory are is not measured"
+    return _UNKNOWN_NODES
 
 
 def _evidence(case: Case, home: NumaHome) -> dict[str, object]:
@@ -96,4 +97,10 @@ def _evidence(case: Case, home: NumaHome) -> dict[str, object]:
     }
 
 
-RULE: Final = Rule("numa_misplaced", NumaMisplacedSettings(), judge)
+def screen(table: SubjectTable, _: NumaMisplacedSettings) -> Screen:
+    """Settle of which subjects the NUMA nodes are not measured."""
+    is_seen = table.condition_share(Condition.NUMA_MISPLACED) > 0.0
+    yield unmeasured(~is_seen & ~table.reads(*_NEEDED), _UNKNOWN_NODES)
+
+
+RULE: Final = Rule("numa_misplaced", NumaMisplacedSettings(), judge, screen)

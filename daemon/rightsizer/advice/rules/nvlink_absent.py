@@ -10,7 +10,15 @@ from msgspec import Struct
 
 from rightsizer.advice.instructions import kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    direct_factors,
+    names_of,
+    too_little,
+    well,
+)
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Node, Option, Reason, Risk
 from rightsizer.model.settings import CONSTANT, Spec
@@ -217,4 +225,10 @@ def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:
     )
 
 
-RULE: Final = Rule("nvlink_absent", NvlinkAbsentSettings(), judge)
+def screen(table: SubjectTable, settings: NvlinkAbsentSettings) -> Screen:
+    """Settle that single GPUs have nothing to join."""
+    yield too_little(table.known_seconds < settings.minimum_known_seconds)
+    yield well(table.is_single | ~table.is_held)
+
+
+RULE: Final = Rule("nvlink_absent", NvlinkAbsentSettings(), judge, screen)

@@ -4,10 +4,26 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.advice.board_options import smaller_boards
-from rightsizer.advice.board_status import is_shared, why_media_is_needed, why_unmeasured
+from rightsizer.advice.board_status import (
+    PREALLOCATED,
+    UNMEASURED,
+    is_shared,
+    why_media_is_needed,
+    why_unmeasured,
+)
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
 from rightsizer.advice.sharing_options import slice_options
-from rightsizer.advice.verdict import UNPRICED, CaseSubject, sizing_factors
+from rightsizer.advice.verdict import (
+    ROUNDING,
+    UNPRICED,
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    sizing_factors,
+    too_little,
+    unmeasured,
+    well,
+)
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
 from rightsizer.model.state import Resource, Tier
@@ -38,6 +54,7 @@ def _reported_facts(device: Device) -> Iterator[str]:
         yield f"{device.facts['cores']} cores"
 
 
+_ONLY_LONGER: Final = "a batch job would only run longer on a smaller GPU"
 NO_TARGET: Final = Savings(reason="no smaller option is known")
 _RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
@@ -62,7 +79,7 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
         why = f"only {format_duration(active)} of activity to size by"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if case.workload_class is WorkloadClass.BATCH:
-        return subject.abstain("a batch job would only run longer on a smaller GPU")
+        return subject.abstain(_ONLY_LONGER)
     needs = {
         device.uuid: {
             str(resource): round(provisioning.need, 4)
@@ -168,4 +185,16 @@ def _about_options(subject: CaseSubject, options: tuple[Option, ...]) -> str:
     return "none: no other board fits for less; see the rules sharing and gpu_count"
 
 
-RULE: Final = Rule("overprovisioned", OverprovisionedSettings(), judge)
+def screen(table: SubjectTable, settings: OverprovisionedSettings) -> Screen:
+    """Settle which subjects are not too large, or cannot be told to be."""
+    yield too_little(table.active_seconds < settings.minimum_known_seconds)
+    yield unmeasured(table.is_of(WorkloadClass.BATCH), _ONLY_LONGER)
+    yield well(table.is_underprovisioned | table.is_shared)
+    is_unknown = ~(table.overprovisioned >= 0.0)
+    yield unmeasured(is_unknown & table.is_preallocated, PREALLOCATED)
+    yield unmeasured(is_unknown, UNMEASURED)
+    least = settings.on_ratio - ROUNDING
+    yield well((table.overprovisioned < least) & (table.overprovisioned_at_most < least))
+
+
+RULE: Final = Rule("overprovisioned", OverprovisionedSettings(), judge, screen)

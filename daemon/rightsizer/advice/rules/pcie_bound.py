@@ -4,9 +4,21 @@ from typing import Annotated, Final
 
 from rightsizer.advice.board_status import metrics_of
 from rightsizer.advice.instructions import instruction, nvidia_smi_id, trace_kernels
-from rightsizer.advice.observation import Bottleneck, BottleneckSettings, active_share
+from rightsizer.advice.observation import (
+    Bottleneck,
+    BottleneckSettings,
+    active_share,
+    screen_observed,
+)
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    names_of,
+    too_little,
+    unmeasured,
+)
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.settings import CONSTANT
 from rightsizer.model.signal import Signal
@@ -49,7 +61,7 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
             w.share(State.PCIE_BOUND) for w in case.windows
         )
         if is_blind and is_well:
-            return subject.abstain(f"traffic over PCIe is not observed: no {metrics_of(_TRAFFIC)}")
+            return subject.abstain(_unseen_traffic())
         return seen
     slow = {
         window.uuid: active_share(
@@ -82,4 +94,22 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
     )
 
 
-RULE: Final = Rule("pcie_bound", PcieBoundSettings(), judge)
+def screen(table: SubjectTable, settings: PcieBoundSettings) -> Screen:
+    """Settle which subjects do not wait for copies."""
+    least = settings.minimum_active_seconds
+    waits = table.share(State.PCIE_BOUND)
+    is_blind = ~table.has_demand(Resource.PCIE) & (waits <= 0.0)
+    yield from screen_observed(
+        table,
+        settings,
+        table.of_active(waits, least),
+        too_little(table.active_seconds < least),
+        unmeasured(is_blind, _unseen_traffic()),
+    )
+
+
+def _unseen_traffic() -> str:
+    return f"traffic over PCIe is not observed: no {metrics_of(_TRAFFIC)}"
+
+
+RULE: Final = Rule("pcie_bound", PcieBoundSettings(), judge, screen)

@@ -10,7 +10,7 @@ from rightsizer.advice.board_status import board_status_of, placement_of
 from rightsizer.advice.instructions import drain_instructions, instruction, nvidia_smi_id
 from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, names_of, unmeasured
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -141,12 +141,15 @@ class PcieLinkDegradedSettings(RuleSettings, frozen=True):
     conduct: OpeningPolicy = OpeningPolicy()
 
 
+_UNKNOWN_LINK: Final = "the PCIe link, or what board and slot allow, is not known"
+
+
 def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     """Whether a GPU of the workload runs on a slower PCIe link than it supports."""
     case = subject.case
     found = {device.uuid: link_state(case, device) for device in case.devices}
     if not (links := {uuid: link for uuid, link in found.items() if link is not None}):
-        return subject.abstain("the PCIe link, or what board and slot allow, is not known")
+        return subject.abstain(_UNKNOWN_LINK)
     if _is_unused(case):
         return subject.find_nothing(f"{subject.name}: no process works on it.")
     least = settings.minimum_active_seconds
@@ -221,4 +224,10 @@ def _instructions(
     )
 
 
-RULE: Final = Rule("pcie_link_degraded", PcieLinkDegradedSettings(), judge)
+def screen(table: SubjectTable, _: PcieLinkDegradedSettings) -> Screen:
+    """Settle of which subjects the link is not known."""
+    is_read = table.reads(Signal.PCIE_LINK_GENERATION) & table.reads(Signal.PCIE_LINK_WIDTH)
+    yield unmeasured(~is_read, _UNKNOWN_LINK)
+
+
+RULE: Final = Rule("pcie_link_degraded", PcieLinkDegradedSettings(), judge, screen)

@@ -5,11 +5,19 @@ from typing import Annotated, Final
 from rightsizer.advice.instructions import dump_stacks, instructions
 from rightsizer.advice.observation import observe, observed_seconds
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, release_savings
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    left,
+    release_savings,
+    too_little,
+    unmeasured,
+)
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import Observation
+from rightsizer.model.state import Observation, Tier
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
@@ -98,4 +106,12 @@ def _lost_gpus(case: Case, devices: tuple[Device, ...]) -> float:
     )
 
 
-RULE: Final = Rule("periodic_starvation", PeriodicStarvationSettings(), judge)
+def screen(table: SubjectTable, settings: PeriodicStarvationSettings) -> Screen:
+    """Settle of which subjects the load of each second is not known."""
+    yield too_little(table.known_seconds < settings.minimum_known_seconds)
+    yield left(~table.is_read_on(frozenset(Tier) - {Tier.NONE}))
+    observed = table.observed_seconds(Observation.LOAD_CYCLES)
+    yield unmeasured(observed < settings.minimum_known_seconds, _UNSEEN)
+
+
+RULE: Final = Rule("periodic_starvation", PeriodicStarvationSettings(), judge, screen)

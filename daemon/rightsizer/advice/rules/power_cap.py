@@ -13,10 +13,11 @@ from rightsizer.advice.board_status import BoardStatus, board_status_of, is_shar
 from rightsizer.advice.instructions import nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, names_of, unmeasured
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Resource, State, Tier
 from rightsizer.model.units import DAY_SECONDS, HOURS_PER_MONTH, seconds
 from rightsizer.model.window import Window
@@ -156,6 +157,10 @@ class _Cap(Struct, frozen=True):
     saving: PowerSaving
 
 
+_OTHERS_PAY: Final = "others share the GPU and would pay for a lower limit"
+_UNKNOWN_RANGE: Final = "the power limits, or their allowed range, are not known"
+
+
 def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
     """Whether a lower power limit saves energy at almost no loss of speed."""
     case = subject.case
@@ -212,7 +217,7 @@ def _why_not(case: Case) -> str:
     if case.node is None or not case.node.readings:
         return "only a history is known, not the power limits that are enforced now"
     if is_shared(case):
-        return "others share the GPU and would pay for a lower limit"
+        return _OTHERS_PAY
     statuses = [board_status_of(case, device) for device in case.devices]
     ranges = [
         _range(status)
@@ -220,7 +225,7 @@ def _why_not(case: Case) -> str:
         if status is not None and status.limit_watts is not None
     ]
     if len(ranges) < len(statuses) or any(None in each for each in ranges):
-        return "the power limits, or their allowed range, are not known"
+        return _UNKNOWN_RANGE
     if all(least == most for least, most, _ in ranges):
         return "the board allows only one power limit"
     return ""
@@ -272,4 +277,10 @@ def _option(cap_watts: float, longer: float, risk: Risk, savings: Savings) -> Op
     )
 
 
-RULE: Final = Rule("power_cap", PowerCapSettings(), judge)
+def screen(table: SubjectTable, _: PowerCapSettings) -> Screen:
+    """Settle of which subjects the power limits are not known."""
+    yield unmeasured(table.is_shared, _OTHERS_PAY)
+    yield unmeasured(~table.reads(Signal.POWER_LIMIT_WATTS), _UNKNOWN_RANGE)
+
+
+RULE: Final = Rule("power_cap", PowerCapSettings(), judge, screen)

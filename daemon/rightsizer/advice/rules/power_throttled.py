@@ -14,12 +14,13 @@ from rightsizer.advice.board_status import (
     board_status_of,
     hides_why_clocks_are_low,
     metrics_of,
+    screen_hidden_clocks,
 )
 from rightsizer.advice.instructions import nvidia_smi_id
-from rightsizer.advice.observation import TimeShare, in_condition, observe
+from rightsizer.advice.observation import TimeShare, in_condition, observe, screen_observed
 from rightsizer.advice.rules.power_cap import LOW_PIPE_RATIO, LowPipeRatio, clock_free_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, left, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -80,6 +81,9 @@ class _PowerLimit(Struct, frozen=True):
         return self.watts < self.default_watts * ratio
 
 
+_UNKNOWN_CLOCKS: Final = "without telemetry of the clocks, what holds them down is unknown"
+
+
 def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
     """Whether a lowered power limit slows the workload down."""
     case = subject.case
@@ -98,7 +102,7 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
         settings,
         in_condition(Condition.POWER_THROTTLED),
         "held down by the power limit",
-        why_unsupported="without telemetry of the clocks, what holds them down is unknown",
+        why_unsupported=_UNKNOWN_CLOCKS,
         evidence_name="power_throttled_ratio",
     )
     if isinstance(seen, Finding):
@@ -206,4 +210,13 @@ def _instructions(capped: list[_PowerLimit]) -> tuple[Instruction, ...]:
     )
 
 
-RULE: Final = Rule("power_throttled", PowerThrottledSettings(), judge)
+def screen(table: SubjectTable, settings: PowerThrottledSettings) -> Screen:
+    """Settle which subjects no power limit holds down."""
+    is_at_rest = table.active_seconds < settings.minimum_active_seconds
+    yield left(is_at_rest & table.reads(Signal.POWER_LIMIT_WATTS))
+    share = table.condition_share(Condition.POWER_THROTTLED)
+    yield screen_hidden_clocks(table, Signal.POWER_VIOLATION_SECONDS, share)
+    yield from screen_observed(table, settings, share, why_unsupported=_UNKNOWN_CLOCKS)
+
+
+RULE: Final = Rule("power_throttled", PowerThrottledSettings(), judge, screen)

@@ -14,7 +14,16 @@ from msgspec.structs import replace
 from rightsizer.advice.instructions import dump_stacks, instruction
 from rightsizer.advice.observation import limit_of, lost_gpus, observe, observed_seconds
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, finding_id, names_of, release_savings
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    finding_id,
+    names_of,
+    release_savings,
+    unmeasured,
+    well,
+)
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
@@ -164,12 +173,15 @@ class RankImbalanceSettings(RuleSettings, frozen=True):
     conduct: OpeningPolicy = OpeningPolicy()
 
 
+_UNKNOWN_HOLDER: Final = "who holds the GPU is not known, and so not with which others"
+
+
 def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
     """Whether the GPUs of the job do unequal work, and which one differs."""
     case = subject.case
     if len(case.devices) == 1:
         if case.workload is None:
-            return subject.abstain("who holds the GPU is not known, and so not with which others")
+            return subject.abstain(_UNKNOWN_HOLDER)
         return subject.find_nothing("One GPU cannot be out of balance.")
     seen = observe(
         subject,
@@ -231,4 +243,10 @@ def _names(stragglers: Straggler) -> str:
     }[stragglers.deviation]
 
 
-RULE: Final = Rule("rank_imbalance", RankImbalanceSettings(), judge)
+def screen(table: SubjectTable, _: RankImbalanceSettings) -> Screen:
+    """Settle that single GPUs have no others to compare with."""
+    yield unmeasured(table.is_single & ~table.is_held, _UNKNOWN_HOLDER)
+    yield well(table.is_single)
+
+
+RULE: Final = Rule("rank_imbalance", RankImbalanceSettings(), judge, screen)

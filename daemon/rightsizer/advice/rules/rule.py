@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.verdict import CaseSubject
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable
 from rightsizer.config.shape import shape_of
 from rightsizer.model.finding import Case, Finding, Reason
 from rightsizer.model.settings import CONSTANT, Spec
@@ -130,6 +130,8 @@ class Rule(TunableRule[SettingsT], frozen=True):
     """Rule with its functions."""
 
     judge_with: Callable[[CaseSubject, SettingsT], Finding]
+    screen_with: Callable[[SubjectTable, SettingsT], Screen] | None = None
+    """Settles the verdicts on most subjects of a fleet; without it all are judged."""
 
     def judge(self, case: Case, *, is_counted: bool = False) -> Finding:
         """Judge one case; with `is_counted`, a verdict without a complaint is cut short."""

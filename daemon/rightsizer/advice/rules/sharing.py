@@ -10,6 +10,7 @@ from rightsizer.advice.board_status import is_shared, why_media_is_needed, why_u
 from rightsizer.advice.risk import ranked
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
 from rightsizer.advice.sharing_options import (
+    MOVABLE,
     ColocationSettings,
     WorkloadPair,
     is_movable,
@@ -18,7 +19,15 @@ from rightsizer.advice.sharing_options import (
     slice_options,
     workload_pairs,
 )
-from rightsizer.advice.verdict import CaseSubject, sizing_factors
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    Screen,
+    SubjectTable,
+    sizing_factors,
+    too_little,
+    unmeasured,
+    well,
+)
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import format_duration, percent_text
@@ -48,6 +57,9 @@ class SharingSettings(SizeRuleSettings, frozen=True):
     most_partners: Annotated[int, Spec(within=(1, 20))] = 3
     colocation: Annotated[ColocationSettings, CONSTANT] = ColocationSettings()
     conduct: OpeningPolicy = OpeningPolicy.sizing()
+
+
+_UNKNOWN_CLASS: Final = "the workload's class is unknown; state it in a policy"
 
 
 def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
@@ -98,7 +110,7 @@ def _early(subject: CaseSubject, settings: SharingSettings) -> Finding | None:
     if is_shared(case):
         return subject.find_nothing(f"{subject.name}: shared already.")
     if workload.workload_class is WorkloadClass.UNKNOWN:
-        return subject.abstain("the workload's class is unknown; state it in a policy")
+        return subject.abstain(_UNKNOWN_CLASS)
     if not is_movable(case):
         kind = workload.workload_class
         return subject.find_nothing(f"A {kind} workload keeps its GPU to itself.")
@@ -140,4 +152,13 @@ def _about(pairing: WorkloadPair) -> dict[str, object]:
     }
 
 
-RULE: Final = Rule("sharing", SharingSettings(), judge)
+def screen(table: SubjectTable, settings: SharingSettings) -> Screen:
+    """Settle which subjects cannot share, or cannot be told to."""
+    yield well(~table.is_single | ~table.is_held | table.is_shared)
+    yield unmeasured(table.is_of(WorkloadClass.UNKNOWN), _UNKNOWN_CLASS)
+    yield well(~table.is_of(*MOVABLE))
+    yield too_little(table.active_seconds < settings.minimum_known_seconds)
+    yield well(table.is_underprovisioned)
+
+
+RULE: Final = Rule("sharing", SharingSettings(), judge, screen)

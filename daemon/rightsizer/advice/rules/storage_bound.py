@@ -6,7 +6,7 @@ from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import dump_stacks, instructions
 from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import CaseSubject
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
@@ -77,4 +77,9 @@ def _working_share(case: Case, devices: tuple[Device, ...], working_ratio: float
     return round(sum(mean >= working_ratio for mean in means) / len(means), 4)
 
 
-RULE: Final = Rule("storage_bound", StorageBoundSettings(), judge)
+def screen(table: SubjectTable, settings: StorageBoundSettings) -> Screen:
+    """Settle which subjects do not wait for storage."""
+    yield from _STORAGE.screen(table, settings, (Signal.IO_PRESSURE,))
+
+
+RULE: Final = Rule("storage_bound", StorageBoundSettings(), judge, screen)

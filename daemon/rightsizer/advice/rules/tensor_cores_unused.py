@@ -4,9 +4,15 @@ from typing import Annotated, Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import abstain_inactive, active_share, observe
+from rightsizer.advice.observation import (
+    abstain_inactive,
+    active_share,
+    observe,
+    screen_observed,
+    unobserved,
+)
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, too_little
 from rightsizer.model.finding import Action, Finding, Reason, Risk
 from rightsizer.model.settings import CONSTANT
 from rightsizer.model.signal import Signal
@@ -29,6 +35,9 @@ class TensorCoresUnusedSettings(RuleSettings, frozen=True):
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 
+_UNKNOWN_PIPES: Final = "without profiling, which pipes compute is unknown"
+
+
 def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
     """Whether a GPU of the workload computes in FP32 without its tensor cores."""
     case = subject.case
@@ -40,7 +49,7 @@ def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
         lambda window: active_share(window, window.conditions.get(condition, 0), least),
         "computing in FP32 with the tensor cores at rest",
         tiers=frozenset({Tier.PROFILING}),
-        why_unsupported="without profiling, which pipes compute is unknown",
+        why_unsupported=_UNKNOWN_PIPES,
         evidence_name="active_share_ratio",
         is_of_active_time=True,
     )
@@ -65,4 +74,19 @@ def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
     )
 
 
-RULE: Final = Rule("tensor_cores_unused", TensorCoresUnusedSettings(), judge)
+def screen(table: SubjectTable, settings: TensorCoresUnusedSettings) -> Screen:
+    """Settle which subjects do not compute in FP32 alone."""
+    least = settings.minimum_active_seconds
+    share = table.of_active(table.condition_share(Condition.NO_TENSOR_CORES), least)
+    yield from screen_observed(
+        table,
+        settings,
+        share,
+        *unobserved(table, share, (Signal.FP32_ACTIVE,), "work in FP32"),
+        too_little(table.active_seconds < least),
+        tiers=frozenset({Tier.PROFILING}),
+        why_unsupported=_UNKNOWN_PIPES,
+    )
+
+
+RULE: Final = Rule("tensor_cores_unused", TensorCoresUnusedSettings(), judge, screen)

@@ -3,11 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
-from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
+from rightsizer.advice.board_status import (
+    BoardStatus,
+    board_status_of,
+    hides_why_clocks_are_low,
+    screen_hidden_clocks,
+)
 from rightsizer.advice.instructions import drain_instructions, instructions, nvidia_smi_id
-from rightsizer.advice.observation import TimeShare, observe
+from rightsizer.advice.observation import TimeShare, observe, screen_observed
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, names_of
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.finding import (
     Action,
@@ -44,6 +49,9 @@ class ThermalThrottledSettings(RuleSettings, frozen=True):
     conduct: OpeningPolicy = OpeningPolicy()
 
 
+_UNKNOWN_CLOCKS: Final = "without telemetry of the clocks, what holds them down is unknown"
+
+
 def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
     """Whether a GPU of the workload is throttled by heat or hardware, and the cause."""
     case = subject.case
@@ -59,7 +67,7 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
         settings,
         lambda window: max(heat[window.uuid], hardware[window.uuid]),
         f"slowed down by {_by(heat, hardware, settings.on_ratio)}",
-        why_unsupported="without telemetry of the clocks, what holds them down is unknown",
+        why_unsupported=_UNKNOWN_CLOCKS,
         evidence_name="slowdown_ratio",
     )
     if isinstance(seen, Finding):
@@ -161,4 +169,14 @@ def _instructions(
     )
 
 
-RULE: Final = Rule("thermal_throttled", ThermalThrottledSettings(), judge)
+def screen(table: SubjectTable, settings: ThermalThrottledSettings) -> Screen:
+    """Settle which subjects neither heat nor hardware slows down."""
+    heat = table.condition_share(Condition.THERMAL_THROTTLED)
+    hardware = table.condition_share(Condition.HARDWARE_SLOWDOWN)
+    # Above the larger of both.
+    share = heat + hardware
+    yield screen_hidden_clocks(table, Signal.THERMAL_VIOLATION_SECONDS, share)
+    yield from screen_observed(table, settings, share, why_unsupported=_UNKNOWN_CLOCKS)
+
+
+RULE: Final = Rule("thermal_throttled", ThermalThrottledSettings(), judge, screen)

@@ -13,9 +13,14 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import (
     TOO_SMALL,
     CaseSubject,
+    Screen,
+    SubjectTable,
     direct_factors,
     names_of,
     opposite_factors,
+    too_little,
+    unmeasured,
+    well,
 )
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
 from rightsizer.model.settings import CONSTANT, Spec
@@ -43,6 +48,9 @@ class UnderprovisionedSettings(RuleSettings, frozen=True):
     conduct: OpeningPolicy = OpeningPolicy(long_seconds=6 * 3600.0, short_seconds=1800.0)
 
 
+_UNTOLD: Final = "no application told of its queue or its latency, so what waited is unknown"
+
+
 def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     """Whether a service is short of compute, bandwidth or links while its users wait."""
     case = subject.case
@@ -63,9 +71,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         for device, fit in zip(case.devices, case.provisioning, strict=True)
     }
     if not any(shares.values()):
-        return subject.abstain(
-            "no application told of its queue or its latency, so what waited is unknown"
-        )
+        return subject.abstain(_UNTOLD)
     most = {uuid: max(found.values(), default=0.0) for uuid, found in shares.items()}
     share = max(most.values())
     factors = direct_factors(case, share, settings.on_ratio)
@@ -123,4 +129,12 @@ def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> 
     return (more, *faster)
 
 
-RULE: Final = Rule("underprovisioned", UnderprovisionedSettings(), judge)
+def screen(table: SubjectTable, settings: UnderprovisionedSettings) -> Screen:
+    """Settle of which subjects no application told that it waited."""
+    yield too_little(table.known_seconds < settings.minimum_known_seconds)
+    yield well(table.is_of(WorkloadClass.BATCH))
+    is_told = sum(table.pressed_share(resource) > 0.0 for resource in Resource) > 0
+    yield unmeasured(~is_told, _UNTOLD)
+
+
+RULE: Final = Rule("underprovisioned", UnderprovisionedSettings(), judge, screen)

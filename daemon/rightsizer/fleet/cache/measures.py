@@ -275,6 +275,29 @@ class DistributionTable:
             self._quantiles[share] = found.tolist()
         return self._quantiles[share]
 
+    def is_known(self, resource: Resource | None) -> Floats:
+        """Return which subjects have a distribution of a resource."""
+        return self.total_of(resource) > 0.0
+
+    def total_of(self, resource: Resource | None) -> Floats:
+        """Return the weight of a resource by subject; `None` is compute's lower bound."""
+        return self._of(resource, self._reached[:, :, -1], 0.0)
+
+    def maximum_of(self, resource: Resource | None) -> Floats:
+        """Return the maximum of a resource by subject; `nan` if unknown."""
+        return self._of(resource, np.array(self.maxima), np.nan)
+
+    def quantile_of(self, resource: Resource | None, share: float) -> Floats:
+        """Return a quantile of a resource by subject; `nan` if unknown."""
+        return self._of(resource, np.array(self.quantiles(share)), np.nan)
+
+    def _of(self, resource: Resource | None, values: Floats, blank: float) -> Floats:
+        if (row := _ROWS[resource]) not in self._rows:
+            return np.full(len(self.weights), blank)
+        place = self._rows.index(row)
+        is_used = self.weights[:, place].any(axis=1)
+        return np.where(is_used, values[:, place], blank)
+
     def of(self, subject: int) -> Distributions:
         """Return the distributions of a subject that are not empty."""
         found: dict[Resource | None, Distribution] = {

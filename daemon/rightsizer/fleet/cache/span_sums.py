@@ -92,13 +92,35 @@ class SpanSums:
             same = (part for part in parts if part.like.layout is layout)
             sums = sum(part.like.sums_over(part.first, part.last)[part.rows] for part in same)
             totals[:, own] += np.maximum(0.0, np.asarray(sums)[:, theirs])
-        self._amounts: list[list[float]] = totals.tolist()
-        self._times: list[list[float]] = np.rint(totals * NANOSECONDS_PER_SECOND).tolist()
+        self._totals = totals
+        self._nanoseconds = np.rint(totals * NANOSECONDS_PER_SECOND)
         # A device's time begins with its first known interval; a workload's is its devices'.
-        self._spans = [end - (began or 0) for began in self.began]
+        spans = [end - (began or 0) for began in self.began]
         if not of_devices and parts:
             times = (part.device_times for part in parts)
-            self._spans = [sum(each) for each in zip(*times, strict=True)]
+            spans = [sum(each) for each in zip(*times, strict=True)]
+        self.spans = np.array(spans)
+        """Time of each subject."""
+
+    @cached_property
+    def _amounts(self) -> list[list[float]]:
+        found: list[list[float]] = self._totals.tolist()
+        return found
+
+    @cached_property
+    def _times(self) -> list[list[float]]:
+        found: list[list[float]] = self._nanoseconds.tolist()
+        return found
+
+    def columns(self, kind: ColumnKind) -> tuple[tuple[Any, ...], Floats]:
+        """Return the names of a kind, and the nanoseconds of each subject by name."""
+        where, names = self._kinds[kind]
+        return names, self._nanoseconds[:, where]
+
+    def column(self, kind: ColumnKind, name: str) -> Floats | None:
+        """Return the nanoseconds of a name by subject; `None` if unknown."""
+        names, found = self.columns(kind)
+        return found[:, names.index(name)] if name in names else None
 
     def _began(self, size: int) -> list[Nanoseconds | None]:
         found: list[Nanoseconds | None] = [None] * size
@@ -125,7 +147,7 @@ class SpanSums:
         """Return time by state; the rest of the span is unknown."""
         found: dict[State, Nanoseconds] = self.times(ColumnKind.STATE, row)
         found.pop(State.UNKNOWN, None)
-        beyond = sum(found.values()) - self._spans[row]
+        beyond = sum(found.values()) - int(self.spans[row])
         if beyond > 0:  # By rounding.
             largest = max(found, key=lambda state: found[state])
             found[largest] -= beyond

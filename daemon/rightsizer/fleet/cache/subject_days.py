@@ -12,7 +12,7 @@ import numpy as np
 from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind, Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks
-from rightsizer.fleet.cache.span_sums import LikeSubjects
+from rightsizer.fleet.cache.span_sums import LikeSubjects, SpanSums
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.model.block import Blocks
 from rightsizer.model.histogram import Distribution, Histogram
@@ -207,6 +207,11 @@ class SubjectDays:
         return sum(
             day.like.present_over(first, last)[day.row] for day, first, last in self._in(start, end)
         )
+
+    def sums(self, start: Nanoseconds, end: Nanoseconds) -> tuple[SpanSums, int]:
+        """Return the sums over a span of all devices with like days, and its row among them."""
+        like, row = self._like or (self._alone, 0)
+        return like.over(start, end, of_devices=True), row
 
     def window(
         self, subject: str, start: Nanoseconds, end: Nanoseconds, *, is_shared: bool = False

@@ -28,6 +28,7 @@ from rightsizer.fleet.cache.combination import (
 from rightsizer.fleet.cache.day_cache import DayCache, HoldingRow, by_first_day, rows_by_day
 from rightsizer.fleet.cache.day_frame import DayFrame, frames_by_day
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP
+from rightsizer.fleet.cache.span_sums import SpanSums
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.cases.history import SubjectHistory
@@ -39,6 +40,7 @@ from rightsizer.fleet.cases.occupancy import (
     node_of,
     place_of,
 )
+from rightsizer.fleet.cases.subject_table import DeviceTable, TableRow
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.finding import Case, Node
@@ -115,6 +117,7 @@ class FleetCases:
         self._places: defaultdict[Place, list[FleetDevice]] = defaultdict(list)
         for device in self.devices.values():
             self._places[place_of(device)].append(device)
+        self._sharers = request.occupancy.sharers
         self._held: dict[str, tuple[tuple[FleetDevice, Nanoseconds], ...]] = {}
         self._past: dict[str, SubjectHistory] = {}
         self._nodes: dict[str, Node] = {}
@@ -251,6 +254,26 @@ class FleetCases:
             LazySequence(provisioning),
             CaseHistory(past, start, end),
         )
+
+    def tables(self, span: Nanoseconds) -> list[DeviceTable]:
+        """Return the devices over the latest span in tables.
+
+        A device is left out if its holder took it within the span, or if it is an instance.
+        """
+        alike = defaultdict[SpanSums, list[TableRow]](list)
+        for key, held in self._held.items():
+            start, end = self._past[key].days.over(span, self.now)
+            workload = self._workloads.get(key)
+            for device, since in held:
+                uuid = device.device.uuid
+                if since <= start and device.device.mig is None:
+                    sums, place = self.days(uuid).sums(start, end)
+                    row = TableRow(
+                        key, workload, device, place, len(held) == 1, uuid in self._sharers
+                    )
+                    alike[sums].append(row)
+        settings = self.settings.accounting.provisioning
+        return [DeviceTable(rows, sums, settings) for sums, rows in alike.items()]
 
     def _days_together(self, ever: Mapping[str, Sequence[HoldingRow]]) -> dict[str, SubjectDays]:
         """Return the days of workloads, which alone on a device are the device's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -19,9 +19,11 @@ from rightsizer.advice.incident import watched_places, with_incidents
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
+from rightsizer.advice.verdict import Settled
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, batches_of, read_batch
 from rightsizer.fleet.cases.occupancy import place_of
+from rightsizer.fleet.cases.subject_table import DeviceTable
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.process_pool import ProcessPool
@@ -49,6 +51,12 @@ class VerdictKind(NamedTuple):
         why = finding.reasons[0] if finding.abstained is not None else None
         missing = finding.abstained or "" if why is Reason.UNSUPPORTED_TELEMETRY else ""
         return cls(finding.rule, finding.kind, why, missing)
+
+    @classmethod
+    def settled(cls, rule: str, settled: Settled) -> Self:
+        """Return the kind of a verdict that a screen settled."""
+        kind = FindingKind.OPTIMIZED if settled.reason is None else FindingKind.UNKNOWN
+        return cls(rule, kind, settled.reason, settled.why)
 
 
 class RuleFault(NamedTuple):
@@ -137,6 +145,7 @@ class BatchEvaluation(Struct, frozen=True):
             return self.tuned(rule, case).in_market(market_of(case.devices))
 
         open_now = self.open_now | watched_places(self.incidents, cases(0))
+        screened = partial(self._screened, open_now, verdicts.tallies, cache(batch.tables))
         judgements = judge_all(
             cases,
             self.rules,
@@ -144,6 +153,7 @@ class BatchEvaluation(Struct, frozen=True):
             tuned,
             failed,
             count=count,
+            screened=screened,
             keeps_all=self.keeps_all,
         )
         judgements = with_incidents(
@@ -161,6 +171,55 @@ class BatchEvaluation(Struct, frozen=True):
         spans = {span: cases(span) for span in {*self.spans, self.lookback}}
         verdicts.parts = contribution_of(batch, spans, self.owners, self.lookback)
         return verdicts
+
+    def _screened(
+        self,
+        open_now: AbstractSet[tuple[str, str]],
+        tallies: Counter[VerdictKind],
+        tables: Callable[[Nanoseconds], Sequence[DeviceTable]],
+        general: Rule[Any],
+        present: Mapping[str, Case],
+    ) -> Mapping[str, Case]:
+        """Count the verdicts that a rule's screen settles; return the other cases."""
+        if self.keeps_all or general.screen_with is None:
+            return present
+        settled = _settled_by(general, present, self.tuned, tables)
+        for key in [key for key in settled if (key, general.name) in open_now]:
+            del settled[key]
+        tallies.update(settled.values())
+        return {key: case for key, case in present.items() if key not in settled}
+
+
+def _settled_by(
+    general: Rule[Any],
+    present: Mapping[str, Case],
+    tuned: Tuned,
+    tables: Callable[[Nanoseconds], Sequence[DeviceTable]],
+) -> dict[str, VerdictKind]:
+    """Return the verdicts that a rule's screen settles, by key."""
+    groups = defaultdict[tuple[int, float], list[str]](list)
+    rules: dict[int, Rule[Any]] = {}
+    for key, case in present.items():
+        rule = tuned(general, case)
+        rules[id(rule)] = rule
+        groups[id(rule), rule.conduct(case.workload).long_seconds].append(key)
+    found: dict[str, VerdictKind] = {}
+    for (number, long_seconds), keys in groups.items():
+        rule = rules[number]
+        if rule.screen_with is None:
+            continue
+        kinds = {key: Counter[VerdictKind]() for key in keys}
+        for table in tables(nanoseconds(long_seconds)):
+            for settled, theirs in table.settled(rule.screen_with(table, rule.settings)):
+                kind = VerdictKind.settled(rule.name, settled)
+                for key in theirs:
+                    if key in kinds:
+                        kinds[key][kind] += 1
+        for key, of_case in kinds.items():
+            # All devices of a case must agree.
+            if [*of_case.values()] == [len(present[key].devices)]:
+                (found[key],) = of_case
+    return found
 
 
 def matters(judgement: Judgement, open_now: AbstractSet[tuple[str, str]]) -> bool:
