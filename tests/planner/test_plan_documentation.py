@@ -1,4 +1,4 @@
-"""docs/planning.md documents every input and output key of a plan."""
+"""docs/planning.md and docs/planning-method.md document every key of a plan."""
 
 import json
 import re
@@ -35,11 +35,12 @@ from rightsizer.sizing.requirement import (
     TrainingFramework,
 )
 
-PLANNING: Final = Path(__file__).parents[2] / "docs" / "planning.md"
-PAGE: Final = PLANNING.read_text(encoding="utf-8")
+DOCS: Final = Path(__file__).parents[2] / "docs"
+METHOD: Final = DOCS / "planning-method.md"
+PAGES: Final = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "planning.md", METHOD))
 BEGIN = "<!-- frameworks: begin -->\n"
 END = "<!-- frameworks: end -->"
-PROSE: Final = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+PROSE: Final = re.sub(r"```.*?```", "", PAGES, flags=re.DOTALL)
 WORDS: Final = frozenset(
     word for span in re.findall(r"`([^`]+)`", PROSE) for word in re.findall(r"[\w.-]+", span)
 )
@@ -89,8 +90,8 @@ def test_every_framework_is_reported(golden: Callable[[str | Path, str], None]) 
         for each in TrainingFramework
     ]
     text = table(rows, ("framework", "kernels", "spreads experts", "splits the loss"))
-    before, _, rest = PAGE.partition(BEGIN)
-    golden(PLANNING, f"{before}{BEGIN}\n{text}\n\n{END}{rest.partition(END)[2]}")
+    before, _, rest = METHOD.read_text(encoding="utf-8").partition(BEGIN)
+    golden(METHOD, f"{before}{BEGIN}\n{text}\n\n{END}{rest.partition(END)[2]}")
 
 
 def test_every_key_that_is_given_is_reported(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from measured import table
 from rightsizer.cli.main import main
 
-PLANNING = Path(__file__).parents[2] / "docs" / "planning.md"
+METHOD = Path(__file__).parents[2] / "docs" / "planning-method.md"
 BEGIN = "<!-- published: begin -->\n"
 END = "<!-- published: end -->"
 
@@ -69,7 +69,7 @@ def test_published_figures_are_within_the_intervals(capsys: pytest.CaptureFixtur
 def test_the_manual_shows_them(
     golden: Callable[[str | Path, str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/planning.md has each deployment with the plan's answer and the published result."""
+    """The page has each deployment with the plan's answer and the published result."""
     rows = []
     for row in deployments():
         answer = best(row, capsys)
@@ -81,6 +81,6 @@ def test_the_manual_shows_them(
         asked = f"{row.by}: {row.model}{tokens}"
         rows.append((asked, row.gpus, f"{value} ({low} to {high})", said))
     headings = ("measured with", "GPUs", "tokens/s, 90% range", "published")
-    before, _, rest = PLANNING.read_text("utf-8").partition(BEGIN)
+    before, _, rest = METHOD.read_text("utf-8").partition(BEGIN)
     section = f"\n{table(rows, headings)}\n\n"
-    golden(PLANNING, f"{before}{BEGIN}{section}{END}{rest.partition(END)[2]}")
+    golden(METHOD, f"{before}{BEGIN}{section}{END}{rest.partition(END)[2]}")
