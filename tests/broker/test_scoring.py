@@ -16,7 +16,7 @@ from rightsizer.broker.slot import SlotObstacle, judge_slot
 from rightsizer.model.topology import GpuLink, LinkKind
 from rightsizer.sizing.gpu_sets import LinkScores, link_score, pcie_score
 
-_PAGE: Final = Path(__file__).parents[2] / "docs" / "placement.md"
+_PAGE: Final = Path(__file__).parents[2] / "docs" / "broker.md"
 _NAMES: Final = list(PlacementScore.__struct_fields__)
 _MORE_IS_BETTER: Final = {
     "weakest",

@@ -83,7 +83,7 @@ def value(text: str, name: str) -> float:
 
 
 def job(name: str, authority: Authority, address: str, **more: Any) -> dict[str, Any]:
-    """A job of Prometheus, as documented in docs/web.md."""
+    """A job of Prometheus, as documented in docs/configuration.md."""
     return {
         "job_name": name,
         "scheme": "https",
