@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -168,7 +168,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
         say(form_document(arguments.form, planner))
         return 0
-    file, answers = _answered(arguments, planner)
+    has_curve = any((arguments.format != "text", arguments.details, arguments.all, arguments.html))
+    answered = partial(plan_answers, planner=planner, has_curve=has_curve)
+    file, answers = _answered(arguments, answered)
     measured = _measured(arguments, file, answers, planner)
     if arguments.learn:
         _learn(arguments, file, answers, planner, learned_file)
@@ -241,7 +243,7 @@ def _names_model(word: Path) -> bool:
 
 
 def _answered(
-    arguments: argparse.Namespace, planner: Planner
+    arguments: argparse.Namespace, answers: Callable[[PlanFile], tuple[PlanAnswer, ...]]
 ) -> tuple[PlanFile, tuple[PlanAnswer, ...]]:
     """Return the requirements of file or flags, with the answers."""
     flags = {name: getattr(arguments, destination) for name, destination in _FLAGS.items()}
@@ -258,12 +260,12 @@ def _answered(
             remedy = "check the path, or name a model with --model, such as --model llama-3.1-70b"
             raise RequirementError(f"{asked}: there is no such file; {remedy}")
         file = read_plan_file(asked)
-        return file, plan_answers(file, planner)
+        return file, answers(file)
     if "model" not in given:
         raise UsageError("--model is missing; name a model, such as llama-3.1-70b, or give a FILE")
     file = plan_of_flags(given)
     try:
-        return file, plan_answers(file, planner)
+        return file, answers(file)
     except RequirementError as error:
         raise UsageError(flag_lines(str(error), given)) from None
 

@@ -13,6 +13,7 @@ from rightsizer.planner.candidate import (
     PriceOffer,
     rejected,
 )
+from rightsizer.planner.curve import CurvePoint
 from rightsizer.planner.display import (
     BILLING_TERMS,
     DOUBTED,
@@ -26,7 +27,17 @@ from rightsizer.planner.display import (
 )
 from rightsizer.planner.growth import GrowingKind, GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
-from rightsizer.report.blocks import Block, CellKind, Heading, Items, Section, section, table
+from rightsizer.report.blocks import (
+    Bar,
+    BarPart,
+    Block,
+    CellKind,
+    Heading,
+    Items,
+    Section,
+    section,
+    table,
+)
 from rightsizer.sizing.estimate import EstimateInterval
 
 _EQUAL: Final = 1.005
@@ -159,6 +170,37 @@ def rejection_section(candidates: Sequence[PlanCandidate], *, shows_all: bool) -
             lines.append(f"also {', '.join(rest[:_NAMED])}{more}")
         blocks.append(section(f"{by.lack} on {len(plan_candidates)}:", Items(tuple(lines))))
     return section(rejected_title(candidates), *blocks)
+
+
+def curve_section(plan: GpuPlan) -> Block:
+    """Return what other rates and latencies cost, where nothing is better for less."""
+    points = plan.curve
+    if len(points) <= 1:
+        return ""
+    most = max(point.dollars_per_hour for point in points)
+    rate = "requests/s" if points[0].requests_per_second is not None else "in flight"
+    header = ("$/h", (rate, CellKind.NUMBER), "within", "GPUs")
+    rows = []
+    for point in points:
+        cost = priced(point.dollars_per_hour, point.candidate.hourly_range)
+        share = BarPart("cost", "g-working", point.dollars_per_hour / most)
+        rows.append(
+            (
+                Bar("dollars an hour", (share,), cost),
+                number(point.requests_per_second or point.load.concurrency),
+                _limits_text(point),
+                point.candidate.with_spares,
+            )
+        )
+    return section(
+        "cost against rate and latency, where nothing is better for less:", table(header, rows)
+    )
+
+
+def _limits_text(point: CurvePoint) -> str:
+    """Return the latencies that a point keeps."""
+    names = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "latency_ms": "answer"}
+    return ", ".join(f"{names[name]} {number(limit)} ms" for name, limit in point.limits.items())
 
 
 def growth_section(plan: GpuPlan) -> Block:

@@ -11,7 +11,12 @@ from rightsizer.io.terminal import counted
 from rightsizer.model.units import GIB, percent_text
 from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.cost_blocks import costs_section, growth_section, rejection_section
+from rightsizer.planner.cost_blocks import (
+    costs_section,
+    curve_section,
+    growth_section,
+    rejection_section,
+)
 from rightsizer.planner.display import (
     MEMORY_PARTS,
     NOTHING,
@@ -296,6 +301,7 @@ def further_blocks(plan: GpuPlan, *, shows_all: bool = False) -> Iterator[Block]
         yield from _details(plan.requirement, best)
     yield rejection_section(plan.candidates, shows_all=shows_all)
     yield alternative_section(plan)
+    yield curve_section(plan)
     yield growth_section(plan)
     if best is not None:
         yield from _launch(plan.requirement, best)

@@ -79,7 +79,7 @@ def _answer(given: Mapping[str, str], planner: Planner) -> PlanAnswer:
     if not _MODEL.fullmatch(given.get("model", "")):
         raise UsageError("model: give a name as on the hubs, such as llama-3.1-70b, or a size: 70B")
     try:
-        (answer,) = plan_answers(plan_of_flags(given, _NOWHERE), planner)
+        (answer,) = plan_answers(plan_of_flags(given, _NOWHERE), planner, has_curve=True)
     except RequirementError as error:
         raise UsageError(flag_lines(str(error), given)) from None
     if answer.plan is None:

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
 from rightsizer.planner.cost_blocks import shortcomings
+from rightsizer.planner.curve import CurvePoint
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
@@ -111,6 +112,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
             }
             for alternative in plan.alternatives
         ],
+        "curve": list(map(_encode_point, plan.curve)),
         "growth": [
             {
                 "month": step.month,
@@ -223,6 +225,22 @@ def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
     allocated = {"allocated_bytes": memory.allocated.value}
     total = {"total_bytes": memory.total_bytes, "total_bytes_low": low, "total_bytes_high": high}
     return parts | allocated | total
+
+
+def _encode_point(point: CurvePoint) -> dict[str, Any]:
+    candidate = point.candidate
+    return {
+        "rate_ratio": point.rate_ratio,
+        "latency_ratio": point.latency_ratio,
+        "requests_per_second": point.requests_per_second,
+        "concurrency": point.load.concurrency,
+        **{f"{name}_asked": limit for name, limit in point.limits.items()},
+        "gpu": candidate.gpu,
+        "count": candidate.count,
+        "layout": plain(candidate.layout),
+        "certainty": candidate.certainty,
+        **_hourly(candidate),
+    }
 
 
 def _encode_outlook(plan: GpuPlan, outlook: GrowthOutlook) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.alternatives import Alternative, alternatives, remedies
 from rightsizer.planner.biller import Biller, PlanPrices
 from rightsizer.planner.candidate import PlanCandidate, ranked, rejected
+from rightsizer.planner.curve import CurvePoint, curve_boards, curve_of
 from rightsizer.planner.disaggregation import disaggregated
 from rightsizer.planner.growth import (
     GrowingKind,
@@ -45,6 +46,8 @@ _PRICES: Final = "the plan's own prices"
 _COUNTED: Final = re.compile(r"\d+ *[xX*] *(?P<kind>\S.*)|(?P<before>\S.*?) *[xX*:] *\d+")
 """`8xH100`, `h100:8`."""
 _NAMED: Final = 3
+_FASTEST: Final = 1
+"""Kinds of GPU that a curve tries beside the cheapest, since short latencies need fast ones."""
 
 
 class GpuPlan(Struct, frozen=True):
@@ -59,6 +62,8 @@ class GpuPlan(Struct, frozen=True):
     growth: tuple[GrowthStep, ...] = ()
     outlook: GrowthOutlook | None = None
     """Leading candidates under a growing load; `None` if it does not grow."""
+    curve: tuple[CurvePoint, ...] = ()
+    """What other rates and latencies cost, cheapest first."""
     least: PlanCandidate | None = None
     """If nothing fits: what would, of all known GPUs and in any layout."""
 
@@ -154,6 +159,20 @@ class Planner(Struct, frozen=True):
             alternatives=biller.each_billed(others),
             growth=biller.each_billed(steps),
             outlook=growth_outlook(kinds, settings.switch_saving_ratio),
+        )
+
+    def with_curve(self, plan: GpuPlan) -> GpuPlan:
+        """Return a plan with its curve, by its cheapest and its fastest kinds of GPU."""
+        best = plan.best
+        if best is None:
+            return plan
+        requirement = plan.requirement
+        prices = self._prices(requirement)
+        kinds = curve_boards(plan.candidates, self.settings.plan.alternatives, _FASTEST)
+        boards = [board for board in self._boards(requirement, prices) if board.key in kinds]
+        points = curve_of(requirement, best, boards, self._searches(prices))
+        return replace(
+            plan, curve=Biller(requirement, prices, self.settings.cost).each_billed(points)
         )
 
     def _disaggregated(
@@ -302,12 +321,17 @@ class PlanAnswer(Struct, frozen=True):
     error: str = ""
 
 
-def plan_answers(file: PlanFile, planner: Planner) -> tuple[PlanAnswer, ...]:
-    """Return an answer for each requirement."""
+def plan_answers(
+    file: PlanFile, planner: Planner, *, has_curve: bool = False
+) -> tuple[PlanAnswer, ...]:
+    """Return an answer for each requirement; `has_curve` adds the curve of a single one."""
     answers = tuple(_answer(item, planner) for item in file.items)
-    if not file.is_list and answers[0].error:
-        raise RequirementError(answers[0].error)
-    return answers
+    if file.is_list:
+        return answers
+    (answer,) = answers
+    if answer.plan is None:
+        raise RequirementError(answer.error)
+    return (replace(answer, plan=planner.with_curve(answer.plan)),) if has_curve else answers
 
 
 def _answer(planned: PlanFileItem, planner: Planner) -> PlanAnswer:
