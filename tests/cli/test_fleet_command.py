@@ -101,7 +101,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
         for each in answer.advice[:1]
     )
     text = fleet_text(view=replace(answer.view, pools=pools), advice=advice)
-    assert "and 5 pools more; --json has all" in text
+    assert "and 5 more pools; --json has all" in text
     assert "and 20 more; --top shows more, --json has all" in text
 
 

@@ -1,7 +1,9 @@
 """Blocks of a fleet answer: what to do, teams, waiting work, pools, what it rests on."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from rightsizer.console.advice import advice_block
@@ -13,23 +15,33 @@ from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Reason
 from rightsizer.model.units import MIB, elapsed_text, format_duration, percent_text, utc_text
 from rightsizer.report.blocks import (
+    Bar,
+    BarPart,
     Block,
     Cell,
     CellKind,
     Code,
+    Column,
     Heading,
     Items,
+    Key,
     Section,
-    Table,
+    number_column,
     section,
     table,
+    table_of,
 )
 from rightsizer.report.labels import first_names, readable_name
 
+_JsonMapping = Mapping[str, Any]
+_MOST_ROWS: Final = 20
+_PAGE_ROWS: Final = 100
+_WIDEST_NAME: Final = 26
+_WIDEST_SUBJECT: Final = 34
 _MARKS: Final = {"+": "can", "-": "cannot", "!": "warnings"}
 
 
-def _sources(sources: Sequence[Mapping[str, Any]], now_seconds: float, *notes: str) -> Section:
+def _sources(sources: Sequence[_JsonMapping], now_seconds: float, *notes: str) -> Section:
     blocks = list[Block]()
     said: set[tuple[str, str]] = set()
     clusters = {each["cluster"] for each in sources}
@@ -52,7 +64,7 @@ def _sources(sources: Sequence[Mapping[str, Any]], now_seconds: float, *notes: s
     return section("Sources:", *blocks, Items(tuple(f"! {note}" for note in notes)))
 
 
-def _facts(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
+def _facts(source: _JsonMapping, now_seconds: float) -> Iterator[str]:
     if source["devices"]:
         yield counted(source["devices"], "device")
     if source["oldest"] is not None:
@@ -65,41 +77,39 @@ def _facts(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
         yield f"{source['tier']} tier"
 
 
-def _clusters(clusters: Sequence[Mapping[str, Any]]) -> Table:
-    names = ("pools", "nodes", "GPUs", "workloads", "held", "active", "free", "waiting")
-    rows = (
-        (
-            _short(cluster["name"] or "(no cluster)"),
-            cluster["pools"],
-            cluster["nodes"],
-            cluster["gpus"],
-            cluster["workloads"],
-            cluster["held_mean"],
-            cluster["active_mean"],
-            cluster["free_now"],
-            cluster["waiting_gpus"],
-        )
-        for cluster in clusters
-    )
-    return _table(("cluster", *_numbers(names)), rows if len(clusters) > 1 else ())
+def _clusters(clusters: Sequence[_JsonMapping]) -> Section:
+    columns: dict[Heading, Callable[[_JsonMapping], Cell]] = {
+        Column("cluster", widest=_WIDEST_NAME): lambda row: row["name"] or "(no cluster)",
+        number_column("pools"): itemgetter("pools"),
+        number_column("nodes"): itemgetter("nodes"),
+        number_column("GPUs"): itemgetter("gpus"),
+        number_column("workloads"): itemgetter("workloads"),
+        number_column("held"): itemgetter("held_mean"),
+        number_column("active"): itemgetter("active_mean"),
+        number_column("free"): itemgetter("free_now"),
+        number_column("waiting"): itemgetter("waiting_gpus"),
+    }
+    rows = clusters if len(clusters) > 1 else ()
+    return section("Clusters", table_of(rows, columns, **_cut("clusters")))
 
 
-def _numbers(names: Iterable[str]) -> tuple[Heading, ...]:
-    return tuple((name, CellKind.NUMBER) for name in names)
+def _cut(name: str) -> dict[str, Any]:
+    """Return how many rows a table shows, and what the others are."""
+    return {"most": _MOST_ROWS, "page_most": _PAGE_ROWS, "rest": f" {name}; --json has all"}
 
 
 _MOST_WAITING_ROWS: Final = 10
 _MOST_NAMED: Final = 4
 
 
-def _waiting(waiting: Sequence[Mapping[str, Any]]) -> Section:
+def _waiting(waiting: Sequence[_JsonMapping]) -> Section:
     blocks = [_served(each) for each in waiting[:_MOST_WAITING_ROWS]]
     more = len(waiting) - _MOST_WAITING_ROWS
     rest = f"and {counted(more, 'piece')} more; --json has all" if more > 0 else ""
     return section("Waiting work, the longest waiting first:", *blocks, rest)
 
 
-def _served(work: Mapping[str, Any]) -> Block:
+def _served(work: _JsonMapping) -> Block:
     since = work["waiting_seconds"]
     where = f" of {work['pool']}" if work["pool"] else ""
     long = "" if since is None else f" for {format_duration(since)}"
@@ -118,7 +128,7 @@ def _served(work: Mapping[str, Any]) -> Block:
     return section(title, Items(tuple(lines))) if lines else title
 
 
-def _step(step: Mapping[str, Any]) -> str:
+def _step(step: _JsonMapping) -> str:
     who = first_names(step["workloads"], _MOST_NAMED)
     action = readable_name(step["action"])
     advice = f" ({step['advice']})" if step["advice"] else ""
@@ -132,7 +142,7 @@ _ADVICE_COLUMNS: Final[tuple[Heading, ...]] = (
     ("GPUs", CellKind.NUMBER),
     ("sure", CellKind.NUMBER),
     "what",
-    "where",
+    Column("where", widest=_WIDEST_SUBJECT),
     "id",
 )
 _MOST_IDS: Final = 3
@@ -146,7 +156,7 @@ def _advice(groups: Sequence[AdviceGroup], top: int) -> Iterator[Block]:
             group.gpus or None,
             percent_text(group.confidence),
             group.heading,
-            _short(group.subject, _WIDEST_SUBJECT),
+            group.subject,
             group.pieces[0]["id"] if len(group.pieces) == 1 else "below",
         )
         for group in groups[:top]
@@ -170,9 +180,7 @@ def _group(group: AdviceGroup) -> Section:
     return section(group.title, f"{first_names(keys, _MOST_NAMED)} ({ids})", how)
 
 
-def _node_advice(
-    pieces: Sequence[Mapping[str, Any]], advice: Sequence[Mapping[str, Any]]
-) -> Section:
+def _node_advice(pieces: Sequence[_JsonMapping], advice: Sequence[_JsonMapping]) -> Section:
     """Return the advice of the nodes' own agents, a line per reason; the fleet's may overlap."""
     known = {each["id"] for each in opened(advice)}
     same = sum(piece["id"] in known for piece in pieces)
@@ -190,9 +198,6 @@ def _action(action: str) -> str:
     return "no action" if action == "none" else readable_name(str(action))
 
 
-_MOST_ROWS: Final = 20
-_WIDEST_NAME: Final = 26
-_WIDEST_SUBJECT: Final = 34
 _NEXT: Final = (
     "--explain ID tells why, --html FILE makes a page of it, --save keeps it; then "
     "'rightsizer claim --fleet ID' says that you act on it."
@@ -202,34 +207,45 @@ _NOTHING_FOUND: Final = (
 )
 
 
-def fleet_blocks(answer: Mapping[str, Any], top: int = _MOST_GROUPS) -> Iterator[Block]:
+def fleet_blocks(answer: _JsonMapping, top: int = _MOST_GROUPS) -> Iterator[Block]:
     """Yield the blocks of the output of `rightsizer fleet --json`.
 
     What it costs and what to do come first, what it rests on last.
     """
     summary = summary_of(answer)
+    yield known_text(answer)
+    yield summary.headline
+    yield f"{summary.reclaim_text}."
+    yield from _advice(summary.groups, top)
+    yield from rest_blocks(answer, top)
+    yield _NEXT if summary.advice else _NOTHING_FOUND
+
+
+def known_text(answer: _JsonMapping) -> str:
+    """Return of what and over what time it is."""
+    warnings = len(answer["notes"]) + sum(len(source["warnings"]) for source in answer["sources"])
+    look = f" {counted(warnings, 'warning')} at the end." if warnings else ""
     gpus = f"{round(answer['gpus'], 2):g} GPU{'' if answer['gpus'] == 1 else 's'}"
     pools = counted(len(answer["pools"]), "pool")
     workloads = counted(answer["workloads"], "workload")
     known = percent_text(answer["coverage_ratio"])
-    warnings = len(answer["notes"]) + sum(len(each["warnings"]) for each in answer["sources"])
-    look = f" {counted(warnings, 'warning')} at the end." if warnings else ""
-    yield (
+    return (
         f"{gpus} in {pools}, {workloads}, over {format_duration(answer['lookback_seconds'])} to "
         f"{utc_text(answer['time'])}; {known} of the time is known.{look}"
     )
-    yield summary.headline
-    yield f"{summary.reclaim_text}."
-    yield from _advice(summary.groups, top)
+
+
+def rest_blocks(answer: _JsonMapping, top: int = _MOST_GROUPS) -> Iterator[Block]:
+    """Yield models, teams and all that follows: waiting work, pools, what the answer rests on."""
     yield served_blocks(answer["served_models"], top)
     usage = answer["usage"]
     # If one scheduler has all of it, the table of teams contains the same.
     kinds = [*usage["kinds"], {**usage["total"], "name": "all"}] if len(usage["kinds"]) > 1 else []
-    yield _used("team", by_waste(answer["teams"]))
-    yield _used("kind", kinds)
+    yield _used("Teams", "team", by_waste(answer["teams"]), search="a team")
+    yield _used("Kinds of holders", "kind", kinds)
     yield _waiting(answer["waiting_work"])
     yield _clusters(answer["clusters"])
-    yield _pools(answer["pools"])
+    yield _pools(sorted(answer["pools"], key=lambda pool: (-pool["gpus"], pool["name"])))
     yield _node_advice(answer["node_advice"], answer["advice"])
     yield _silent(answer["verdicts"])
     yield _sources(answer["sources"], answer["time"], *answer["notes"])
@@ -239,82 +255,76 @@ def fleet_blocks(answer: Mapping[str, Any], top: int = _MOST_GROUPS) -> Iterator
         f"{use['samples']:,.0f} samples in {use['received_bytes'] / MIB:.1f} MiB and took it "
         f"{use['store_seconds']:.1f} s."
     )
-    yield _NEXT if summary.advice else _NOTHING_FOUND
 
 
-def _pools(pools: Sequence[Mapping[str, Any]]) -> Table:
-    names = ("nodes", "GPUs", "held", "most held", "active", "free", "waited for")
-    rows = (
-        (
-            _short(pool["name"]),
-            pool["board"] or "mixed",
-            pool["nodes"],
-            pool["gpus"],
-            pool["held_mean"],
-            pool["held_peak"],
-            pool["active_mean"],
-            pool["free_now"],
-            pool["waiting_gpus"],
-        )
-        for pool in pools
-    )
-    return _table(("pool", "board", *_numbers(names)), rows)
+def _pools(pools: Sequence[_JsonMapping]) -> Section:
+    columns: dict[Heading, Callable[[_JsonMapping], Cell]] = {
+        Column("pool", widest=_WIDEST_NAME): itemgetter("name"),
+        "board": lambda pool: pool["board"] or "mixed",
+        "held and active": _held_bar,
+        number_column("nodes"): itemgetter("nodes"),
+        number_column("GPUs"): itemgetter("gpus"),
+        number_column("held"): itemgetter("held_mean"),
+        number_column("most held"): itemgetter("held_peak"),
+        number_column("active"): itemgetter("active_mean"),
+        number_column("free"): itemgetter("free_now"),
+        number_column("waited for"): itemgetter("waiting_gpus"),
+    }
+    found = table_of(pools, columns, search="a pool or a board", **_cut("pools"))
+    note = "Means over the span in whole GPUs, a MIG instance by its part; dark is active."
+    return section("Pools", found, Key((), note=note))
 
 
-def _used(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _held_bar(pool: _JsonMapping) -> Bar:
+    gpus = pool["gpus"] or 1.0
+    active = (pool["active_mean"] or 0.0) / gpus
+    held = max(0.0, (pool["held_mean"] or 0.0) / gpus - active)
+    parts = BarPart("active", "g-working", active), BarPart("held and idle", "g-held", held)
+    return Bar(pool["name"], parts)
+
+
+def _used(title: str, name: str, rows: Sequence[_JsonMapping], **options: Any) -> Section:
     is_several = len({row["cluster"] for row in rows}) > 1
-    lines = (
-        (
-            _short(used_by(row, is_several=is_several)),
-            row["workloads"],
-            row["held_gpu_hours"],
-            row["used_gpu_hours"],
-            row["wasted_gpu_hours"],
-            row["kilowatt_hours"],
-            (row["dollars"] or {}).get("value"),
-            (row["wasted_dollars"] or {}).get("value"),
-        )
-        for row in _shown(rows)
-    )
-    names = _numbers(("workloads", "GPU-hours", "used", "wasted", "kWh"))
-    money = (("cost", CellKind.MONEY), ("of it wasted", CellKind.MONEY))
-    return _table((name, *names, *money), lines, len(rows))
+    columns: dict[Heading, Callable[[_JsonMapping], Cell]] = {
+        Column(name, widest=_WIDEST_NAME): partial(used_by, is_several=is_several),
+        number_column("workloads"): itemgetter("workloads"),
+        number_column("GPU-hours"): itemgetter("held_gpu_hours"),
+        number_column("used"): itemgetter("used_gpu_hours"),
+        number_column("wasted"): itemgetter("wasted_gpu_hours"),
+        number_column("kWh"): itemgetter("kilowatt_hours"),
+        ("cost", CellKind.MONEY): lambda row: (row["dollars"] or {}).get("value"),
+        ("of it wasted", CellKind.MONEY): lambda row: (row["wasted_dollars"] or {}).get("value"),
+    }
+    ordered = _largest_first(rows)
+    return section(title, table_of(ordered, columns, **_cut(f"{name}s"), **options))
 
 
-def by_waste(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def by_waste(rows: Sequence[_JsonMapping]) -> list[_JsonMapping]:
     """Return rows of a bill by what they waste, most first; what nobody holds comes last."""
 
-    def rank(row: Mapping[str, Any]) -> tuple[bool, float, float]:
+    def rank(row: _JsonMapping) -> tuple[bool, float, float]:
         is_nobody = not row["workloads"]
         return is_nobody, -(row["wasted_dollars"] or {}).get("value", 0.0), -row["wasted_gpu_hours"]
 
     return sorted(rows, key=rank)
 
 
-def _shown(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the first rows, with the one that holds most among them."""
-    first = rows[:_MOST_ROWS]
+def _largest_first(rows: Sequence[_JsonMapping]) -> Sequence[_JsonMapping]:
+    """Return the rows with the one that holds most among the first."""
     largest = max(rows, key=lambda row: row["held_gpu_hours"], default=None)
-    return first if largest is None or largest in first else [*first[:-1], largest]
+    if largest is None or largest in rows[:_MOST_ROWS]:
+        return rows
+    place = _MOST_ROWS - 1
+    return [*rows[:place], largest, *(row for row in rows[place:] if row is not largest)]
 
 
-def used_by(row: Mapping[str, Any], *, is_several: bool) -> str:
+def used_by(row: _JsonMapping, *, is_several: bool) -> str:
     """Return the name of a row, prefixed by its cluster if there are several."""
     name = str(row.get("team") or row.get("name") or "(unknown)")
     return f"{row['cluster']}/{name}" if is_several and row["cluster"] else name
 
 
-def _table(
-    columns: Sequence[Heading], rows: Iterable[Sequence[Cell]], count: int | None = None
-) -> Table:
-    """Return the first rows; `count` is the number of all, if only some are given."""
-    cells = [*rows]
-    more = (len(cells) if count is None else count) - _MOST_ROWS
-    note = f"and {counted(more, str(columns[0]))} more; --json has all" if more > 0 else ""
-    return table(columns, cells[:_MOST_ROWS], note)
-
-
-def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Section:
+def _silent(verdicts: Mapping[str, _JsonMapping]) -> Section:
     """Return rules that only abstained: a missing answer must not look like a good one."""
     rules: dict[str, list[str]] = {}
     for rule, counts in verdicts.items():
@@ -327,11 +337,7 @@ def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Section:
     return section("Rules that abstained everywhere:", Items(tuple(lines)))
 
 
-def _short(name: str, widest: int = _WIDEST_NAME) -> str:
-    return name if len(name) <= widest else f"{name[: widest - 1]}…"
-
-
-def plan_blocks(answer: Mapping[str, Any]) -> Iterator[Block]:
+def plan_blocks(answer: _JsonMapping) -> Iterator[Block]:
     """Yield the blocks of the output of `rightsizer fleet --dry-run --json`."""
     yield _sources(answer["sources"], answer["time"])
     yield f"{_days_read(answer, 'would be')} are kept already."
@@ -343,7 +349,7 @@ def plan_blocks(answer: Mapping[str, Any]) -> Iterator[Block]:
     )
 
 
-def reading_blocks(answer: Mapping[str, Any]) -> Iterator[Block]:
+def reading_blocks(answer: _JsonMapping) -> Iterator[Block]:
     """Yield what a shard of the nodes has read."""
     yield _sources(answer["sources"], answer["time"])
     yield f"{_days_read(answer, 'were')} were kept before. All are in {answer['days']}."
@@ -351,7 +357,7 @@ def reading_blocks(answer: Mapping[str, Any]) -> Iterator[Block]:
     yield "For one answer, give the files of all shards to `rightsizer fleet merge`."
 
 
-def _days_read(answer: Mapping[str, Any], verb: str) -> str:
+def _days_read(answer: _JsonMapping, verb: str) -> str:
     fine = counted(answer["fine_days"], "day")
     coarse = counted(answer["coarse_days"], "day")
     kept = answer["kept_device_days"]

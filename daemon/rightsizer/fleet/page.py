@@ -1,11 +1,9 @@
 """Page of a fleet: what it costs, what to do, waste by team, pools."""
 
 import base64
-import datetime as dt
 import re
 import zlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import sub
 from typing import Any, Final
@@ -14,15 +12,28 @@ import msgspec
 
 from rightsizer.advice.compatible import savings_of
 from rightsizer.fleet.advice_groups import AdviceGroup
-from rightsizer.fleet.answer_blocks import by_waste, used_by
-from rightsizer.fleet.summary import HOUR_PARTS, summary_of
-from rightsizer.model import units
-from rightsizer.model.units import number_text
-from rightsizer.report import figures, labels
-from rightsizer.report.labels import first_names, readable_name
+from rightsizer.fleet.answer_blocks import known_text, rest_blocks
+from rightsizer.fleet.summary import HOUR_PARTS, FleetSummary, summary_of
+from rightsizer.io.terminal import counted
+from rightsizer.model.units import dollars_text, number_text, percent_text
+from rightsizer.report.block_page import page_of
+from rightsizer.report.blocks import (
+    Bar,
+    BarPart,
+    Block,
+    Chart,
+    Key,
+    Sentence,
+    Tile,
+    Tiles,
+    Tone,
+    section,
+)
+from rightsizer.report.figures import dollars
+from rightsizer.report.labels import savings_label
 from rightsizer.report.template import rendered, scripts
+from rightsizer.sizing.estimate import EstimateInterval
 
-_MOST_NAMED: Final = 8
 _MOST_GROUPS: Final = 200
 _LONGEST_STEP: Final = 1500
 """Characters of a displayed step; JSON has longer ones in full."""
@@ -33,31 +44,74 @@ def fleet_document(
     answer: _JsonMapping, *, has_plan_form: bool = False, top: int | None = None
 ) -> str:
     """Render the page from the JSON of `rightsizer fleet`; a service may have more pages."""
+    gpus = f"{number_text(answer['gpus'])} GPU{'' if answer['gpus'] == 1 else 's'}"
+    title = f"{gpus} in {counted(len(answer['pools']), 'pool')}"
+    most = _MOST_GROUPS if top is None else min(top, _MOST_GROUPS)
+    blocks = _blocks(answer, most, has_plan_form=has_plan_form)
+    return page_of(title, blocks, **scripts(*_SCRIPTS))
+
+
+def _blocks(answer: _JsonMapping, most: int, *, has_plan_form: bool) -> Iterator[Block]:
+    """Yield what it costs, what to do and its GPUs, both of which a script filters; the rest."""
     summary = summary_of(answer)
-    most_groups = _MOST_GROUPS if top is None else min(top, _MOST_GROUPS)
-    return rendered(
-        "fleet.html",
-        {"cut": _cut},
-        answer=answer,
-        summary=summary,
-        until=figures.moment_text(answer["time"], dt.UTC),
-        pools=sorted(answer["pools"], key=lambda pool: (-pool["gpus"], pool["name"])),
-        offered=_offered,
-        savings_of=savings_of,
-        steps_of=_steps_of,
-        teams=by_waste(answer["teams"]),
-        has_plan_form=has_plan_form,
-        team_name=partial(used_by, is_several=len(answer["clusters"]) > 1),
-        most_groups=most_groups,
-        colors=_COLORS,
+    yield Sentence(known_text(answer), Tone.FAINT)
+    if has_plan_form:
+        yield Chart(lambda: '<p><a href="plan">Plan GPUs for a workload</a></p>')
+    yield Tiles(tuple(_tiles(answer, summary)))
+    parts = [(_COLORS[part.key], part) for part in summary.parts]
+    yield Bar("GPU-hours", tuple(BarPart(part.name, color, part.ratio) for color, part in parts))
+    names = ((color, f"{percent_text(part.ratio)} {part.name}") for color, part in parts)
+    yield Key(tuple(names))
+    todo = partial(
+        _fragment,
+        "fleet_advice.html",
+        groups=summary.groups,
+        most_groups=most,
         prices=_prices(answer["usage"]["total"]),
-        number=lambda value: "-" if value is None else number_text(value),
-        figures=figures,
-        labels=labels,
-        units=units,
-        holdings=_packed(answer, summary.groups[:most_groups]),
-        **scripts(*_SCRIPTS),
+        savings_of=savings_of,
+        savings_label=savings_label,
     )
+    yield section("What to do", Chart(todo))
+    models, teams, *rest = rest_blocks(answer)
+    yield models
+    yield teams
+    if answer["holdings"]:
+        packed = _packed(answer, summary.groups[:most])
+        yield Chart(partial(_fragment, "fleet_gpus.html", holdings=packed))
+    yield from rest
+
+
+def _tiles(answer: _JsonMapping, summary: FleetSummary) -> Iterator[Tile]:
+    spent = summary.spent
+    ends = "" if spent is None else f"{dollars(spent.low, spent.high)} by price"
+    yield Tile("Costs a day", _money(spent), ends or "not every price is known")
+    wasted = number_text(answer["usage"]["total"]["wasted_gpu_hours"])
+    hours = f"{wasted} of {number_text(summary.hours)} GPU-hours"
+    left = f"; work leaves {dollars_text(summary.left_over)} more" if summary.left_over else ""
+    yield Tile("Wasted a day", _money(summary.wasted), f"{hours}{left}")
+    gained = summary.reclaimable
+    worth = "no price is known; " if gained is None else f"{dollars(gained.low, gained.high)}, "
+    count = counted(len(summary.advice), "recommendation")
+    others = len(answer["node_advice"])
+    own = f"; {others:,} at the nodes' own agents" if others else ""
+    first = worth if summary.advice else "nothing to do: "
+    gpus = f"{number_text(summary.gpus or 0)} GPUs at least, by {count}"
+    yield Tile("To regain a day", _money(gained), f"{first}{gpus}{own}")
+    if summary.saved_gpu_hours:
+        saved = "-" if summary.saved_dollars is None else dollars_text(summary.saved_dollars)
+        verified = "GPU-hours, verified in the trials of what was done"
+        yield Tile("Saved so far", saved, f"{number_text(summary.saved_gpu_hours)} {verified}")
+    waiting = "GPUs asked for and not given"
+    yield Tile("Waiting", number_text(summary.waiting_gpus), waiting)
+
+
+def _money(interval: EstimateInterval | None) -> str:
+    return "-" if interval is None else dollars_text(interval.value)
+
+
+def _fragment(name: str, **values: Any) -> str:
+    """Render a part of the page that a script works on."""
+    return rendered(name, {"cut": _cut}, **values)
 
 
 def page_policy() -> str:
@@ -142,21 +196,3 @@ def _cut(text: str) -> str:
         return text
     whole = text[:_LONGEST_STEP].rpartition("\n")[0] or text[:_LONGEST_STEP]
     return f"{whole}\n# and so on: rightsizer fleet --json has all of it"
-
-
-def _offered(offers: Sequence[_JsonMapping], *, is_now: bool) -> str:
-    pools: Counter[str] = Counter()
-    for offer in offers:
-        if offer["is_now"] is is_now:
-            pools[offer["pool"]] += offer["gpus"]
-    return ", ".join(f"{number_text(gpus)} of {pool}" for pool, gpus in pools.items()) or "-"
-
-
-def _steps_of(offers: Sequence[_JsonMapping]) -> str:
-    steps = dict.fromkeys(
-        f"{readable_name(step['action'])} {first_names(step['workloads'], _MOST_NAMED)}"
-        + (f" to {step['target']}" if step["target"] else "")
-        for offer in offers
-        for step in offer["steps"]
-    )
-    return _cut("; ".join(steps))

@@ -56,6 +56,7 @@ _MOST_SPANS: Final = 8
 """Rows that are not only on a page."""
 _MOST_LEADS: Final = 3
 _PAGE_ROWS: Final = 200
+_REST: Final = " are in the JSON"
 _PAGE_KERNELS: Final = 1200
 """Of all GPUs of a workload, of which each has at least the next."""
 _FEWEST_KERNELS: Final = 15
@@ -217,16 +218,15 @@ def _telemetry(document: ProfileDocument | None) -> Block:
 
 def _against(against: ProfileDocument) -> Section:
     per = against["per"]
-    kernels = against["kernels"][:_PAGE_CHANGES]
     families = map(figures.family_change_row, against["families"])
-    named = map(figures.family_change_row, kernels)
+    kernels = map(figures.family_change_row, against["kernels"])
     return section(
         f"against {against['workload']}",
         *(Sentence(warning, Tone.WARNING) for warning in against["warnings"]),
         _rows(("figure", *_CHANGES), map(figures.change_row, against["changes"])),
         _sentence(figures.kernels_changed_text(against)),
         _rows((f"families, per {per}", *_CHANGES), families),
-        _rows((f"kernels, per {per}", *_CHANGES), named, _MOST_CHANGES),
+        _rows((f"kernels, per {per}", *_CHANGES), kernels, _MOST_CHANGES, page_most=_PAGE_CHANGES),
     )
 
 
@@ -241,7 +241,8 @@ def _rows(
     first, *others = header
     columns: list[Heading] = [Column(first, widest=_NAME_WIDTH)]
     columns += (Column(name) if name == "kind" else number_column(name) for name in others)
-    return table(columns, rows, most=most, **options)
+    cut: dict[str, Any] = {"page_most": _PAGE_ROWS, "rest": _REST, **options}
+    return table(columns, rows, most=most, **cut)
 
 
 def _devices(document: ProfileDocument) -> Iterator[Block]:
@@ -330,12 +331,10 @@ def _measured(
         short = f"{launches['short_kernels']:,} kernels shorter than their launch"
         yield f"{launches['count']:,} launches in {took} of the host; {short}"
     steps = device["steps"][:_PAGE_ROWS]
-    more = len(device["steps"]) - len(steps)
-    rows = map(_step_row, steps)
+    rows = map(_step_row, device["steps"])
     header = ("step", "time", "kernels", "host wait", "loader")
     yield Chart(partial(steps_chart, name, steps)) if steps else ""
-    note = f"{more:,} more steps are in the JSON" if more else ""
-    yield _rows(header, rows, _MOST_STEPS, note=note)
+    yield _rows(header, rows, _MOST_STEPS, rest=f" steps{_REST}")
     yield from drawings
     copies = ("copies", "host memory", "times", "size", "time", "rate")
     yield _rows(copies, map(_copy_row, device["copies"]))
@@ -408,12 +407,12 @@ def _drawings(name: str, device: ProfileDocument, count: int) -> Iterator[Block]
         )
         what = "product" if device["products"] else "kernel"
         header = (what, "format", "calls", "time", "rate", "FLOP a byte", "of the roof")
-        rows = map(RooflinePoint.row, points[:_PAGE_CHANGES])
+        rows = map(RooflinePoint.row, points)
         yield section(
             f"Roofline of {device['roof']['board']}",
             Key((), note=below),
             Chart(partial(roofline_chart, name, points)),
-            _rows(header, rows, _MOST_CHANGES),
+            _rows(header, rows, _MOST_CHANGES, page_most=_PAGE_CHANGES),
         )
     elif device["kernels"]:
         yield Key((), note=f"No roofline: {figures.no_roof_text(device)}.")
@@ -437,7 +436,6 @@ def _kernels(kernels: Sequence[ProfileDocument], most: int) -> Iterator[Block]:
             number_column("time"): lambda family: time_text(family[1]),
         },
     )
-    more = len(kernels) - most
     columns: dict[Heading, Callable[[ProfileDocument], Cell]] = {
         Column("kernel", widest=_NAME_WIDTH): lambda kernel: figures.short_text(
             kernel["name"], _PAGE_NAME_WIDTH
@@ -453,11 +451,12 @@ def _kernels(kernels: Sequence[ProfileDocument], most: int) -> Iterator[Block]:
         ("DRAM", CellKind.PERCENT): lambda kernel: kernel["dram_ratio"],
     }
     yield table_of(
-        kernels[:most],
+        kernels,
         columns,
-        note=f"{more:,} more are in the JSON" if more > 0 else "",
         caption="Kernels by their summed time",
         most=_MOST_KERNELS,
+        page_most=most,
+        rest=_REST,
         search="kernel, family",
     )
 
@@ -477,12 +476,12 @@ def _results(profiles: Iterable[ProfileDocument]) -> Iterator[Section | str]:
 
 def _host(profiles: Sequence[ProfileDocument]) -> Iterator[Block]:
     for profile in profiles:
-        steps = figures.host_step_rows(profile["host_steps"])[:_PAGE_ROWS]
+        steps = figures.host_step_rows(profile["host_steps"])
         caption = profile["source"] if profiles[1:] else ""
         yield _rows(figures.HOST_STEP_HEADER, steps, _MOST_STEPS, caption=caption)
     spans = figures.span_rows(_every(profiles, "host_spans"))
     header = ("on the host", "kind", "times", "time")
-    yield _rows(header, spans[:_PAGE_CHANGES], _MOST_SPANS)
+    yield _rows(header, spans, _MOST_SPANS, page_most=_PAGE_CHANGES)
 
 
 def _source(file: ProfileDocument) -> Section:

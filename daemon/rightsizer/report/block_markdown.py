@@ -56,8 +56,9 @@ def _block(block: Block) -> Iterator[str]:
             yield text if block.tone is Tone.FAINT else f"**{text}**"
         case Table():
             yield _paragraph(block.caption)
-            yield _table(block.written)
-            yield _paragraph(block.note)
+            written = block.written
+            yield _table(written)
+            yield _paragraph(written.note)
         case Tiles():
             texts = (f"{tile.name}: {tile.value}; {tile.detail}" for tile in block.tiles)
             yield from _block(Items(tuple(texts)))

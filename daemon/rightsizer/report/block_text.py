@@ -73,8 +73,9 @@ def _block(block: Block, most: int | None, indent: int) -> Iterator[_Line]:
             yield from _toned(wrapped(block.text, indent, most=most), block.tone)
         case Table():
             yield from _toned(wrapped(block.caption, indent, 0, most))
-            yield from _table(block.written, most, indent)
-            yield from _toned(wrapped(block.note, indent, 0, most), Tone.FAINT)
+            written = block.written
+            yield from _table(written, most, indent)
+            yield from _toned(wrapped(written.note, indent, 0, most), Tone.FAINT)
         case Tiles():
             tiles = ((tile.name, tile.value, tile.detail) for tile in block.tiles)
             yield from _toned(_columns(tiles, most or width(), indent))

@@ -153,6 +153,10 @@ class Table(Struct, frozen=True):
     """Whether the last row sums up the others."""
     most: int | None = None
     """Rows that are not only on a page; `None` for all."""
+    page_most: int | None = None
+    """Rows of a page."""
+    rest: str = ""
+    """What the other rows are, and where, such as ` teams; --json has all`."""
     search: str = ""
     """What a page with scripts searches in it; it sorts by each column, too."""
 
@@ -178,14 +182,18 @@ class Table(Struct, frozen=True):
             if not all(_is_drawn(row[place]) for row in self.rows)
         ]
         columns = tuple(self.columns[place] for place in places)
+        cut = self.cut(self.most)
         rows = tuple(
             tuple(_cut(row[place], self.columns[place].widest) for place in places)
-            for row in self.rows[: self.most]
+            for row in cut.rows
         )
-        more = len(self.rows) - len(rows)
-        notes = (f"and {more:,} more" if more else "", self.note)
-        note = "; ".join(filter(None, notes))
-        return replace(self, columns=columns, rows=rows, note=note)
+        return replace(cut, columns=columns, rows=rows)
+
+    def cut(self, most: int | None) -> "Table":
+        """Return the first rows, and how many there are more."""
+        more = len(self.rows) - len(self.rows[:most])
+        notes = (f"and {more:,} more{self.rest}" if more else "", self.note)
+        return replace(self, rows=self.rows[:most], note="; ".join(filter(None, notes)))
 
 
 def _cut(cell: Cell, widest: int | None) -> Cell:
