@@ -2,6 +2,7 @@
 
 from itertools import permutations
 
+import numpy as np
 import pytest
 
 from rightsizer.profiles.time_use import Launches
@@ -15,8 +16,7 @@ def test_a_number_used_twice_names_its_first_call(calls: tuple[tuple[int, int, i
     launches = Launches()
     for call in calls:
         launches.add(*call)
-    row = launches.row(5)
-    assert row is not None
+    (row,) = launches.rows(np.array([5]))
     assert launches.span(row) == (10, 20)
 
 
@@ -25,5 +25,4 @@ def test_an_unknown_number_names_none() -> None:
     launches = Launches()
     launches.add(5, 0, 1)
     launches.add(7, 0, 1)
-    assert launches.row(6) is None
-    assert launches.row(8) is None
+    assert launches.rows(np.array([6, 8])).tolist() == [-1, -1]

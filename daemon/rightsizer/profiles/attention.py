@@ -32,6 +32,8 @@ def unfused_attention(
     Returns:
         `None` where no softmax runs between two products, but for elementwise operators and copies.
     """
+    if KernelFamily.SOFTMAX not in families:
+        return None
     open_passes: dict[int, _Pass] = {}
     passes = 0
     score: Nanoseconds = 0

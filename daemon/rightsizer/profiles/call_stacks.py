@@ -4,11 +4,9 @@ import re
 import sys
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from heapq import merge
-from itertools import groupby
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,7 +18,16 @@ from rightsizer.profiles.names import is_of_a_gpu
 from rightsizer.profiles.products import TensorProduct
 from rightsizer.profiles.tables import short_name
 from rightsizer.profiles.time_use import FrameTimes, Launches, ProductTimes
-from rightsizer.profiles.timeline import LATEST, Column, Interval, Numbers, SpanLine, is_in_time
+from rightsizer.profiles.timeline import (
+    LATEST,
+    Column,
+    Interval,
+    Intervals,
+    Numbers,
+    SpanLine,
+    in_order,
+    is_in_time,
+)
 
 _LIBRARY_FRAME: Final = re.compile(r"<|.*[/\\](?:site|dist)-packages[/\\]")
 _TOP: Final = re.compile(r"\w+")
@@ -74,11 +81,16 @@ class _Calls(SpanLine):
         super().__init__()
         self.names: Column = array("q")
 
-    def in_order(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int]]:
+    def nested(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int]]:
         """Yield calls by start; of equal starts the longer first."""
-        for _, together in groupby(self._rows(), self._starts.__getitem__):
-            for row in sorted(together, key=self._ends.__getitem__, reverse=True):
-                yield self._starts[row], self._ends[row], self.names[row]
+        columns = [np.array(column) for column in (self._starts, self._ends, self.names)]
+        rows = np.lexsort((-columns[1], columns[0]))
+        return zip(*(column[rows].tolist() for column in columns), strict=True)
+
+    def chosen(self, numbers: Sequence[int]) -> Intervals:
+        """Return the calls with some names."""
+        is_chosen = np.isin(np.array(self.names), numbers)
+        return np.array(self._starts)[is_chosen], np.array(self._ends)[is_chosen]
 
 
 @dataclass(slots=True)
@@ -93,7 +105,7 @@ class _Nest:
     """Open calls of a thread, during one walk in time order."""
 
     def __init__(self, calls: _Calls | None) -> None:
-        self._rest = iter(()) if calls is None else calls.in_order()
+        self._rest = iter(()) if calls is None else calls.nested()
         self._next = next(self._rest, None)
         self._open: list[_OpenCall] = []
 
@@ -139,7 +151,7 @@ class CallStacks:
     def calls(self, thread: int, kinds: Collection[CallKind]) -> Iterator[Call]:
         """Yield calls of some kinds of a thread, by start; of equal starts the longer first."""
         names = list(self._names)
-        for start, end, number in self._calls[thread].in_order():
+        for start, end, number in self._calls[thread].nested():
             if names[number].kind in kinds:
                 yield Call(start, end, *names[number][:2])
 
@@ -154,7 +166,7 @@ class CallStacks:
         }
         for calls in self._calls.values():
             nest = _Nest(calls)
-            for start, end, number in calls.in_order():
+            for start, end, number in calls.nested():
                 if number in wanted:
                     around = [names[call.name] for call in nest.around(start, end)]
                     lines = [
@@ -218,7 +230,7 @@ class CallStacks:
         call_names = list(self._names)
         for thread, waits in self._waits.items():
             nest = _Nest(self._calls.get(thread))
-            for start, end, number in waits.in_order():
+            for start, end, number in waits.nested():
                 calls = [call_names[call.name] for call in nest.around(start, end)]
                 operators = [call.name for call in calls if call.kind is CallKind.OPERATOR]
                 lines = [call.name for call in calls if call.kind is CallKind.LINE]
@@ -226,16 +238,15 @@ class CallStacks:
                 name = call_names[number].name
                 yield f"{name} in {origin}" if origin else name, (start, end)
 
-    def busy(self, thread: int) -> Iterator[Interval]:
-        """Yield operators and waits of a thread by start; they may overlap."""
-        names = list(self._names)
-        calls = self._calls.get(thread)
-        known = calls.in_order() if calls is not None else ()
-        operators = (
-            (start, end) for start, end, number in known if names[number].kind is CallKind.OPERATOR
-        )
-        waits = self._waits.get(thread)
-        return merge(operators, () if waits is None else waits.intervals())
+    def busy(self, thread: int) -> Intervals:
+        """Return operators and waits of a thread; they may overlap."""
+        operators = [
+            number
+            for number, name in enumerate(self._names)
+            if name.kind in {CallKind.OPERATOR, CallKind.WAIT}
+        ]
+        lines = (self._calls.get(thread), self._waits.get(thread))
+        return in_order(*((line or _Calls()).chosen(operators) for line in lines))
 
     def find_launches(self, launches: Launches, tree: "FrameTree") -> None:
         """Set frame and product of each launch; none if no call is known."""

@@ -261,8 +261,9 @@ class PyTorchEvents:
     def finish(self) -> None:
         """Record what depends on all events: steps known from devices only, memory totals."""
         self._take_whole(self._held, len(self._held))
-        for correlation in self._awaited:
-            if (row := self._copy_calls.row(correlation)) is not None:
+        rows = self._copy_calls.rows(np.array(self._awaited)).tolist()
+        for correlation, row in zip(self._awaited, rows, strict=True):
+            if row >= 0:
                 thread = self._copy_threads[correlation]
                 span = self._copy_calls.span(row)
                 self._recorder.stacks.add(thread, CallKind.WAIT, _AWAITED_COPY, span)

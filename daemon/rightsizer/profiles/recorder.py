@@ -145,7 +145,7 @@ class _Device:
     def end_overruns(self) -> Iterator[str]:
         """End what outlasts its successors, add up the kernels, and yield what was ended."""
         overruns = self.line.end_overruns(self.unknown_streams)
-        self.kernels.add_runs(self.line.runs())
+        self.kernels.add_runs(*self.line.runs())
         rows = self.kernels.numbered()
         for kernel, (count, time) in sorted(overruns.items(), key=lambda each: -each[1][1]):
             name = "graphs" if kernel == NO_KERNEL else rows[kernel].name
@@ -499,7 +499,7 @@ class Recorder:
         loader = self._covered(SpanKind.LOADER, steps)
         long = long_collective_starts(
             steps,
-            device.line.collective_intervals(is_collective=True),
+            (interval for interval, _, _ in device.line.collective_runs()),
             self._limits.time.long_collective_minimum_ratio,
         )
         return tuple(
@@ -526,7 +526,7 @@ class Recorder:
             streams=stream_lanes(device.line, [*device.streams], edges),
             threads={
                 self.thread_names.get(thread) or f"thread {thread & _THREAD}": covered(
-                    merge(self.stacks.busy(thread), self._launches.of_thread(thread)), edges
+                    edges, self.stacks.busy(thread), self._launches.of_thread(thread)
                 )
                 for thread in line.threads
                 if thread != _NO_THREAD

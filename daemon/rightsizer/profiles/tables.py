@@ -1,9 +1,11 @@
 """Tables of kernels, copies, collectives and host spans: counts, times and bandwidth."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from zlib import crc32
+
+import numpy as np
 
 from rightsizer.model.profile import (
     CollectiveUse,
@@ -25,7 +27,7 @@ from rightsizer.profiles.names import (
     kernel_family,
     uses_tensor_cores,
 )
-from rightsizer.profiles.timeline import Interval, NamedInterval, NamedLine, union
+from rightsizer.profiles.timeline import Interval, NamedInterval, NamedLine, Numbers, union
 
 _COUNTERS: Final = frozenset(struct_field for struct_field in KernelCounters.__struct_fields__)
 _REST: Final = "(others)"
@@ -133,11 +135,18 @@ class KernelTable:
             name, KernelRow(name, collective, tensor_cores, len(self._rows))
         )
 
-    def add_runs(self, runs: Iterable[tuple[int, Nanoseconds]]) -> None:
+    def add_runs(self, numbers: Numbers, durations: Numbers) -> None:
         """Add runs by numbers of rows."""
+        if not numbers.size:
+            return
+        ordered = np.argsort(numbers, kind="stable")
+        lengths = durations[ordered]
+        used, begins, counts = np.unique(numbers[ordered], return_index=True, return_counts=True)
         rows = self.numbered()
-        for number, duration in runs:
-            rows[number].add(duration)
+        sums = (way.reduceat(lengths, begins) for way in (np.add, np.minimum, np.maximum))
+        columns = (column.tolist() for column in (used, counts, *sums))
+        for number, count, total, shortest, longest in zip(*columns, strict=True):
+            rows[number].add_sum(count, total, (shortest, longest))
 
     def numbered(self) -> Sequence[KernelRow]:
         """Return the rows by their numbers."""

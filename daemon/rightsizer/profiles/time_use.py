@@ -4,14 +4,15 @@ Idle causes follow HolisticTraceAnalysis.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from heapq import merge
-from itertools import chain, pairwise
-from typing import Final, TypeAlias
+from itertools import pairwise
+from typing import Final
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from rightsizer.model.profile import (
     LaunchUse,
@@ -25,23 +26,20 @@ from rightsizer.profiles.host_waits import HostWaits
 from rightsizer.profiles.limits import TimeSettings
 from rightsizer.profiles.tables import HostSpans
 from rightsizer.profiles.timeline import (
+    LATEST,
     Column,
     CoveredLength,
     Interval,
+    Intervals,
     KernelLine,
     Numbers,
     SpanLine,
     Within,
-    is_ordered,
-    order,
+    in_order,
     outside,
-    union,
+    united,
 )
 
-Started: TypeAlias = tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]
-"""Start and end of a kernel, and the start of its launch if known."""
-Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
-"""Idle interval with its cause: `host_wait`, `kernel_wait` or empty if unknown."""
 _RULERS: Final = (
     "kernel",
     "collective",
@@ -68,60 +66,47 @@ _LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
     TimelineLane.OTHER_IDLE: lambda of: of.other_idle_seconds,
 }
 
-
-_SHORT = 1
-_OTHER = 2
-"""Kinds of observed launches: of a single kernel shorter than its launch, and others."""
 _MOST_LANES: Final = 8
 _MOST_THREADS: Final = 3
 
 
-def _gap(
-    begin: Nanoseconds, end: Nanoseconds, launched: Nanoseconds | None, adjacent: Nanoseconds
-) -> Gap:
-    cause = "kernel_wait" if end - begin <= adjacent else ""
-    if launched is not None and launched > begin:
-        cause = "host_wait"
-    return begin, end, cause
+class Gaps(Struct, frozen=True):
+    """Idle times of a device between its kernels, by start."""
+
+    starts: Numbers
+    ends: Numbers
+    is_host_wait: "NDArray[np.bool_]"
+    """Whether the kernel that ends it was launched later than it began."""
+    is_adjacent: "NDArray[np.bool_]"
+    """Whether it only parts kernels that follow each other."""
 
 
-def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
-    """Yield the idle times between kernels, which are sorted by start.
+def gaps(begin: Nanoseconds, kernels: Intervals, launched: Numbers, adjacent: Nanoseconds) -> Gaps:
+    """Return the idle times from a beginning between kernels, which are sorted by start.
 
-    Kernels no further apart than `adjacent` count as consecutive.
+    Args:
+        begin: Time from which idle time counts.
+        kernels: Starts and ends.
+        launched: Starts of the launches, or `LATEST` if unknown.
+        adjacent: Kernels no further apart count as consecutive.
     """
-    rest = iter(kernels)
-    if (first := next(rest, None)) is None:
-        return
-    busy_until = first[1]
-    waiting: Started | None = None
-    for start, end, launched in rest:
-        if waiting is not None:
-            begin, until, earliest = waiting
-            if start == until:
-                # Of kernels that start together, the first launched one ended the wait.
-                known = [each for each in (earliest, launched) if each is not None]
-                waiting = begin, until, min(known, default=None)
-            else:
-                yield _gap(*waiting, adjacent)
-                waiting = None
-        if start > busy_until:
-            waiting = busy_until, start, launched
-        busy_until = max(busy_until, end)
-    if waiting is not None:
-        yield _gap(*waiting, adjacent)
+    starts, ends = kernels
+    reach = np.maximum.accumulate(np.append(begin, ends))[:-1]
+    rows = np.flatnonzero(starts > reach)
+    # Of kernels that start together, the first launched one ended the wait.
+    groups = np.flatnonzero(np.diff(starts, prepend=starts[0] - 1))
+    first = np.minimum.reduceat(launched, groups)[np.searchsorted(groups, rows)]
+    is_host_wait = (first != LATEST) & (first > reach[rows])
+    is_adjacent = (starts[rows] - reach[rows] <= adjacent) & ~is_host_wait
+    return Gaps(reach[rows], starts[rows], is_host_wait, is_adjacent)
 
 
 class Launches:
     """Host calls by the correlation that links them to kernels, copies and graphs."""
 
     def __init__(self) -> None:
-        self._correlations: Column = array("q")
-        self._starts: Column = array("q")
-        self._ends: Column = array("q")
-        self._threads: Column = array("q")
-        self._of_threads: defaultdict[int, Column] = defaultdict(lambda: array("I"))
-        self._is_ordered = True
+        self._columns: tuple[Column, ...] = tuple(array("q") for _ in range(4))
+        self._ordered: tuple[Numbers, ...] | None = None
         self.frames: Column = array("i")
         """By row, if known: frame of the call; -1 for none."""
         self.product_calls: Column = array("i")
@@ -130,69 +115,56 @@ class Launches:
         """Product of each such call."""
 
     def __len__(self) -> int:
-        return len(self._correlations)
+        return len(self._columns[0])
 
     def add(self, correlation: int, start: Nanoseconds, end: Nanoseconds, thread: int = -1) -> None:
         """Add a call."""
-        self._correlations.append(correlation)
-        self._starts.append(start)
-        self._ends.append(end)
-        self._threads.append(thread)
-        self._is_ordered = False
+        for column, value in zip(self._columns, (correlation, start, end, thread), strict=True):
+            column.append(value)
+        self._ordered = None
 
     def extend(
         self, correlations: Numbers, starts: Numbers, ends: Numbers, threads: Numbers
     ) -> None:
         """Add calls."""
-        self._correlations.frombytes(correlations.tobytes())
-        self._starts.frombytes(starts.tobytes())
-        self._ends.frombytes(ends.tobytes())
-        self._threads.frombytes(threads.tobytes())
-        self._is_ordered = False
+        values = correlations, starts, ends, threads
+        for column, more in zip(self._columns, values, strict=True):
+            column.frombytes(more.tobytes())
+        self._ordered = None
 
-    def row(self, correlation: int) -> int | None:
-        """Return the row of a correlation; of several, the earliest."""
-        if not self._is_ordered:
-            self._put_in_order()
-        place = bisect_left(self._correlations, correlation)
-        if place < len(self._correlations) and self._correlations[place] == correlation:
-            return place
-        return None
+    @property
+    def columns(self) -> tuple[Numbers, ...]:
+        """Correlations, starts, ends and threads; sorted by these, which numbers the rows."""
+        if self._ordered is None:
+            columns = [np.array(column) for column in self._columns]
+            rows = np.lexsort((columns[2], columns[1], columns[0]))
+            self._ordered = tuple(column[rows] for column in columns)
+        return self._ordered
 
-    def thread(self, row: int) -> int:
-        """Return the host thread, or -1 if unknown."""
-        return self._threads[row]
+    def rows(self, correlations: Numbers) -> Numbers:
+        """Return the rows of correlations, -1 for none; of several, the earliest."""
+        own = self.columns[0]
+        if not own.size:
+            return np.full(correlations.size, -1)
+        places = np.minimum(np.searchsorted(own, correlations), own.size - 1)
+        return np.where(own[places] == correlations, places, -1)
 
-    def of_thread(self, thread: int) -> Iterator[Interval]:
-        """Yield the calls of a thread by start."""
-        if not self._of_threads:
-            for row, each, _, _ in self.by_start():
-                self._of_threads[each].append(row)
-        return map(self.span, self._of_threads[thread])
+    def of_thread(self, thread: int) -> Intervals:
+        """Return the calls of a thread."""
+        _, starts, ends, threads = self.columns
+        return starts[threads == thread], ends[threads == thread]
 
     def span(self, row: int) -> Interval:
         """Return start and end of a call."""
-        return self._starts[row], self._ends[row]
+        _, starts, ends, _ = self.columns
+        return int(starts[row]), int(ends[row])
 
     def by_start(self) -> Iterator[tuple[int, int, Nanoseconds, Nanoseconds]]:
         """Yield row, thread, start and end of calls by start."""
-        if not self._is_ordered:
-            self._put_in_order()
-        for row in order(self._starts):
-            yield row, self._threads[row], self._starts[row], self._ends[row]
-
-    def _put_in_order(self) -> None:
-        """Sort by correlation, then by start and end."""
-        columns = [self._ends, self._starts, self._correlations, self._threads]
-        for place in range(3):
-            if not is_ordered(columns[place]):
-                rows = order(columns[place])
-                columns = [
-                    array(column.typecode, map(column.__getitem__, rows)) for column in columns
-                ]
-        self._ends, self._starts, self._correlations, self._threads = columns
-        self._of_threads.clear()
-        self._is_ordered = True
+        _, starts, ends, threads = self.columns
+        rows = np.argsort(starts, kind="stable")
+        columns = (column.tolist() for column in (rows, threads[rows], starts[rows], ends[rows]))
+        return zip(*columns, strict=True)
 
 
 class FrameTimes:
@@ -202,70 +174,66 @@ class FrameTimes:
         self.times: Counter[int] = Counter()
         self.kernels: Counter[int] = Counter()
 
-    def add(self, frame: int, time: Nanoseconds) -> None:
-        """Add a kernel; frame -1 stands for none."""
+    def add(self, frame: int, time: Nanoseconds, kernels: int = 1) -> None:
+        """Add kernels; frame -1 stands for none."""
         self.times[frame] += time
-        self.kernels[frame] += 1
+        self.kernels[frame] += kernels
 
 
 class ProductTimes:
     """Device time and calls by matrix product."""
 
-    def __init__(self, launches: Launches) -> None:
-        self._seen = bytearray(len(launches.products))
+    def __init__(self) -> None:
         self.times: Counter[int] = Counter()
         self.calls: Counter[int] = Counter()
 
-    def add(self, product: int, call: int, time: Nanoseconds) -> None:
-        """Add a kernel; a call may launch several."""
-        self.times[product] += time
-        self.calls[product] += not self._seen[call]
-        self._seen[call] = 1
+
+def _summed(keys: Numbers, values: Numbers) -> Iterator[tuple[int, int, int]]:
+    """Yield each key with its sum and count."""
+    unique, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    sums = np.zeros(unique.size, np.int64)
+    np.add.at(sums, places, values)
+    return zip(unique.tolist(), sums.tolist(), counts.tolist(), strict=True)
 
 
 class LaunchCounter:
-    """Counts launching calls; a graph's call launches many kernels."""
+    """Counts the calls that launched kernels; a graph's call launches many."""
 
-    def __init__(self, launches: Launches) -> None:
-        self._launches = launches
+    def __init__(self, launches: Launches, correlations: Numbers, durations: Numbers) -> None:
+        """Count the kernels of a device, given by start."""
+        self.rows = launches.rows(correlations)
+        """Launch of each kernel; -1 if unknown."""
         self.frame_times = FrameTimes()
-        self.product_times = ProductTimes(launches)
-        self._seen = bytearray(len(launches))
-        self.threads: Counter[int] = Counter()
-        """Kernels by launching thread."""
-        self._count = self._matched = self._short = self._host = 0
-
-    def started(self, line: KernelLine) -> Iterator[Started]:
-        """Yield the kernels with the starts of their launches, and count them."""
-        launches = self._launches
-        for start, end, correlation in line.launched():
-            row = None if correlation is None else launches.row(correlation)
-            frames = launches.frames
-            self.frame_times.add(frames[row] if row is not None and frames else -1, end - start)
-            if row is None:
-                yield start, end, None
-                continue
-            if launches.products and (call := launches.product_calls[row]) >= 0:
-                self.product_times.add(launches.products[call], call, end - start)
-            began, ended = launches.span(row)
-            self.threads[launches.thread(row)] += 1
-            call = ended - began
-            self._matched += 1
-            if not self._seen[row]:
-                self._seen[row] = _SHORT if end - start < call else _OTHER
-                self._short += end - start < call
-                self._count += 1
-                self._host += call
-            elif self._seen[row] == _SHORT:
-                self._seen[row] = _OTHER
-                self._short -= 1
-            yield start, end, began
-
-    def use(self) -> LaunchUse | None:
-        """Return the totals; `None` if no launch is known."""
-        if not self._matched:
-            return None
-        return LaunchUse(self._count, seconds(self._host), self._short, self._matched)
+        self.product_times = ProductTimes()
+        is_matched = self.rows >= 0
+        rows = self.rows[is_matched]
+        matched = durations[is_matched]
+        _, starts, ends, threads = launches.columns
+        frames = np.full(self.rows.size, -1)
+        if launches.frames:
+            frames[is_matched] = np.array(launches.frames, np.int64)[rows]
+        for frame, time, kernels in _summed(frames, durations):
+            self.frame_times.add(frame, time, kernels)
+        if launches.products:
+            calls = np.array(launches.product_calls, np.int64)[rows]
+            products = np.array(launches.products)
+            of_products = products[calls[calls >= 0]]
+            for product, time, _ in _summed(of_products, matched[calls >= 0]):
+                self.product_times.times[product] = time
+            once = products[np.unique(calls[calls >= 0])]
+            self.product_times.calls.update(once.tolist())
+        threads, first, counts = np.unique(threads[rows], return_index=True, return_counts=True)
+        self.threads: Sequence[int] = threads[np.lexsort((first, -counts))].tolist()
+        """Launching threads, with the most kernels first."""
+        called, first, counts = np.unique(rows, return_index=True, return_counts=True)
+        lengths = ends[called] - starts[called]
+        is_short = (counts == 1) & (matched[first] < lengths)
+        self.use = (
+            LaunchUse(called.size, seconds(int(lengths.sum())), int(is_short.sum()), rows.size)
+            if rows.size
+            else None
+        )
+        """The totals; `None` if no launch is known."""
 
 
 class MeasuredLine:
@@ -286,36 +254,42 @@ class MeasuredLine:
         every = sorted({*marks, *self.span})
         self.start = every[0]
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
-        self._rulers["kernel"].add_all(union(kernels.intervals()))
-        counter = LaunchCounter(launches)
         rulers = self._rulers
+        starts, ends = kernels.in_order()
+        rulers["kernel"].add(*united(starts, ends))
+        counter = LaunchCounter(launches, kernels.correlations[kernels.rows], ends - starts)
         checkpoints = Within(spans.times(SpanKind.CHECKPOINT))
-        copied = union(merge(copies.intervals(), fills.intervals()))
+        copied = united(*in_order(copies.in_order(), fills.in_order()))
         self.host_waits = HostWaits(
-            rulers, spans, Within(copied), settings.pause_minimum_nanoseconds
+            rulers,
+            spans,
+            Within(zip(*(column.tolist() for column in copied), strict=True)),
+            settings.pause_minimum_nanoseconds,
         )
+        launched = np.full(starts.size, LATEST)
+        launched[counter.rows >= 0] = launches.columns[1][counter.rows[counter.rows >= 0]]
         # Time from a step's start to the first kernel is a wait, too.
-        lead_in = ((every[0], every[0], None),)
-        for begin, end, cause in gaps(
-            chain(lead_in, counter.started(kernels)), settings.adjacent_maximum_nanoseconds
-        ):
-            if cause:
-                rulers[cause].add(begin, end)
-            if cause == "host_wait":
-                self.host_waits.divide(begin, end)
-            if cause != "kernel_wait" and checkpoints.current is not None:
+        idle = gaps(every[0], (starts, ends), launched, settings.adjacent_maximum_nanoseconds)
+        rulers["host_wait"].add(idle.starts[idle.is_host_wait], idle.ends[idle.is_host_wait])
+        rulers["kernel_wait"].add(idle.starts[idle.is_adjacent], idle.ends[idle.is_adjacent])
+        for begin, end in _pairs(idle, idle.is_host_wait):
+            self.host_waits.divide(begin, end)
+        if checkpoints.current is not None:
+            for begin, end in _pairs(idle, ~idle.is_adjacent):
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
-        self.launches = counter.use()
+        self.launches = counter.use
         self.frame_times = counter.frame_times
         self.product_times = counter.product_times
-        self.threads = tuple(each for each, _ in counter.threads.most_common(_MOST_THREADS))
-        for name, is_collective in (("collective", True), ("compute", False)):
+        self.threads = tuple(counter.threads[:_MOST_THREADS])
+        for name, is_chosen in (
+            ("collective", kernels.is_collective),
+            ("compute", ~kernels.is_collective),
+        ):
             if kernels.collectives:
-                apart = kernels.collective_intervals(is_collective=is_collective)
-                rulers[name].add_all(union(apart))
+                rulers[name].add(*united(*kernels.chosen(is_chosen)))
         if not kernels.collectives:
             rulers["compute"] = rulers["kernel"]
-        rulers["copy"].add_all(union(copies.intervals()))
+        rulers["copy"].add(*united(*copies.in_order()))
         self._lay("either", kernels, copies, otherwise="kernel")
         self._lay("any", kernels, copies, fills, otherwise="either")
 
@@ -332,7 +306,7 @@ class MeasuredLine:
     def _lay(self, name: str, *lines: SpanLine, otherwise: str) -> None:
         """Measure the union of lines; if the last is empty, `otherwise` is the same."""
         if len(lines[-1]):
-            self._rulers[name].add_all(union(merge(*(line.intervals() for line in lines))))
+            self._rulers[name].add(*united(*in_order(*(line.in_order() for line in lines))))
         else:
             self._rulers[name] = self._rulers[otherwise]
 
@@ -356,6 +330,11 @@ class MeasuredLine:
         )
 
 
+def _pairs(idle: Gaps, is_chosen: "NDArray[np.bool_]") -> Iterator[Interval]:
+    starts, ends = idle.starts[is_chosen], idle.ends[is_chosen]
+    return zip(starts.tolist(), ends.tolist(), strict=True)
+
+
 def timeline_edges(marks: Iterable[Nanoseconds], moments: int) -> list[Nanoseconds]:
     """Divide the time from first to last mark into moments of at least 1 ns."""
     every = sorted(marks)
@@ -370,10 +349,10 @@ def _covered(ruler: CoveredLength, edges: Sequence[Nanoseconds]) -> tuple[float,
     return tuple(round(part, 3) for part in parts)
 
 
-def covered(intervals: Iterable[Interval], edges: Sequence[Nanoseconds]) -> tuple[float, ...]:
-    """Return the share of time between edges that is covered by intervals, sorted by start."""
+def covered(edges: Sequence[Nanoseconds], *lines: Intervals) -> tuple[float, ...]:
+    """Return the share of time between edges that is covered by lines."""
     ruler = CoveredLength(edges)
-    ruler.add_all(union(intervals))
+    ruler.add(*united(*in_order(*lines)))
     return _covered(ruler, edges)
 
 
@@ -381,13 +360,17 @@ def stream_lanes(
     line: KernelLine, names: Sequence[str], edges: Sequence[Nanoseconds]
 ) -> dict[str, tuple[float, ...]]:
     """Return the busiest streams, in their order; empty if there is only one."""
-    rulers: defaultdict[int, CoveredLength] = defaultdict(lambda: CoveredLength(edges))
-    for stream, start, end in line.of_streams():
-        rulers[stream].add(start, end)
+    rulers: dict[int, CoveredLength] = {}
+    for stream, intervals in line.of_streams():
+        if (intervals[1] > intervals[0]).any():
+            rulers[stream] = CoveredLength(edges)
+            rulers[stream].add(*intervals)
     if len(rulers) == 1:
         return {}
-    busiest = sorted(rulers, key=lambda ruler: -rulers[ruler].length(edges[0], edges[-1]))
-    return {names[each]: _covered(rulers[each], edges) for each in sorted(busiest[:_MOST_LANES])}
+    busiest = sorted(rulers, key=lambda stream: -rulers[stream].length(edges[0], edges[-1]))
+    return {
+        names[stream]: _covered(rulers[stream], edges) for stream in sorted(busiest[:_MOST_LANES])
+    }
 
 
 def timeline(line: MeasuredLine, edges: Sequence[Nanoseconds]) -> ProfileTimeline:

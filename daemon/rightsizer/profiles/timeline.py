@@ -1,11 +1,10 @@
 """Timelines in columns, 29 bytes a kernel."""
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,6 +18,8 @@ Numbers: TypeAlias = NDArray[np.int64]
 _RUN: Final = 2**18
 """Rows sorted at once: sorting boxes each row, which takes about 80 bytes."""
 Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
+Intervals: TypeAlias = tuple[Numbers, Numbers]
+"""Starts and ends."""
 NamedInterval: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
 _POINTS: Final = 4096
 """Minimum number of points kept of a memory curve."""
@@ -102,42 +103,56 @@ class Within:
             self.current = next(self._rest, None)
 
 
+def united(starts: Numbers, ends: Numbers) -> Intervals:
+    """Return the union of intervals, sorted by start, as disjoint intervals."""
+    if not starts.size:
+        return starts, ends
+    reach = np.maximum.accumulate(ends)
+    begins = np.flatnonzero(starts[1:] > reach[:-1]) + 1
+    return starts[np.append(0, begins)], reach[np.append(begins, starts.size) - 1]
+
+
+def in_order(*lines: Intervals) -> Intervals:
+    """Return the intervals of several lines by start."""
+    starts, ends = (np.concatenate(columns) for columns in zip(*lines, strict=True))
+    rows = np.argsort(starts, kind="stable")
+    return starts[rows], ends[rows]
+
+
 class CoveredLength:
     """Sums interval lengths between fixed marks, with memory for the marks only."""
 
     def __init__(self, marks: Iterable[Nanoseconds]) -> None:
-        self._marks = sorted(set(marks))
-        # One cell before the first mark and one after the last, which cannot be queried.
-        self._lengths = [0] * (len(self._marks) + 1)
-        self._cell = 0
-        self._sums: list[int] | None = None
+        self._marks = np.array(sorted(set(marks)), np.int64)
+        self._places: dict[Nanoseconds, int] = {}
+        self._sums = np.zeros(len(self._marks), np.int64)
+        self._lengths: list[int] = []
 
-    def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
-        """Add an interval; fastest in order of start."""
-        self._sums = None
-        marks = self._marks
-        cell = self._cell
-        if (cell and start < marks[cell - 1]) or (cell < len(marks) and start >= marks[cell]):
-            cell = bisect_right(marks, start)
-        while cell < len(marks) and end > marks[cell]:
-            self._lengths[cell] += marks[cell] - start
-            start = marks[cell]
-            cell += 1
-        self._lengths[cell] += end - start
-        self._cell = cell
+    def add(self, starts: Numbers | Nanoseconds, ends: Numbers | Nanoseconds) -> None:
+        """Add one interval or several."""
+        self._lengths = []
+        self._sums += self._passed(starts) - self._passed(ends)
+
+    def _passed(self, moments: Numbers | Nanoseconds) -> Numbers:
+        """Return, for each mark, the summed time since those moments that are before it.
+
+        Sums may wrap around, but their differences are exact.
+        """
+        ordered = np.sort(np.atleast_1d(np.asarray(moments, np.int64)))
+        counts = np.searchsorted(ordered, self._marks)
+        return counts * self._marks - np.append(0, np.cumsum(ordered))[counts]
 
     def add_all(self, intervals: Iterable[Interval]) -> None:
         """Add all intervals."""
-        for start, end in intervals:
-            self.add(start, end)
+        columns = np.array([*intervals], np.int64).reshape(-1, 2)
+        self.add(columns[:, 0], columns[:, 1])
 
     def length(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
         """Return the total length between two of the marks."""
-        if self._sums is None:
-            self._sums = list(accumulate(self._lengths))
-        marks = self._marks
-        sums = self._sums
-        return sums[bisect_right(marks, end) - 1] - sums[bisect_right(marks, start) - 1]
+        if not self._lengths:
+            self._lengths = self._sums.tolist()
+            self._places = {mark: place for place, mark in enumerate(self._marks.tolist())}
+        return self._lengths[self._places[end]] - self._lengths[self._places[start]]
 
 
 def is_in_time(start: Nanoseconds, end: Nanoseconds) -> bool:
@@ -151,7 +166,7 @@ class SpanLine:
     def __init__(self) -> None:
         self._starts: Column = array("q")
         self._ends: Column = array("q")
-        self._order: Sequence[int] | None = None
+        self._order: Numbers | None = None
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -172,16 +187,21 @@ class SpanLine:
         """Return the first start and the last end."""
         return min(self._starts), max(self._ends)
 
+    def in_order(self) -> Intervals:
+        """Return all spans by start."""
+        rows = self.rows
+        return np.array(self._starts)[rows], np.array(self._ends)[rows]
+
     def intervals(self) -> Iterator[Interval]:
         """Yield all spans by start."""
-        rows = self._rows()
-        return zip(
-            map(self._starts.__getitem__, rows), map(self._ends.__getitem__, rows), strict=True
-        )
+        starts, ends = self.in_order()
+        return zip(starts.tolist(), ends.tolist(), strict=True)
 
-    def _rows(self) -> Sequence[int]:
+    @property
+    def rows(self) -> Numbers:
+        """Rows by start."""
         if self._order is None:
-            self._order = order(self._starts)
+            self._order = np.argsort(np.array(self._starts), kind="stable")
         return self._order
 
 
@@ -202,7 +222,7 @@ class NamedLine(SpanLine):
         """Yield disjoint times with names, by start; of two at once, the one that began first."""
         names = list(self._names)
         until: Nanoseconds | None = None
-        for row in self._rows():
+        for row in self.rows.tolist():
             end = self._ends[row]
             start = self._starts[row] if until is None else max(self._starts[row], until)
             if start < end:
@@ -283,24 +303,57 @@ class KernelLine(SpanLine):
         self._streams.extend(streams)
         self._groups.extend(groups)
 
+    @property
+    def is_collective(self) -> "NDArray[np.bool_]":
+        """Whether each row is a collective."""
+        return np.array(self._collective, bool)
+
+    @property
+    def streams(self) -> Numbers:
+        """Stream of each row."""
+        return np.frombuffer(bytes(self._streams), np.uint8).astype(np.int64)
+
+    @property
+    def correlations(self) -> Numbers:
+        """Correlation of each row, or `NO_NUMBER`."""
+        return np.array(self._correlations)
+
     def collective_runs(self) -> Iterator[tuple[Interval, int, int]]:
         """Yield interval, kernel and group of each collective, by start."""
-        for row in self._rows():
-            if self._collective[row]:
-                interval = self._starts[row], self._ends[row]
-                yield interval, self._kernels[row], self._groups[row]
+        for row in self.rows[self.is_collective[self.rows]].tolist():
+            yield (self._starts[row], self._ends[row]), self._kernels[row], self._groups[row]
 
-    def collective_intervals(self, *, is_collective: bool) -> Iterator[Interval]:
-        """Yield the collectives, or all other kernels, by start."""
-        for row in self._rows():
-            if self._collective[row] == is_collective:
-                yield self._starts[row], self._ends[row]
+    def chosen(self, is_chosen: "NDArray[np.bool_]") -> Intervals:
+        """Return the intervals of some rows, by start."""
+        rows = self.rows[is_chosen[self.rows]]
+        return np.array(self._starts)[rows], np.array(self._ends)[rows]
 
-    def runs(self) -> Iterator[tuple[int, Nanoseconds]]:
-        """Yield kernel and duration of all runs of kernels."""
-        for kernel, start, end in zip(self._kernels, self._starts, self._ends, strict=True):
-            if kernel != NO_KERNEL:
-                yield kernel, end - start
+    def runs(self) -> Intervals:
+        """Return kernel and duration of all runs of kernels."""
+        kernels = np.array(self._kernels, np.int64)
+        durations = np.array(self._ends) - np.array(self._starts)
+        return kernels[kernels != NO_KERNEL], durations[kernels != NO_KERNEL]
+
+    def _has_overruns(self, unordered: Collection[int]) -> bool:
+        """Whether any run outlasts a later launch of its stream."""
+        rows = self.rows
+        streams = self.streams[rows]
+        correlations = self.correlations[rows]
+        ends = np.array(self._ends)[rows]
+        is_left = (correlations != NO_NUMBER) & ~np.isin(streams, [*unordered])
+        keys = np.stack((streams, correlations >> _PROCESS_BITS))[:, is_left]
+        numbers = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+        for number in range(int(numbers.max(initial=-1)) + 1):
+            same = correlations[is_left][numbers == number]
+            until = ends[is_left][numbers == number]
+            # The first end of what is launched after the group that ends here.
+            begins = np.flatnonzero(same[1:] != same[:-1]) + 1
+            earliest = np.minimum.accumulate(until[::-1])[::-1][begins]
+            group = np.searchsorted(begins, np.arange(same.size), side="right")
+            is_followed = group < begins.size
+            if (until[is_followed] > earliest[group[is_followed]]).any():
+                return True
+        return False
 
     def end_overruns(self, unordered: Collection[int]) -> dict[int, tuple[int, Nanoseconds]]:
         """End runs that outlast their successors where these begin; return counts and times taken.
@@ -309,8 +362,10 @@ class KernelLine(SpanLine):
         correlation. `unordered` are the streams of which that is not known.
         """
         overruns: dict[int, tuple[int, Nanoseconds]] = {}
+        if not self._has_overruns(unordered):
+            return overruns
         followed: dict[tuple[int, int], _Follower] = {}
-        for row in reversed(self._rows()):
+        for row in reversed(self.rows.tolist()):
             correlation = self._correlations[row]
             stream = self._streams[row]
             if correlation == NO_NUMBER or stream in unordered:
@@ -330,41 +385,23 @@ class KernelLine(SpanLine):
             follower.add(start, self._ends[row])
         return overruns
 
-    def of_streams(self) -> Iterator[tuple[int, Nanoseconds, Nanoseconds]]:
-        """Yield stream, start and end by start; overlaps on a stream count once."""
-        until: dict[int, Nanoseconds] = {}
-        for row in self._rows():
-            stream = self._streams[row]
-            end = self._ends[row]
-            start = max(self._starts[row], until.get(stream, self._starts[row]))
-            if start < end:
-                yield stream, start, end
-                until[stream] = end
+    def of_streams(self) -> Iterator[tuple[int, Intervals]]:
+        """Yield each stream with its times; overlaps on a stream count once."""
+        streams = self.streams
+        for stream in np.unique(streams).tolist():
+            yield stream, united(*self.chosen(streams == stream))
 
     def inline_collectives(self, unknown: Collection[int]) -> Nanoseconds:
         """Return the summed time of collectives on streams with other kernels, unknown ones not."""
-        shared = {
-            stream
-            for stream, is_collective in zip(self._streams, self._collective, strict=True)
-            if not is_collective
-        }.difference(unknown)
-        return sum(
-            self._ends[row] - self._starts[row]
-            for row, stream in enumerate(self._streams)
-            if self._collective[row] and stream in shared
-        )
+        streams = self.streams
+        shared = np.setdiff1d(streams[~self.is_collective], [*unknown])
+        starts, ends = self.chosen(self.is_collective & np.isin(streams, shared))
+        return int((ends - starts).sum())
 
     def of_stream(self) -> Iterator[tuple[int, int, Nanoseconds]]:
         """Yield stream, kernel and duration of each run by start."""
-        for row in self._rows():
+        for row in self.rows.tolist():
             yield self._streams[row], self._kernels[row], self._ends[row] - self._starts[row]
-
-    def launched(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int | None]]:
-        """Yield start, end and correlation by start."""
-        for row in self._rows():
-            correlation = self._correlations[row]
-            known = None if correlation == NO_NUMBER else correlation
-            yield self._starts[row], self._ends[row], known
 
 
 class MemoryCurve:
