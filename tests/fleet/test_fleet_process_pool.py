@@ -104,7 +104,7 @@ def test_process_that_was_killed_is_an_error_with_its_remedy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "gpus", "expected"), [(3, 0, 3), (0, 8, 1), (0, 1999, 1), (1, 100_000, 1)]
+    ("setting", "gpus", "expected"), [(3, 0, 3), (0, 8, 1), (0, 7999, 1), (1, 100_000, 1)]
 )
 def test_small_fleets_start_no_processes(setting: int, gpus: int, expected: int) -> None:
     """An explicit number of workers overrides that."""

@@ -33,7 +33,7 @@ def paused_collection() -> Iterator[None]:
 
 
 _MOST: Final = 8
-_GPUS_A_WORKER: Final = 1000
+_GPUS_A_WORKER: Final = 4000
 """Later evaluations of them take a few times the startup time of a process."""
 _NEWS, _RESULT, _TROUBLE = range(3)
 
