@@ -9,6 +9,7 @@ from typing import Final, Self
 
 import numpy as np
 
+from rightsizer.fleet.cache.combination import hourly
 from rightsizer.fleet.cache.day_frame import (
     DEVICES,
     IDLE_EMPTY_STATE,
@@ -16,9 +17,10 @@ from rightsizer.fleet.cache.day_frame import (
     ColumnKind,
     DayFrame,
     Floats,
+    kind_of,
     zero_where_unknown,
 )
-from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.fleet.cache.measures import DayDemands, Halves, halves_of
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure
@@ -49,6 +51,7 @@ class LikeDays:
             values[:, states] *= ratios[:, None]
             self.known[is_long] = np.broadcast_to(limits, is_long.shape)[is_long]
         self._halves: dict[Measure, Halves | None] = {}
+        self._hours: dict[str, Floats | None] = {}
         self.frames = [
             DayFrame(one.grid, one.layout, value, one.demands)
             for one, value in zip(frames, values, strict=True)
@@ -63,6 +66,15 @@ class LikeDays:
         """Return a column by frame and interval, or `None` if unknown."""
         place = self.layout.places.get(name)
         return None if place is None else self._values[:, place]
+
+    def hours(self, column: str) -> Floats | None:
+        """Return a column by frame and hour; `None` if unknown."""
+        if column not in self._hours:
+            found = self.column(column)
+            if found is not None and self.grid.step != COARSE_STEP:
+                found = hourly(kind_of(column), found, self.known)
+            self._hours[column] = found
+        return self._hours[column]
 
     def halves(self, measure: Measure) -> Halves | None:
         """Return a measure by frame and interval; `None` if unknown."""

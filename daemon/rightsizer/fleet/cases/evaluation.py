@@ -25,7 +25,7 @@ from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, batches_of, 
 from rightsizer.fleet.cases.occupancy import place_of
 from rightsizer.fleet.cases.subject_table import DeviceTable
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
-from rightsizer.fleet.model import FleetView
+from rightsizer.fleet.model import MOVABLE_CLASSES, FleetView
 from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.usage import WorkloadOwner
@@ -169,7 +169,14 @@ class BatchEvaluation(Struct, frozen=True):
             judgement for judgement in judgements if self.keeps_all or matters(judgement, open_now)
         ]
         spans = {span: cases(span) for span in {*self.spans, self.lookback}}
-        verdicts.parts = contribution_of(batch, spans, self.owners, self.lookback)
+        named = {judgement.key for judgement in verdicts.judgements} | {key for key, _ in open_now}
+
+        def is_read(case: Case) -> bool:
+            is_movable = case.workload_class in MOVABLE_CLASSES
+            is_judged = case.key in named or self.keeps_all
+            return is_judged or is_movable or len(case.devices) > 1
+
+        verdicts.parts = contribution_of(batch, spans, self.owners, self.lookback, is_read)
         return verdicts
 
     def _screened(
@@ -197,26 +204,27 @@ def _settled_by(
     tables: Callable[[Nanoseconds], Sequence[DeviceTable]],
 ) -> dict[str, VerdictKind]:
     """Return the verdicts that a rule's screen settles, by key."""
-    groups = defaultdict[tuple[int, float], list[str]](list)
+    groups = defaultdict[tuple[int, float], set[str]](set)
     rules: dict[int, Rule[Any]] = {}
     for key, case in present.items():
         rule = tuned(general, case)
         rules[id(rule)] = rule
-        groups[id(rule), rule.conduct(case.workload).long_seconds].append(key)
+        groups[id(rule), rule.conduct(case.workload).long_seconds].add(key)
     found: dict[str, VerdictKind] = {}
     for (number, long_seconds), keys in groups.items():
         rule = rules[number]
-        if rule.screen_with is None:
+        several = defaultdict[str, Counter[VerdictKind]](Counter)
+        if (screen := rule.screen_with) is None:
             continue
-        kinds = {key: Counter[VerdictKind]() for key in keys}
         for table in tables(nanoseconds(long_seconds)):
-            for settled, theirs in table.settled(rule.screen_with(table, rule.settings)):
+            for settled, rows in table.settled(screen(table, rule.settings)):
                 kind = VerdictKind.settled(rule.name, settled)
-                for key in theirs:
-                    if key in kinds:
-                        kinds[key][kind] += 1
-        for key, of_case in kinds.items():
-            # All devices of a case must agree.
+                found |= {row.key: kind for row in rows if row.is_single and row.key in keys}
+                for row in rows:
+                    if not row.is_single and row.key in keys:
+                        several[row.key][kind] += 1
+        # All devices of a case must agree.
+        for key, of_case in several.items():
             if [*of_case.values()] == [len(present[key].devices)]:
                 (found[key],) = of_case
     return found

@@ -11,9 +11,8 @@ from typing import Final, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rightsizer.fleet.cache.combination import hourly
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
-from rightsizer.fleet.cache.day_frame import Floats, kind_of
+from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
@@ -70,11 +69,10 @@ def hours_of(
     values = np.full(max(0, last - first), np.nan)
     for day in days.days:
         grid = day.frame.grid
-        found = day.frame.column(column)
-        if found is None:
+        of_all = day.like.hours(column)
+        if of_all is None:
             continue
-        if grid.step != COARSE_STEP:
-            found = hourly(kind_of(column), found, day.known)
+        found = of_all[day.row]
         hour = grid.day * _HOURS - first
         low = max(0, hour)
         high = min(len(values), hour + len(found))

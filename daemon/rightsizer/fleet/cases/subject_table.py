@@ -63,14 +63,14 @@ class DeviceTable:
         self.is_shared = self._facts(lambda row: row.is_shared)
         self.has_xids = self._facts(lambda row: row.device.xids is not None)
 
-    def settled(self, screen: Screen) -> Iterator[tuple[Settled, list[str]]]:
-        """Yield what a screen settles, with the keys of the cases of its devices."""
+    def settled(self, screen: Screen) -> Iterator[tuple[Settled, list[TableRow]]]:
+        """Yield what a screen settles, with its rows."""
         left = np.ones(len(self.rows), bool)
         for settled in screen:
             mine = left & settled.where
             left &= ~mine
             if not settled.is_left:
-                yield settled, [self.rows[place].key for place in np.flatnonzero(mine).tolist()]
+                yield settled, [self.rows[place] for place in np.flatnonzero(mine).tolist()]
 
     def _facts(self, fact: Callable[[TableRow], bool]) -> Floats:
         return np.array([fact(row) for row in self.rows], bool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -55,8 +55,10 @@ class BatchContribution:
     """Additive parts of a fleet's views."""
 
     sums: NodeSums = field(default_factory=NodeSums)
-    workloads: dict[Nanoseconds, list[bytes]] = field(default_factory=dict)
-    """By span, serialized by batch until a view of the span is built."""
+    workloads: list[bytes] = field(default_factory=list)
+    """Over the longest span, serialized by batch until a view is built."""
+    cases: dict[Nanoseconds, list[bytes]] = field(default_factory=dict)
+    """Of workloads whose windows are read, by shorter span; serialized likewise."""
     present: list[FleetDevice] = field(default_factory=list)
     """Present devices."""
     free: set[str] = field(default_factory=set)
@@ -77,8 +79,9 @@ class BatchContribution:
     def merge(self, other: BatchContribution) -> None:
         """Add the parts of other workloads."""
         self.sums.merge(other.sums)
-        for span, workload in other.workloads.items():
-            self.workloads.setdefault(span, []).extend(workload)
+        self.workloads += other.workloads
+        for span, found in other.cases.items():
+            self.cases.setdefault(span, []).extend(found)
         self.present += other.present
         self.free |= other.free
         self.room |= other.room
@@ -95,8 +98,12 @@ def contribution_of(
     spans: Mapping[Nanoseconds, tuple[Case, ...]],
     owners: Mapping[str, WorkloadOwner],
     lookback: Nanoseconds,
+    is_read: Callable[[Case], bool] = lambda _: True,
 ) -> BatchContribution:
-    """Return the contribution of a batch for each span of a view."""
+    """Return the contribution of a batch for each span of a view.
+
+    `is_read` tells of which workloads rules of the fleet may read the windows; others have none.
+    """
     contribution = BatchContribution(known_seconds=dict.fromkeys(spans, 0.0))
     span = cases.now - lookback, cases.now
     hours: dict[str, dict[str, UseSum]] = {}
@@ -121,25 +128,20 @@ def contribution_of(
             contribution.empty.update(_empty(cases, uuids))
         else:
             contribution.room.update(_room(cases, uuids))
-    views: dict[str, FleetWorkload] = {}
-    for length, of_span in sorted(spans.items(), reverse=True):
-        start = cases.now - length
-        workloads: list[FleetWorkload] = []
-        for case in of_span:
-            if case.workload is None:
-                continue
-            if case.key not in views:
-                views[case.key] = _workload(cases, case, start, owners)
-            view = views[case.key]
-            shorter = replace(
-                view,
-                case=_slim_case(case),
-                busy=latest(view.busy, start),
-                compute=latest(view.compute, start),
-                memory_bytes=latest(view.memory_bytes, start),
-            )
-            workloads.append(shorter)
-        contribution.workloads[length] = [serialize(workloads)]
+    longest, *shorter = sorted(spans, reverse=True)
+    start = cases.now - longest
+    contribution.workloads = [
+        serialize(
+            [
+                _workload(cases, case, _slim_case(case, is_read=is_read(case)), start, owners)
+                for case in spans[longest]
+                if case.workload is not None
+            ]
+        )
+    ]
+    for length in shorter:
+        read = [_slim_case(case) for case in spans[length] if case.workload and is_read(case)]
+        contribution.cases[length] = [serialize(read)]
     return contribution
 
 
@@ -182,7 +184,11 @@ def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
 
 
 def _workload(
-    cases: FleetCases, case: Case, start: Nanoseconds, owners: Mapping[str, WorkloadOwner]
+    cases: FleetCases,
+    case: Case,
+    slim: Case,
+    start: Nanoseconds,
+    owners: Mapping[str, WorkloadOwner],
 ) -> FleetWorkload:
     devices = [cases.devices[device.uuid] for device in case.devices]
     pools = Counter(device.pool for device in devices)
@@ -193,7 +199,7 @@ def _workload(
         return hours_of(days, column, start, cases.now, factor)
 
     return FleetWorkload(
-        case=case,
+        case=slim,
         pool=min(pools, key=lambda pool: (-pools[pool], pool)),
         nodes=dict(sorted(Counter(device.node for device in devices).items())),
         team=owners[case.key].team if case.key in owners else "",
@@ -215,16 +221,17 @@ _SLIM: Final = {
 _WITHOUT: Final[dict[str, Any]] = {name: getattr(_NOTHING, name) for name in _WIDE}
 
 
-def _slim_case(case: Case) -> Case:
+def _slim_case(case: Case, *, is_read: bool = True) -> Case:
     """Remove distributions, blocks, history and node from a case: fleets have very many.
 
-    Empty mappings are shared, a twelfth of a view's memory.
+    Empty mappings are shared, a twelfth of a view's memory. If it is not read, it has no windows.
     """
     windows = (
         Window(**_WITHOUT, **{name: getattr(window, name) or no for name, no in _SLIM.items()})
-        for window in case.windows
+        for window in (case.windows if is_read else ())
     )
-    return Case(case.key, case.workload, case.devices, tuple(windows), case.provisioning)
+    provisioning = case.provisioning if is_read else ()
+    return Case(case.key, case.workload, case.devices, tuple(windows), provisioning)
 
 
 _HOURS: Final = DAY // COARSE_STEP
@@ -244,9 +251,12 @@ def view_of(
     pools = tuple(
         _pool(name, devices, parts, now - span, now) for name, devices in sorted(by_pool.items())
     )
-    batches = map(deserialize, parts.workloads.get(span, ()))
-    fleet_workloads: Iterable[FleetWorkload] = chain.from_iterable(batches)
-    workloads = tuple(sorted(fleet_workloads, key=lambda workload: workload.case.key))
+    cases = {case.key: case for raw in parts.cases.get(span, ()) for case in deserialize(raw)}
+    fleet_workloads = chain.from_iterable(map(deserialize, parts.workloads))
+    workloads = tuple(
+        _over_span(workload, cases.get(workload.case.key, workload.case), now - span)
+        for workload in sorted(fleet_workloads, key=lambda workload: workload.case.key)
+    )
     return FleetView(
         start=now - span,
         end=now,
@@ -256,6 +266,17 @@ def view_of(
         empty=parts.empty,
         lost=tuple(sorted(parts.lost, key=lambda e: (e.device.pool, e.device.device.uuid))),
         coverage_ratio=min(1.0, parts.known_seconds.get(span, 0.0) / total) if total > 0 else 0.0,
+    )
+
+
+def _over_span(workload: FleetWorkload, case: Case, start: Nanoseconds) -> FleetWorkload:
+    """Return a workload over a span that may be shorter than the longest."""
+    return replace(
+        workload,
+        case=case,
+        busy=latest(workload.busy, start),
+        compute=latest(workload.compute, start),
+        memory_bytes=latest(workload.memory_bytes, start),
     )
 
 

@@ -54,10 +54,10 @@ def replicated(
     """
     case = view.case
     count = view.gpus
+    if case.workload_class is not WorkloadClass.SERVING or count <= 1 or not has_room(case):
+        return None
     is_cut = any(device.mig for device in case.devices)
-    is_apart = view.has_separate_pods or (not is_cut and is_known_apart(case, market))
-    is_service = case.workload_class is WorkloadClass.SERVING and count > 1
-    if not (is_service and has_room(case) and is_apart):
+    if not view.has_separate_pods and (is_cut or not is_known_apart(case, market)):
         return None
     # Largest need of a replica, including its margin; unknown if any is.
     known = [need for need in view.needs(Resource.MEMORY) if need is not None]
