@@ -435,6 +435,34 @@ def test_cache_is_given_more_memory_before_gpus_are_added() -> None:
     assert not any("memory" in cause for cause in one(usual, ServedFindingKind.TOO_SMALL).causes)
 
 
+def test_settings_that_gain_are_named_of_engines_that_are_well() -> None:
+    """As intervals: what a prefix cache keeps short, and a draft head."""
+    hit = replace(CHAT, prefix_hit_ratio=0.7)
+    gains = one(hit, ServedFindingKind.SETTINGS).evidence
+    assert gains[0].startswith("keep its prefix cache, which has 70% of prompt tokens: TTFT ")
+    assert gains[1].startswith("speculative decoding of 3 tokens: TPOT ")
+    assert all(" to " in gain and " in place of " in gain for gain in gains)
+
+
+def test_nothing_is_said_of_settings_that_were_not_measured() -> None:
+    """Without requests in flight, or the time between tokens."""
+    for unknown in (
+        replace(CHAT, requests_running=None),
+        replace(CHAT, time_per_output_token=None, time_to_first_token=None),
+    ):
+        kinds = {finding.kind for finding in found(unknown)}
+        assert ServedFindingKind.SETTINGS not in kinds
+
+
+def test_limit_of_requests_is_raised_with_its_gain() -> None:
+    """Where they wait for it and not for the cache."""
+    full = replace(CHAT, maximum_running=8, requests_running=16.0, requests_waiting=30.0)
+    causes = one(replace(full, kv_cache_used_ratio=0.2), ServedFindingKind.TOO_SMALL).causes
+    assert causes[0].startswith("its limit of 8 requests at a time is reached")
+    assert causes[1].startswith("at most 16 requests at a time in place of 8: ")
+    assert " output tokens/s (" in causes[1]
+
+
 def test_speculation_is_named_with_its_gain_where_tokens_are_late() -> None:
     """At few requests in flight, as an interval."""
     late = replace(CHAT, requests_running=2.0)

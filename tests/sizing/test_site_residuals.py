@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
@@ -19,6 +20,7 @@ from rightsizer.sizing.site import (
     SiteResidual,
     SiteResiduals,
     SiteSubject,
+    time_between_boards,
 )
 
 CHAT: Final = SiteSubject("Llama-3.1-8B", "vllm", "H100-SXM5-80GB", "", "bf16")
@@ -49,6 +51,23 @@ def server(site: SiteResiduals | None) -> Server:
     """One H100."""
     board = built_in().boards["H100-SXM5-80GB"]
     return Server(ServingMemory(REQUIREMENT, Parallelism()), board, site=site)
+
+
+def test_board_that_is_slower_here_is_slower_beside_others() -> None:
+    """By a part of what engines show, the more of them; whichever engine, unless one is named."""
+    times = EstimateInterval(2.0, 1.5, 2.6)
+    slow = replace(SLOW, log_ratio=0.08)
+    models = (replace(slow, subject=replace(CHAT, model=name)) for name in "abcdefgh")
+    site = SiteResiduals(tuple(models))
+    boards = (CHAT.board, "L40S")
+    adjusted, note = time_between_boards(times, boards, site)
+    assert 1.8 < adjusted.value < 2.0
+    assert adjusted.high / adjusted.low < times.high / times.low
+    assert note.startswith("adjusted by 8 measurements of this site: x0.9")
+    assert time_between_boards(times, boards[::-1], site)[0].value > 2.0
+    assert time_between_boards(times, boards, site, "vllm")[0] == adjusted
+    assert time_between_boards(times, boards, site, "sglang") == (times, "")
+    assert time_between_boards(times, boards, None) == (times, "")
 
 
 def test_nothing_measured_corrects_nothing() -> None:

@@ -10,6 +10,7 @@ from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
+from rightsizer.planner.learned import read_learned
 from rightsizer.planner.projection import (
     ReadRun,
     answer_question,
@@ -42,6 +43,7 @@ def _run(arguments: argparse.Namespace) -> int:
         answer_question,
         catalogue=catalogue,
         settings=settings.sizing.memory,
+        site=read_learned(settings.sizing.learned_file),
         read_run=_reader_of_runs(arguments.file.parent, arguments.profile, catalogue),
     )
     found = asked.answers(ask)

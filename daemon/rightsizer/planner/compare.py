@@ -18,12 +18,14 @@ from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.settings import Spec
+from rightsizer.planner.learned import read_learned
 from rightsizer.planner.question_file import FailedQuestion, FileQuestion, read_questions
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.report.blocks import Block, Items
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.ratio import place_ratio
 from rightsizer.sizing.settings import MemorySettings
+from rightsizer.sizing.site import SiteResiduals, time_between_boards
 from rightsizer.sizing.workload_family import (
     ComparedWorkload,
     ModelKind,
@@ -37,6 +39,7 @@ _HELP: Final = help_of(__file__)
 _Find = Callable[[str, ComparedWorkload], tuple[GpuPlace, str]]
 """Finds the place of a name for a workload, and a note if the name is ambiguous."""
 
+_Compare = Callable[[Mapping[str, Any]], "GpuComparison"]
 _KEYS: Final = ("workload", "from", "to", "precision", "gpus")
 _NEEDED: Final = _KEYS[:3]
 _MOST_GPUS: Final = 1_000_000
@@ -87,6 +90,8 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     find = partial(_place, catalogue=catalogue, memory_settings=settings.sizing.memory)
+    site = read_learned(settings.sizing.learned_file)
+    compare = partial(_comparison, find=find, site=site)
     flags = {**vars(arguments), "from": arguments.from_}
     words = arguments.asked
     given = {key: flags[key] for key in _KEYS if flags[key] is not None}
@@ -97,7 +102,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if len(words) > len(_ENDS):
         raise UsageError(f"'{words[2]}': two GPUs are compared at a time; put more into a FILE")
     if len(words) != 1:
-        answers: Sequence[GpuComparison | FailedQuestion] = [_of_flags(given, find)]
+        answers: Sequence[GpuComparison | FailedQuestion] = [_of_flags(given, compare)]
         is_list = False
     elif catalogue.family(words[0]):
         raise UsageError(f"'{words[0]}': is one GPU; name the other beside it, or a FILE")
@@ -106,32 +111,32 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         asked = read_questions(Path(words[0]), _REMEDY)
         is_list = asked.is_list
-        answers = asked.answers(partial(_answer, find=find))
+        answers = asked.answers(partial(_answer, compare=compare))
     result = answers if is_list else answers[0]
     blocks = (block for answer in answers for block in _blocks(answer))
     show(arguments, "GPUs compared", result, blocks, may_color=False)
     return 0
 
 
-def _of_flags(given: Mapping[str, Any], find: _Find) -> GpuComparison:
+def _of_flags(given: Mapping[str, Any], compare: _Compare) -> GpuComparison:
     if missing := ", ".join(f"--{key}" for key in _NEEDED if key not in given):
         raise UsageError(f"{missing} missing; write it like '{_EXAMPLE}'")
     try:
-        return _comparison(given, find)
+        return compare(given)
     except RequirementError as error:
         raise UsageError(f"--{error}") from None
 
 
-def _answer(question: FileQuestion, find: _Find) -> GpuComparison:
+def _answer(question: FileQuestion, compare: _Compare) -> GpuComparison:
     question.read(ComparisonQuestion)
     given = {key: value for key, value in question.values.items() if value is not None}
     try:
-        return _comparison(given, find)
+        return compare(given)
     except RequirementError as error:
         raise question.placed(error) from None
 
 
-def _comparison(asked: Mapping[str, Any], find: _Find) -> GpuComparison:
+def _comparison(asked: Mapping[str, Any], find: _Find, site: SiteResiduals | None) -> GpuComparison:
     workload = replace(parse_workload(asked["workload"]), gpus=asked.get("gpus"))
     if workload.gpus and workload.activity is not WorkloadActivity.TRAINING:
         raise RequirementError(f"gpus: {workload.name} is compared GPU by GPU; leave it out")
@@ -153,6 +158,11 @@ def _comparison(asked: Mapping[str, Any], find: _Find) -> GpuComparison:
         )
         notes += [f"{each} has no {precision}: its best usable format counts" for each in without]
     ratio = place_ratio(workload, place, other, built_in_ratios())
+    if workload.family is ModelKind.LLM and workload.activity is not WorkloadActivity.TRAINING:
+        # What does more takes less time.
+        boards = (other.board.key, place.board.key)
+        ratio, note = time_between_boards(ratio, boards, site)
+        notes += filter(None, (note,))
     return GpuComparison(
         workload.name, place.name, other.name, ratio.value, ratio.low, ratio.high, tuple(notes)
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.config.validator import Fault, rule_fault
@@ -15,9 +15,11 @@ from rightsizer.model.units import percent_text
 from rightsizer.planner.display import labels_of
 from rightsizer.planner.question_file import FailedQuestion, FileQuestion
 from rightsizer.report.blocks import Block, Cell, CellKind, Heading, section, table
+from rightsizer.sizing.engine import ServingEngine
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import Projection, project
 from rightsizer.sizing.settings import MemorySettings
+from rightsizer.sizing.site import SiteResiduals, time_between_boards
 from rightsizer.sizing.workload_profile import (
     ComputeFormat,
     ProfiledRun,
@@ -55,6 +57,8 @@ class ProjectionQuestion(Struct, frozen=True):
     shares: Annotated[UsageShares, Spec(within=(0.0, 1.0))] = UsageShares()
     profile: Annotated[tuple[str, ...], Spec(parse=_names)] = ()
     memory_bytes: Annotated[float | None, Spec(unit="", within=(0.0, 1e15))] = None
+    engine: ServingEngine | None = None
+    """Engine that served while it was measured; what the site learned of it applies."""
 
     def __post_init__(self) -> None:
         if not self.to:
@@ -92,10 +96,16 @@ class ProjectionAnswer(Struct, frozen=True):
     """Data from profiler files; `None` without any."""
     has_counters: bool = True
     """Whether the shares tell what kernels wait for."""
+    adjustment: str = ""
+    """What measurements of the site changed; empty if nothing."""
 
 
 def answer_question(
-    question: FileQuestion, catalogue: Catalogue, settings: MemorySettings, read_run: ReadRun
+    question: FileQuestion,
+    catalogue: Catalogue,
+    settings: MemorySettings,
+    read_run: ReadRun,
+    site: SiteResiduals | None = None,
 ) -> tuple[ProjectionAnswer, ...]:
     """Project the profile to every target, in the given order."""
     asked = question.read(ProjectionQuestion)
@@ -129,14 +139,29 @@ def answer_question(
         raise question.placed(error) from None
     answers = []
     for target in targets:
-        projection = None
-        fault = ""
+        answer = ProjectionAnswer(target, None, run=run, has_counters=profile.has_counters)
         try:
-            projection = project(profile, places[target], asked.precision.to)
+            projection, adjustment = _projected(profile, places[target], asked, site)
+            answer = replace(answer, projection=projection, adjustment=adjustment)
         except RequirementError as error:
-            fault = str(question.placed(error))
-        answers.append(ProjectionAnswer(target, projection, fault, run, profile.has_counters))
+            answer = replace(answer, error=str(question.placed(error)))
+        answers.append(answer)
     return tuple(answers)
+
+
+def _projected(
+    profile: WorkloadProfile,
+    target: GpuPlace,
+    asked: ProjectionQuestion,
+    site: SiteResiduals | None,
+) -> tuple[Projection, str]:
+    """Return a projection, by what the site learned of the engine, and how that changed it."""
+    projection = project(profile, target, asked.precision.to)
+    if asked.engine is None:
+        return projection, ""
+    boards = (profile.place.board.key, target.board.key)
+    times, adjustment = time_between_boards(projection.time_ratio, boards, site, asked.engine)
+    return replace(projection, time_ratio=times), adjustment
 
 
 def _members(name: str, catalogue: Catalogue) -> list[str]:
@@ -226,6 +251,7 @@ def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
             "memory_peak_bytes": run.memory_peak_bytes,
         },
         "assumed": [] if run is None else list(_assumptions(answer, run)),
+        **({"adjusted": answer.adjustment} if answer.adjustment else {}),
     }
 
 
@@ -241,7 +267,8 @@ def projection_blocks(
             _row(answer, answer.projection) for answer in answers if answer.projection is not None
         )
         yield table(_COLUMNS, rows)
-        yield from (f"{answer.target}: {answer.error}" for answer in answers if answer.error)
+        told = ((answer.target, answer.error or answer.adjustment) for answer in answers)
+        yield from (f"{target}: {text}" for target, text in told if text)
         run = answers[0].run if answers else None
         if run is not None:
             yield _run_text(run)

@@ -14,7 +14,7 @@ from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
-from rightsizer.sizing.estimate import END_DEVIATIONS
+from rightsizer.sizing.estimate import END_DEVIATIONS, EstimateInterval
 
 _NOISE: Final = math.log(1.03)
 """Of a measured mean: requests differ, and those in flight are a mean over the window. Assumed."""
@@ -115,13 +115,18 @@ class SiteShares(Struct, frozen=True):
 
     def common(self, one: SiteSubject, other: SiteSubject) -> float:
         """Correlation of the errors of two subjects, at different loads."""
-        is_same_engine = (one.engine, one.board) == (other.engine, other.board)
+        is_same_engine = one.board == other.board and _is_alike(one.engine, other.engine)
         return (
             self.site
             + self.engine_board * is_same_engine
             + self.model * (one.model == other.model and bool(one.model))
             + self.subject * (one == other)
         )
+
+
+def _is_alike(one: str, other: str) -> bool:
+    """Whether two engines are one; what names none may be any of the site's."""
+    return one == other or not (one and other)
 
 
 class SiteCorrection(Struct, frozen=True):
@@ -153,9 +158,8 @@ class SiteAdjustment(Struct, frozen=True):
 
     def __str__(self) -> str:
         """`adjusted by 12 measurements of this site: TPOT x1.08, TTFT x0.97`."""
-        measured = f"{self.count} {'measurement' if self.count == 1 else 'measurements'}"
         factors = f"TPOT x{self.tpot_factor:.2f}, TTFT x{self.ttft_factor:.2f}"
-        return f"adjusted by {measured} of this site: {factors}"
+        return f"adjusted by {_measurements(self.count)} of this site: {factors}"
 
 
 class _Evidence(Struct, frozen=True):
@@ -268,6 +272,39 @@ def _solved(root: Sequence[Sequence[float]], values: Sequence[float]) -> list[fl
         rest = value - sum(part * known for part, known in zip(row, found, strict=False))
         found.append(rest / row[len(found)])
     return found
+
+
+def time_between_boards(
+    times: EstimateInterval,
+    boards: tuple[str, str],
+    site: SiteResiduals | None,
+    engine: str = "",
+) -> tuple[EstimateInterval, str]:
+    """Return how many times as long the second board takes as the first, and what a site changed.
+
+    What engines take on each board beside their predictions shifts and narrows the ratio, whose
+    error is taken as that of two predictions, alike in size. Empty if nothing is changed.
+    Without an engine it is any of the site.
+    """
+    if not site:
+        return times, ""
+    subjects = (SiteSubject("", engine, board, "", "") for board in boards)
+    before, after = (site.correction(subject, SiteFigure.TPOT) for subject in subjects)
+    if before is None or after is None or min(times.low, times.value) <= 0.0:
+        return times, ""
+    below = times.value / times.low
+    above = times.high / times.value
+    factor = math.exp((after.shift - before.shift) * log_deviation(below, above) / math.sqrt(2.0))
+    if f"{factor:.2f}" == "1.00":
+        return times, ""
+    power = math.hypot(before.deviation_ratio, after.deviation_ratio) / math.sqrt(2.0)
+    value = factor * times.value
+    note = f"adjusted by {_measurements(before.count)} of this site: x{factor:.2f} as long"
+    return EstimateInterval(value, value / below**power, value * above**power), note
+
+
+def _measurements(count: int) -> str:
+    return f"{count} {'measurement' if count == 1 else 'measurements'}"
 
 
 def log_deviation(below: float, above: float) -> float:

@@ -19,7 +19,7 @@ from rightsizer.planner.served.engine import (
     parallel_keys,
     requirement_of,
 )
-from rightsizer.planner.served.engine_settings import reached_limit, setting_causes
+from rightsizer.planner.served.engine_settings import reached_limit, setting_gains
 from rightsizer.planner.served.finding import (
     ServedFinding,
     ServedFindingKind,
@@ -81,6 +81,9 @@ class ServedAdvisor:
             return
         if engine.peak_rate <= 0.0:
             return
+        if gains := tuple(setting_gains(prediction, self.planner)):
+            text = f"{engine.name}: settings by which its load gains"
+            yield ServedFinding(ServedFindingKind.SETTINGS, engine, text, evidence=gains)
         why = _withheld(prediction)
         smaller = self._smaller(prediction)
         hourly = self._by_hour(prediction)
@@ -190,8 +193,9 @@ class ServedAdvisor:
         engine = prediction.engine
         before = prediction.candidate
         summary = f"{engine.name}: short: {'; '.join(shortage)}"
+        gains = tuple(setting_gains(prediction, self.planner))
         if limit := reached_limit(prediction):
-            causes: tuple[str, ...] = (limit,)
+            causes: tuple[str, ...] = (limit, *gains)
             return ServedFinding(
                 ServedFindingKind.TOO_SMALL, engine, summary, causes=causes, evidence=shortage
             )
@@ -211,7 +215,7 @@ class ServedAdvisor:
             del options[1]
         options.sort(key=lambda option: -option.savings.dollars_per_hour)
         as_it_is = self._best({**own, "parallel": parallel_keys(engine.layout)})
-        causes = tuple(setting_causes(prediction, self.planner))
+        causes = gains
         if as_it_is is not None:
             causes += ("the layout that runs should hold this load: see why it is slow first",)
             causes += causes_of(prediction, self.planner)

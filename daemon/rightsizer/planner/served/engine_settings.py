@@ -1,8 +1,9 @@
-"""Settings of an engine that its measured load shows to be short, before GPUs are added."""
+"""Settings of an engine by which its measured load gains, before GPUs are added."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
+from rightsizer.planner.candidate import PlanCandidate, PredictedRate
 from rightsizer.planner.display import interval_text, number, percent
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.engine import requirement_of
@@ -17,7 +18,7 @@ _LITTLE: Final = 0.95
 _PROPOSED: Final = 3
 """Tokens that a draft head usually proposes (DeepSeek, EAGLE)."""
 _GAIN: Final = 0.8
-"""Times the time between tokens, from which speculation is worth a draft head."""
+"""Times the time without it, from which a prefix cache or a draft head is worth its memory."""
 
 
 def reached_limit(prediction: ServedPrediction) -> str:
@@ -32,30 +33,95 @@ def reached_limit(prediction: ServedPrediction) -> str:
     return f"its limit of {limit} requests at a time is reached{room}: raise it first"
 
 
-def setting_causes(prediction: ServedPrediction, planner: Planner) -> Iterator[str]:
-    """Yield what to set otherwise, with what it gains."""
+def setting_gains(prediction: ServedPrediction, planner: Planner) -> Iterator[str]:
+    """Yield what to set otherwise, or to keep, with what the measured load gains by it.
+
+    Nothing of what is not measured: how often a prefix cache would be hit, or how full a cache is.
+    """
+    engine = prediction.engine
+    if not engine.is_model_known or engine.load.requests_running is None:
+        return
+    yield from _more_running(prediction, planner)
+    yield from _more_cache(prediction, planner)
+    yield from _prefixes(prediction, planner)
+    between = prediction.figure("tpot_ms")
+    # Faster than predicted, it may have a draft head already.
+    if between is not None and (between.is_as_predicted or (between.ratio or 0.0) > 1.0):
+        yield from _speculation(prediction, planner)
+
+
+def _rate(
+    prediction: ServedPrediction, planner: Planner, **keys: Any
+) -> tuple[PredictedRate, PlanCandidate]:
+    """Return what is predicted of the layout that runs with other keys of its plan."""
+    question = {**question_as_it_runs(prediction.engine), **keys}
+    candidate = planner.predicted(requirement_of(question), prediction.engine.board.key)
+    return candidate.rate, candidate
+
+
+def _more_running(prediction: ServedPrediction, planner: Planner) -> Iterator[str]:
+    """Yield the gain of a higher limit of requests, where they wait for it."""
+    engine = prediction.engine
+    limit = engine.load.maximum_running
+    if not reached_limit(prediction) or not limit:
+        return
+    twice = 2.0 * limit * max(1, engine.load.engines)
+    gain = _throughput_gain(prediction, planner, twice)
+    if gain:
+        yield f"at most {2 * limit} requests at a time in place of {limit}: {gain}"
+
+
+def _more_cache(prediction: ServedPrediction, planner: Planner) -> Iterator[str]:
+    """Yield the gain of more memory for a cache that is full."""
     engine = prediction.engine
     load = engine.load
     usable = usable_bytes(engine.board.memory_bytes, planner.settings.memory)
     used = load.memory_used_bytes
     is_full = bool(load.preemptions_per_second) or (load.kv_cache_used_ratio or 0.0) >= _FULL
-    if is_full and used is not None and used < _LITTLE * TAKEN_RATIO * usable:
-        share = percent(used / usable)
-        usual = percent(TAKEN_RATIO)
-        yield f"its cache is full, and it takes {share} of the memory: let it take {usual}"
-    between = load.time_per_output_token
-    most = engine.requirement.load.tpot_ms
-    is_late = engine.is_level_stated and most is not None and between is not None
-    if is_late and between is not None and most is not None and 1e3 * between.mean_seconds > most:
-        yield from _speculation(prediction, planner)
+    if not is_full or used is None or used >= _LITTLE * TAKEN_RATIO * usable:
+        return
+    share = percent(used / usable)
+    usual = percent(TAKEN_RATIO)
+    cache = used - prediction.candidate.memory.weights_bytes
+    more = (cache + TAKEN_RATIO * usable - used) / cache if cache > 0.0 else 1.0
+    gain = _throughput_gain(prediction, planner, more * (engine.in_flight or 1.0))
+    text = f"its cache is full, and it takes {share} of the memory: let it take {usual}"
+    yield f"{text}: {gain}" if gain else text
+
+
+def _throughput_gain(prediction: ServedPrediction, planner: Planner, in_flight: float) -> str:
+    """Return the output tokens a second with more requests in flight; empty if they do not fit."""
+    now = prediction.candidate.rate.units_per_second
+    rate, candidate = _rate(prediction, planner, concurrency=in_flight)
+    then = rate.units_per_second
+    if now is None or then is None or not candidate.fits or then.value <= now.value:
+        return ""
+    return (
+        f"{number(then.value)} output tokens/s ({interval_text(then)}) in place of"
+        f" {number(now.value)}"
+    )
+
+
+def _prefixes(prediction: ServedPrediction, planner: Planner) -> Iterator[str]:
+    """Yield what a prefix cache that is hit gains, so that nobody turns it off for its memory."""
+    ratio = prediction.engine.load.prefix_hit_ratio
+    now = prediction.candidate.rate.ttft_ms
+    if not ratio or now is None:
+        return
+    without, _ = _rate(prediction, planner, prefix_cache_ratio=0.0)
+    then = without.ttft_ms
+    if then is not None and now.value < _GAIN * then.value:
+        yield (
+            f"keep its prefix cache, which has {percent(ratio)} of prompt tokens: TTFT"
+            f" {number(now.value)} ms ({interval_text(now)}) in place of {number(then.value)} ms"
+        )
 
 
 def _speculation(prediction: ServedPrediction, planner: Planner) -> Iterator[str]:
     """Yield the gain of a draft head at the requests in flight, if there is one."""
     now = prediction.candidate.rate.tpot_ms
-    question = {**question_as_it_runs(prediction.engine), "speculative": _PROPOSED}
-    board = prediction.engine.board.key
-    then = planner.predicted(requirement_of(question), board).rate.tpot_ms
+    rate, _ = _rate(prediction, planner, speculative=_PROPOSED)
+    then = rate.tpot_ms
     if now is not None and then is not None and then.value < _GAIN * now.value:
         yield (
             f"speculative decoding of {_PROPOSED} tokens: TPOT {number(then.value)} ms"

@@ -29,6 +29,8 @@ class ServedFindingKind(StrEnum):
     OFF = "off"
     """Measured times are off by more than the interval of their prediction."""
     BY_HOUR = "by_hour"
+    SETTINGS = "settings"
+    """Settings of the engine by which the measured load gains."""
     TRADE = "trade"
     """Two engines whose GPUs fit each other's load."""
 
