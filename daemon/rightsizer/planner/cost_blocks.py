@@ -1,7 +1,7 @@
 """Blocks of a plan's bills, rejections and growth."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rightsizer.io.terminal import counted
 from rightsizer.model.units import percent_text
@@ -13,7 +13,6 @@ from rightsizer.planner.candidate import (
     PriceOffer,
     rejected,
 )
-from rightsizer.planner.curve import CurvePoint
 from rightsizer.planner.display import (
     BILLING_TERMS,
     DOUBTED,
@@ -39,6 +38,9 @@ from rightsizer.report.blocks import (
     table,
 )
 from rightsizer.sizing.estimate import EstimateInterval
+
+if TYPE_CHECKING:
+    from rightsizer.planner.curve import CurvePoint
 
 _EQUAL: Final = 1.005
 """Ratio to the cost of the first, up to which costs count as equal."""
@@ -197,7 +199,7 @@ def curve_section(plan: GpuPlan) -> Block:
     )
 
 
-def _limits_text(point: CurvePoint) -> str:
+def _limits_text(point: "CurvePoint") -> str:
     """Return the latencies that a point keeps."""
     names = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "latency_ms": "answer"}
     return ", ".join(f"{names[name]} {number(limit)} ms" for name, limit in point.limits.items())

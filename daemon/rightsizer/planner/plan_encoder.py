@@ -9,7 +9,6 @@ from msgspec.structs import asdict
 
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
 from rightsizer.planner.cost_blocks import shortcomings
-from rightsizer.planner.curve import CurvePoint
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
@@ -22,6 +21,7 @@ from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.models import Transformer
 
 if TYPE_CHECKING:
+    from rightsizer.planner.curve import CurvePoint
     from rightsizer.planner.plan_check import FigureComparison, PlanCheck
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +16,6 @@ from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.alternatives import Alternative, alternatives, remedies
 from rightsizer.planner.biller import Biller, PlanPrices
 from rightsizer.planner.candidate import PlanCandidate, ranked, rejected
-from rightsizer.planner.curve import CurvePoint, curve_boards, curve_of
 from rightsizer.planner.disaggregation import disaggregated
 from rightsizer.planner.growth import (
     GrowingKind,
@@ -37,6 +36,9 @@ from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.site import SiteResiduals
+
+if TYPE_CHECKING:
+    from rightsizer.planner.curve import CurvePoint
 
 _REMEDY: Final = (
     "what is not known is not guessed: describe it in a file of boards (--catalogue FILE,"
@@ -62,7 +64,7 @@ class GpuPlan(Struct, frozen=True):
     growth: tuple[GrowthStep, ...] = ()
     outlook: GrowthOutlook | None = None
     """Leading candidates under a growing load; `None` if it does not grow."""
-    curve: tuple[CurvePoint, ...] = ()
+    curve: "tuple[CurvePoint, ...]" = ()
     """What other rates and latencies cost, cheapest first."""
     least: PlanCandidate | None = None
     """If nothing fits: what would, of all known GPUs and in any layout."""
@@ -163,6 +165,9 @@ class Planner(Struct, frozen=True):
 
     def with_curve(self, plan: GpuPlan) -> GpuPlan:
         """Return a plan with its curve, by its cheapest and its fastest kinds of GPU."""
+        # Imported on use: no summary shows it.
+        from rightsizer.planner.curve import curve_boards, curve_of  # noqa: PLC0415
+
         best = plan.best
         if best is None:
             return plan
