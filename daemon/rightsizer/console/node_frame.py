@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from rightsizer.console.advice import dearest_first
 from rightsizer.console.command import printable
 from rightsizer.io.codec import convert
-from rightsizer.model.finding import UNADVISED, Rank
+from rightsizer.model.finding import UNADVISED
 from rightsizer.model.served_load import ServedLoad, ServedNeed
+from rightsizer.model.units import HOUR_SECONDS
+from rightsizer.report.gpu_row import GpuRow
 from rightsizer.report.labels import STATE_ORDER
 
 JsonMapping = Mapping[str, Any]
@@ -26,27 +28,16 @@ class NodeFrame(Struct, frozen=True):
     strip: JsonMapping
 
 
-class NodeRow(Struct, frozen=True):
-    """A GPU or MIG instance."""
+class NodeRow(GpuRow, frozen=True, kw_only=True):
+    """A GPU or MIG instance as an agent describes it."""
 
-    uuid: str
-    title: str
     board: str
-    state: str
     cells: tuple[str, ...]
     """Dominant state of each interval; empty if unknown."""
-    wasted_ratio: float | None
-    """Wasted share of the known past: idle, stalled or throttled; `None` if unknown."""
     signals: JsonMapping
-    holders: tuple[str, ...]
     processes: tuple[JsonMapping, ...]
-    down: str
     advice: JsonMapping | None
     """First open recommendation, in the order of `advise`."""
-    served: tuple[ServedLoad, ...] = ()
-    """Models of the engines on it."""
-    needs: tuple[ServedNeed, ...] = ()
-    """What they would need."""
 
     @property
     def text(self) -> str:
@@ -80,6 +71,7 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
     known = past.get("used_seconds", 0.0) + sum(waste.values())
     wasted = sum(seconds for cause, seconds in waste.items() if cause != "headroom")
     about = [each for each in opened if uuid in each["devices"]]
+    advice = min(about, key=dearest_first, default=None)
     return NodeRow(
         uuid=uuid,
         title=printable(device["title"]),
@@ -87,11 +79,14 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
         state=device["state"],
         cells=_stretches(past.get("cells", ())),
         wasted_ratio=wasted / known if known else None,
+        wasted_gpu_hours=wasted / HOUR_SECONDS * device.get("capacity_ratio", 1.0),
         signals=device["signals"],
         holders=tuple(printable(each["workload"]) for each in device["workloads"]),
         processes=tuple(device["processes"] or ()),
         down="" if down is None else printable(str(down.get("detail") or down.get("reason"))),
-        advice=min(about, key=dearest_first, default=None),
+        advice=advice,
+        rank=UNADVISED if advice is None else dearest_first(advice),
+        is_cause=advice is not None and uuid in advice["culprits"],
     )
 
 
@@ -113,15 +108,8 @@ def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _most_to_save_first(row: NodeRow) -> tuple[bool, Rank, bool, float, str]:
-    """Sort key of the page's order."""
-    rank = dearest_first(row.advice) if row.advice else UNADVISED
-    is_cause = row.advice is not None and row.uuid in row.advice["culprits"]
-    return not row.down, rank, not is_cause, -(row.wasted_ratio or 0.0), row.title
-
-
 SORTS: Final = {
-    "savings": _most_to_save_first,
+    "savings": lambda row: (*row.order, row.title),
     "wasted": lambda row: (not row.down, -(row.wasted_ratio or 0.0), row.title),
     "gpu": lambda row: row.title,
     "state": lambda row: (STATE_ORDER.index(row.state), row.title),

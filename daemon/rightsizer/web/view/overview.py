@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
-from rightsizer.model.finding import UNADVISED, Rank
-from rightsizer.web.view.device import DeviceCardView
+from rightsizer.model.finding import UNADVISED
+from rightsizer.report.gpu_row import GpuRow
+from rightsizer.web.view.device import DeviceCardView, down_label
 from rightsizer.web.view.totals import Spending, WasteView, waste_view
 
 
-class OverviewRow(Struct, frozen=True):
+class OverviewRow(GpuRow, frozen=True, kw_only=True):
     """Row of a board or a MIG instance."""
 
     card: DeviceCardView
@@ -39,15 +38,7 @@ def overview_rows(
         for card in devices
         if card.report.device.mig is None
     ]
-    return tuple(sorted(rows, key=_most_to_save_first))
-
-
-def _most_to_save_first(row: OverviewRow) -> tuple[bool, Rank, bool, float]:
-    """Rank by its best recommendation as in `advise`; without any, by waste."""
-    best = row.to_do[0].finding if row.to_do else None
-    is_cause = best is not None and row.card.report.device.uuid in best.culprits
-    rank = UNADVISED if best is None else best.rank
-    return row.card.report.down is None, rank, not is_cause, -row.waste.wasted.gpu_hours
+    return tuple(sorted(rows, key=lambda row: row.order))
 
 
 def _row(
@@ -62,10 +53,25 @@ def _row(
     about = [each for each in advice if not uuids.isdisjoint(each.finding.devices)]
     opened = [each for each in about if each.is_open]
     ended = [each for each in about if not each.is_open]
+    to_do = tuple(sorted(opened, key=lambda each: each.finding.rank))
+    first = to_do[0].finding if to_do else None
+    report = card.report
+    waste = waste_view(map(spending, of))
     return OverviewRow(
+        uuid=report.device.uuid,
+        title=card.title,
+        state=card.state,
+        down=down_label(report),
+        holders=tuple(holding.workload.key for holding in report.holdings),
+        served=card.served,
+        needs=card.needs,
+        wasted_ratio=waste.wasted_ratio if waste.parts else None,
+        wasted_gpu_hours=waste.wasted.gpu_hours,
+        rank=UNADVISED if first is None else first.rank,
+        is_cause=first is not None and report.device.uuid in first.culprits,
         card=card,
-        waste=waste_view(map(spending, of)),
-        to_do=tuple(sorted(opened, key=lambda each: each.finding.rank)),
+        waste=waste,
+        to_do=to_do,
         ended=max(ended, key=lambda each: each.closed or 0, default=None),
-        instances=tuple(sorted(instances, key=_most_to_save_first)),
+        instances=tuple(sorted(instances, key=lambda row: row.order)),
     )
