@@ -18,7 +18,7 @@ _HEAD: Final = """\
 
 <!-- Generated from what each command says of itself; change it there and run `make golden`. -->
 
-As in `--help`. Options override environment variables, and these the file
+For lookups, as in `--help`. Options override environment variables, and these the file
 ([configuration](configuration.md)). Durations are written like `90s`, `10m`, `7d`.
 
 Exit status: 0 done, 1 failed or nothing fits, 2 usage, 78 bad configuration, 130 interrupted.

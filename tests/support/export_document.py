@@ -13,8 +13,8 @@ _HEAD: Final = """\
 
 <!-- Generated from `report/export.py`; change it there and run `make golden`. -->
 
-`rightsizer export` writes the local history as a table, a row per device and interval. It only
-reads, also beside the agent.
+For analysis: `rightsizer export` writes the local history as a table, a row per device and
+interval. It only reads, also beside the agent.
 
 ```
 rightsizer export --grain 1h > history.csv

@@ -16,9 +16,9 @@ _HEAD: Final = """\
 
 <!-- Generated from daemon/rightsizer/model/metrics.csv; change it there and run `make golden`. -->
 
-Everything on `/metrics`, by collector. Counters end in `_total`, infos in `_info`, histograms in
-`_distribution_ratio`; all others are gauges. Units are in the names; ratios are 0 to 1; an unknown
-value is absent, never 0. Values carry `uuid` and at most two more labels; join the rest:
+For queries and dashboards: everything on `/metrics`, by collector. Counters end in `_total`,
+infos in `_info`, histograms in `_distribution_ratio`; others are gauges. Ratios are 0 to 1; an
+unknown value is absent, never 0. Values carry `uuid` and at most two more labels; join the rest:
 
 ```promql
 rightsizer_gpu_busy_ratio * on (uuid) group_left (gpu, model) rightsizer_device_info
