@@ -77,6 +77,8 @@ _RATES: Final = (
 )
 _COSTS: Final = ("rank", "name", "rented", "run", "hour", "work")
 _MEMORY: Final = ("rank", "name", "spread", "drawn")
+_BELOW: Final = "90% range"
+"""Column whose cells stand below those of the one before on a page."""
 STARRED: Final = "*: not in the format asked for; a note says in which."
 _SHOWN: Final = 10
 _VISIBLE: Final = 0.05 * GIB
@@ -247,7 +249,7 @@ def _memory_bar(candidate: PlanCandidate) -> Bar:
     usable = candidate.usable_bytes
     total = candidate.memory.total
     parts = (BarPart(name, color, size / usable) for color, name, size in _memory_parts(candidate))
-    used = f"{percent_text(total.value / usable):>4}"
+    used = f"{_gibibytes(candidate):>3} of {usable / GIB:.0f} GiB"
     ends = total.low / usable, total.high / usable
     return Bar(f"memory of each {candidate.gpu}", tuple(parts), used, ends=ends)
 
@@ -356,7 +358,8 @@ def candidate_table(
 ) -> Table:
     """Return a row per candidate, the best first."""
     kinds = (
-        Column(name, CellKind.TEXT if name in left else CellKind.NUMBER) for name, _ in columns
+        Column(name, CellKind.TEXT if name in left else CellKind.NUMBER, is_below=name == _BELOW)
+        for name, _ in columns
     )
     rows = tuple(tuple(cell(candidate) for _, cell in columns) for candidate in candidates)
     return Table(tuple(kinds), rows, note=note, expendable=expendable, is_ranked=True)

@@ -45,7 +45,6 @@ _PAGE: Final = (
     "cost",
     "why",
     "spread",
-    "memory",
     "drawn",
     "rate",
     "beside",
