@@ -30,9 +30,9 @@ def test_detail_is_all_that_is_known() -> None:
     """In the order of a request."""
     assert served_detail(LOAD) == (
         "meta-llama/Llama-3.1-8B-Instruct on vllm, 3.1 requests/s of 900 and 220 tokens, "
-        "first token 60 ms (P95 151 ms), next token 7.1 ms, 2.6 running, 0 waiting, cache 42% full"
+        "TTFT 60.3 ms (p95 151 ms), TPOT 7.1 ms, 2.6 running, 0 waiting, cache 42% full"
     )
     tokens = ServedLoad("", "llama.cpp", 60.0, output_tokens_per_second=120.0)
     assert served_detail(tokens) == "a model without a name on llama.cpp, 120 tokens/s"
     slow = ServedLoad("m", "tgi", 60.0, time_to_first_token=ServedLatency(1.8))
-    assert served_detail(slow) == "m on tgi, first token 1.8 s"
+    assert served_detail(slow) == "m on tgi, TTFT 1,800 ms"

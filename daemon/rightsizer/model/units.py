@@ -126,10 +126,12 @@ def dollars_text(dollars: float, beside: float = 0.0) -> str:
     return f"${dollars if dollars < 1000 else float(f'{dollars:.3g}'):,.0f}"  # noqa: PLR2004
 
 
-def number_text(value: float) -> str:
-    """Format a number, as in `1,234`, `5.6`, `0`, `<0.1`."""
-    if value >= 10 or value == int(value):  # noqa: PLR2004 - two digits are enough.
+def number_text(value: float, digits: int = 2) -> str:
+    """Format a number, as in `1,234`, `5.6`, `0`, `<0.1`; of more digits `5.63`, `0.0412`."""
+    if value >= 10 ** (digits - 1) or value == int(value):
         return f"{value:,.0f}"
+    if digits > 2:  # noqa: PLR2004 - two digits do without small parts.
+        return f"{value:.{digits}g}"
     return f"{value:.1f}" if value >= 0.05 else "<0.1"  # noqa: PLR2004 - what would round to 0.
 
 

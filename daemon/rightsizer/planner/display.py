@@ -4,7 +4,7 @@ import math
 from typing import Final
 
 from rightsizer.model.table import table_rows
-from rightsizer.model.units import percent_text
+from rightsizer.model.units import number_text, percent_text
 from rightsizer.sizing.estimate import EstimateInterval
 
 NOTHING: Final = "-"
@@ -20,7 +20,7 @@ DOUBTED: Final = 0.9
 """Probability of being in time below which it is shown."""
 MEMORY_PARTS: Final = labels_of("memory")
 BILLING_TERMS: Final = labels_of("billing")
-_THREE_DIGITS: Final = 100
+_DIGITS: Final = 3
 _CENTS: Final = 0.1
 _WHOLE_DOLLARS: Final = 1000
 _WORDS: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
@@ -43,8 +43,7 @@ def number(value: float | None) -> str:
         return NOTHING
     if math.isinf(value):
         return "never"
-    is_plain = value >= _THREE_DIGITS or value == int(value)
-    return f"{value:,.0f}" if is_plain else f"{value:.3g}"
+    return number_text(value, _DIGITS)
 
 
 def hours_text(hours: float) -> str:

@@ -1,7 +1,12 @@
 """Wording of what an engine serves."""
 
+from typing import Final
+
 from rightsizer.model.served_load import ServedLatency, ServedLoad
 from rightsizer.model.units import number_text, percent_text
+
+_DIGITS: Final = 3
+"""Of latencies, as the planner has them."""
 
 
 def served_label(load: ServedLoad) -> str:
@@ -25,9 +30,9 @@ def served_detail(load: ServedLoad) -> str:
     elif load.output_tokens_per_second is not None:
         parts.append(f"{number_text(load.output_tokens_per_second)} tokens/s")
     if load.time_to_first_token is not None:
-        parts.append(f"first token {_latency(load.time_to_first_token)}")
+        parts.append(f"TTFT {_latency(load.time_to_first_token)}")
     if load.time_per_output_token is not None:
-        parts.append(f"next token {_latency(load.time_per_output_token)}")
+        parts.append(f"TPOT {_latency(load.time_per_output_token)}")
     queue = ((load.requests_running, "running"), (load.requests_waiting, "waiting"))
     parts += [f"{number_text(count)} {word}" for count, word in queue if count is not None]
     if load.kv_cache_used_ratio is not None:
@@ -36,9 +41,9 @@ def served_detail(load: ServedLoad) -> str:
 
 
 def _latency(latency: ServedLatency) -> str:
-    slowest = "" if latency.p95_seconds is None else f" (P95 {_time(latency.p95_seconds)})"
+    slowest = "" if latency.p95_seconds is None else f" (p95 {_time(latency.p95_seconds)})"
     return f"{_time(latency.mean_seconds)}{slowest}"
 
 
 def _time(seconds: float) -> str:
-    return f"{number_text(seconds)} s" if seconds >= 1 else f"{number_text(1000 * seconds)} ms"
+    return f"{number_text(1000 * seconds, _DIGITS)} ms"

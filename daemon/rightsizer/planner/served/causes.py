@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.planner.display import number
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.prediction import ServedPrediction, as_it_runs
 from rightsizer.sizing.collectives import HostLink
@@ -45,7 +46,7 @@ def causes_of(prediction: ServedPrediction, planner: Planner) -> tuple[str, ...]
             continue
         distance = abs(math.log(figure.measured / predicted.value))
         if distance < min(_EXPLAINED, abs(math.log(figure.ratio))):
-            explained.append((distance, f"{text}: {predicted.value:.3g} ms is predicted so"))
+            explained.append((distance, f"{text}: {number(predicted.value)} ms is predicted so"))
     told = prediction.engine.told
     others = _SLOWER if is_slower else tuple(text for what, text in _FASTER if what not in told)
     return (*(text for _, text in sorted(explained)), *others)
