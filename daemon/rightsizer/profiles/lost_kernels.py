@@ -1,6 +1,7 @@
 """Kernels that were launched and whose runs the profiler lost: full buffers drop records."""
 
 from array import array
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -20,11 +21,22 @@ class LostKernels:
         self._ran: Column = array("q")
         self._is_known = True
 
+    def calls(self, names: Sequence[str], correlations: Numbers, starts: Numbers) -> None:
+        """Add calls of the host."""
+        if any("BeginCapture" in name for name in {*names}):
+            self._is_known = False
+        is_counted = {name: _launches_a_kernel(name) for name in {*names}}
+        rows = [row for row, name in enumerate(names) if is_counted[name]]
+        self._launched.frombytes(correlations[rows].tobytes())
+        self._starts.frombytes(starts[rows].tobytes())
+        for column in (correlations, starts):
+            self._is_known &= bool(((column > -LATEST) & (column < LATEST)).all())
+
     def call(self, name: str, correlation: int, start: Nanoseconds) -> None:
         """Add a call of the host; in a capture kernels are launched without a run."""
         if "BeginCapture" in name or not is_in_time(*sorted((correlation, start))):
             self._is_known = False
-        elif "Launch" in name and "Graph" not in name and "HostFunc" not in name:
+        elif _launches_a_kernel(name):
             self._launched.append(correlation)
             self._starts.append(start)
 
@@ -93,3 +105,7 @@ class LostKernels:
             f"{len(self._launched):,} launches of kernels were recorded, but no run: another "
             "profiler may hold the GPU's activities, or its driver restricts them."
         )
+
+
+def _launches_a_kernel(name: str) -> bool:
+    return "Launch" in name and "Graph" not in name and "HostFunc" not in name

@@ -104,6 +104,8 @@ class _Meaning(Struct, frozen=True, gc=False):
     is_wait: bool = False
     capture_end: str = ""
     is_copy: bool = False
+    is_special: bool = False
+    """Whether a call of the host is more than a launch."""
     is_product: bool = False
 
 
@@ -168,6 +170,8 @@ class PyTorchEvents:
         self._steps = StepMarks(recorder, limits.steps_maximum)
         self._memory: dict[str, MemoryCurve] = {}
         self._held: list[TraceEvent] = []
+        self._events: Sequence[TraceEvent] = ()
+        """Those of the batch, and the one after them."""
         self.ranges = KernelTable(limits)
         self.range_count = 0
         """Kernels of a profile with counters instead of a timeline."""
@@ -211,13 +215,13 @@ class PyTorchEvents:
 
     def _take_whole(self, events: Sequence[TraceEvent], count: int) -> None:
         """Take the first events; the one after them may explain the last."""
-        rows: list[int] = []
-        others: list[TraceEvent] = []
-        for row, event in zip(range(count), events, strict=False):
-            if event.ph == "X" and event.cat is not None:
-                rows.append(row)
-            else:
-                others.append(event)
+        self._events = events
+        rows = [
+            row
+            for row, event in enumerate(events[:count])
+            if event.ph == "X" and event.cat is not None
+        ]
+        others = [event for event in events[:count] if event.ph != "X" or event.cat is None]
         self._take_moments(others)
         spans = [events[row] for row in rows]
         meanings = [self._meaning(event.cat, event.name) for event in spans]
@@ -241,8 +245,6 @@ class PyTorchEvents:
             if timed:
                 chosen = every.chosen(timed)
                 self.latest = max(self.latest, int(chosen.starts.max()))
-                if take == self._kernels:
-                    _tie(chosen, events)
                 take(chosen)
         self._record_calls()
 
@@ -308,13 +310,16 @@ class PyTorchEvents:
                 plain = _READ_BACK.sub(r"Tensor.\1", name)
                 read_back = stacks.number(CallKind.READ_BACK, plain)
             return _Meaning(self._frames, name, number, read_back, python_span(name))
+        is_wait = is_wait_call(name)
+        end = capture_end(name)
         return _Meaning(
             self._takers.get(kind),
             name,
             copy=(copy_kind(name), host_memory(name)),
-            is_wait=is_wait_call(name),
-            capture_end=capture_end(name),
-            is_copy="Memcpy" in name and not is_wait_call(name),
+            is_wait=is_wait,
+            capture_end=end,
+            is_copy="Memcpy" in name and not is_wait,
+            is_special=is_wait or bool(end) or "Memcpy" in name or "Synchronize" in name,
         )
 
     def _pass_over(self, categories: Iterable[str | None], count: int = 1) -> None:
@@ -335,16 +340,22 @@ class PyTorchEvents:
         return key
 
     def _kernels(self, spans: _Spans) -> None:
+        every = [*map(_arguments, spans.events)]
+        written = [arguments.get("device") for arguments in every]
+        if {*map(type, written)} == {int} and len({*written}) == 1:
+            self._kernels_of(self._device(spans.events[0]), spans, every)
+            return
         devices = defaultdict[str, list[int]](list)
         for row, event in enumerate(spans.events):
             devices[self._device(event)].append(row)
         for device, rows in devices.items():
-            self._kernels_of(device, spans if len(devices) == 1 else spans.chosen(rows))
+            self._kernels_of(device, spans.chosen(rows), [every[row] for row in rows])
 
-    def _kernels_of(self, device: str, spans: _Spans) -> None:
-        every = [_arguments(event) for event in spans.events]
+    def _kernels_of(self, device: str, spans: _Spans, every: Sequence[_Arguments]) -> None:
         correlations = whole_numbers([arguments.get("correlation") for arguments in every])
         correlations[correlations == 0] = NO_NUMBER  # ROCm writes 0 for unknown ones.
+        for row in np.flatnonzero(correlations == NO_NUMBER).tolist():
+            correlations[row] = self._tied(spans.events[row], int(spans.places[row]))
         self.lost.runs(correlations)
         collectives = [row for row, arguments in enumerate(every) if "Collective name" in arguments]
         for row in collectives:
@@ -365,6 +376,14 @@ class PyTorchEvents:
             ],
             [_group(arguments) for arguments in every],
         )
+
+    def _tied(self, kernel: TraceEvent, place: int) -> int:
+        """Return the correlation in the flow event that follows, as ROCm wrote it until 2024."""
+        for arrow in self._events[place + 1 : place + 2]:
+            is_beside = (arrow.pid, arrow.tid, arrow.ts) == (kernel.pid, kernel.tid, kernel.ts)
+            if arrow.ph == "f" and is_beside:
+                return int(whole_numbers([arrow.id])[0])
+        return NO_NUMBER
 
     def _copies(self, spans: _Spans) -> None:
         for event, meaning, span in spans.rows():
@@ -387,29 +406,27 @@ class PyTorchEvents:
         )
         is_tied = (correlations != NO_NUMBER) & (correlations != 0)
         threads = self._threads.of(spans.events)
-        launches: list[int] = []
-        for row, meaning in enumerate(spans.meanings):
-            event = spans.events[row]
-            is_launch = bool(is_tied[row]) and "Synchronize" not in meaning.name
-            if meaning.is_wait or meaning.capture_end or meaning.is_copy:
-                span = int(spans.starts[row]), int(spans.ends[row])
-                thread = int(threads[row])
-                if meaning.is_wait:
-                    self._recorder.stacks.add(thread, CallKind.WAIT, meaning.name, span)
-                if meaning.capture_end:
-                    self._recorder.capture(thread, meaning.capture_end, span)
-                if meaning.is_copy and is_launch:
-                    correlation = int(correlations[row])
-                    self._copy_calls.add(correlation, *span)
-                    self._copy_threads[correlation] = thread
-            if not is_launch:
-                if not (meaning.is_wait or meaning.capture_end):
-                    self._pass_over([event.cat])
-                continue
-            self._refuse_merged(event.pid)
-            self.lost.call(meaning.name, int(correlations[row]), int(spans.starts[row]))
-            if not meaning.capture_end:
-                launches.append(row)
+        special = [row for row, meaning in enumerate(spans.meanings) if meaning.is_special]
+        if special:
+            is_tied[special] &= ["Synchronize" not in spans.meanings[row].name for row in special]
+        for row in special:
+            meaning = spans.meanings[row]
+            span = int(spans.starts[row]), int(spans.ends[row])
+            thread = int(threads[row])
+            if meaning.is_wait:
+                self._recorder.stacks.add(thread, CallKind.WAIT, meaning.name, span)
+            if meaning.capture_end:
+                self._recorder.capture(thread, meaning.capture_end, span)
+            if is_tied[row] and meaning.is_copy:
+                self._copy_calls.add(int(correlations[row]), *span)
+                self._copy_threads[int(correlations[row])] = thread
+        tied = np.flatnonzero(is_tied).tolist()
+        for process in {spans.events[row].pid: None for row in tied}:
+            self._refuse_merged(process)
+        self.lost.calls(
+            [spans.meanings[row].name for row in tied], correlations[tied], spans.starts[tied]
+        )
+        launches = [row for row in tied if not spans.meanings[row].capture_end]
         if launches:
             self._recorder.launches(
                 correlations[launches],
@@ -417,6 +434,9 @@ class PyTorchEvents:
                 spans.ends[launches],
                 threads[launches],
             )
+        for row in np.flatnonzero(~is_tied).tolist():
+            if not (spans.meanings[row].is_wait or spans.meanings[row].capture_end):
+                self._pass_over([spans.events[row].cat])
 
     def _refuse_merged(self, process: Any) -> None:
         """Raise for launches of a second process: numbers and steps would clash."""
@@ -518,16 +538,6 @@ class PyTorchEvents:
         if key not in self._memory and len(self._memory) >= _CATEGORIES_MAXIMUM:
             return False
         return self._memory.setdefault(key, MemoryCurve()).add(at, total)
-
-
-def _tie(kernels: _Spans, events: Sequence[TraceEvent]) -> None:
-    """Give kernels without correlation that of the flow event after them, as of ROCm until 2024."""
-    for place, event in zip(kernels.places.tolist(), kernels.events, strict=True):
-        if _correlation(_arguments(event)) is None and place + 1 < len(events):
-            arrow = events[place + 1]
-            is_beside = (arrow.pid, arrow.tid, arrow.ts) == (event.pid, event.tid, event.ts)
-            if arrow.ph == "f" and is_beside:
-                event.args = {**_arguments(event), "correlation": arrow.id}
 
 
 def _arguments(event: TraceEvent) -> _Arguments:
