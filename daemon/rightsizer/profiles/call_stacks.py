@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from rightsizer.model.profile import FrameUse, ProductUse
 from rightsizer.model.units import Nanoseconds, seconds
@@ -20,6 +21,7 @@ from rightsizer.profiles.tables import short_name
 from rightsizer.profiles.time_use import FrameTimes, Launches, ProductTimes
 from rightsizer.profiles.timeline import (
     LATEST,
+    NO_NUMBER,
     Column,
     Interval,
     Intervals,
@@ -83,9 +85,32 @@ class _Calls(SpanLine):
 
     def nested(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int]]:
         """Yield calls by start; of equal starts the longer first."""
-        columns = [np.array(column) for column in (self._starts, self._ends, self.names)]
-        rows = np.lexsort((-columns[1], columns[0]))
-        return zip(*(column[rows].tolist() for column in columns), strict=True)
+        return zip(*(column.tolist() for column in self._nested()), strict=True)
+
+    def _nested(self) -> tuple[Numbers, Numbers, Numbers]:
+        starts, ends, names = (
+            np.array(column) for column in (self._starts, self._ends, self.names)
+        )
+        rows = np.lexsort((-ends, starts))
+        return starts[rows], ends[rows], names[rows]
+
+    def nesting(self) -> "_Nesting":
+        """Return which call encloses which."""
+        starts, ends, names = self._nested()
+        until = ends.tolist()
+        parents: list[int] = []
+        depths: list[int] = []
+        opened: list[int] = []
+        for row, end in enumerate(until):
+            while opened and until[opened[-1]] < end:
+                opened.pop()
+            parents.append(opened[-1] if opened else -1)
+            depths.append(len(opened))
+            if len(opened) < _DEEPEST:
+                opened.append(row)
+            else:
+                ends[row] = NO_NUMBER
+        return _Nesting(starts, ends, names, np.array(parents), np.array(depths))
 
     def chosen(self, numbers: Sequence[int]) -> Intervals:
         """Return the calls with some names."""
@@ -93,12 +118,29 @@ class _Calls(SpanLine):
         return np.array(self._starts)[is_chosen], np.array(self._ends)[is_chosen]
 
 
+class _Nesting(Struct, frozen=True):
+    """Calls of one thread by start, each after those around it."""
+
+    starts: Numbers
+    ends: Numbers
+    """Before all time for calls that are nested too deep."""
+    names: Numbers
+    parents: Numbers
+    """Call around each; -1 for none."""
+    depths: Numbers
+
+    def around(self, begins: Numbers, ends: Numbers) -> Numbers:
+        """Return the innermost call around each interval; -1 for none."""
+        places = np.searchsorted(self.starts, begins, side="right") - 1
+        while (is_outside := (places >= 0) & (self.ends[places] < ends)).any():
+            places[is_outside] = self.parents[places[is_outside]]
+        return places
+
+
 @dataclass(slots=True)
 class _OpenCall:
     name: int
     end: Nanoseconds
-    has_launched: bool = False
-    product_call: int = -1
 
 
 class _Nest:
@@ -252,25 +294,45 @@ class CallStacks:
         """Set frame and product of each launch; none if no call is known."""
         if not self._calls or not self._limits.frames_maximum:
             return
-        launches.frames = array("i", [-1]) * len(launches)
-        launches.product_calls = array("i", [-1]) * len(launches)
+        _, starts, ends, threads = launches.columns
+        launches.frames = np.full(len(launches), -1)
+        launches.product_calls = np.full(len(launches), -1)
+        for thread, calls in self._calls.items():
+            rows = np.flatnonzero(threads == thread)
+            if rows.size and len(calls):
+                nesting = calls.nesting()
+                around = nesting.around(starts[rows], ends[rows])
+                frames, product_calls = self._placed(nesting, around, tree, launches.products)
+                launches.frames[rows] = frames[around]
+                launches.product_calls[rows] = product_calls[around]
+
+    def _placed(
+        self, calls: "_Nesting", around: Numbers, tree: "FrameTree", products: Column
+    ) -> tuple[Numbers, Numbers]:
+        """Return frame and product call of calls that launched anything, and last -1 for none."""
+        frames = np.full(calls.depths.size + 1, -1)
+        product_calls = np.full(calls.depths.size + 1, -1)
+        is_used = np.zeros(calls.depths.size + 1, bool)
+        is_used[around] = True
+        is_used[-1] = False
+        depths = range(int(calls.depths[np.flatnonzero(is_used)].max(initial=-1)) + 1)
+        for depth in reversed(depths):
+            is_used[calls.parents[is_used[:-1] & (calls.depths == depth)]] = True
         names = list(self._names)
-        nests = dict[int, _Nest]()
-        for row, thread, start, end in launches.by_start():
-            if thread not in nests:
-                nests[thread] = _Nest(self._calls.get(thread))
-            place = -1
-            for call in nests[thread].around(start, end):
-                place = tree.within(place, names[call.name].name)
-                if not call.has_launched:
-                    call.has_launched = True
-                    tree.calls[place] += 1
-                    if names[call.name].product is not None:
-                        call.product_call = len(launches.products)
-                        launches.products.append(call.name)
-                if call.product_call >= 0:
-                    launches.product_calls[row] = call.product_call
-            launches.frames[row] = place
+        has_product = np.array([name.product is not None for name in names])
+        for depth in depths:
+            level = np.flatnonzero(is_used[:-1] & (calls.depths == depth))
+            keys = np.stack((frames[calls.parents[level]], calls.names[level]))
+            pairs, places, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+            within = [tree.within(parent, names[name].name) for parent, name in pairs.T.tolist()]
+            for place, count in zip(within, counts.tolist(), strict=True):
+                tree.calls[place] += count
+            frames[level] = np.array(within)[places.ravel()]
+            product_calls[level] = product_calls[calls.parents[level]]
+            own = level[has_product[calls.names[level]]]
+            product_calls[own] = np.arange(own.size) + len(products)
+            products.extend(calls.names[own].tolist())
+        return frames, product_calls
 
     def products(self, found: ProductTimes) -> tuple[ProductUse, ...]:
         """Return the products by operator and shape, longest first."""

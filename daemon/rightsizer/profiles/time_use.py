@@ -107,10 +107,10 @@ class Launches:
     def __init__(self) -> None:
         self._columns: tuple[Column, ...] = tuple(array("q") for _ in range(4))
         self._ordered: tuple[Numbers, ...] | None = None
-        self.frames: Column = array("i")
+        self.frames: Numbers | None = None
         """By row, if known: frame of the call; -1 for none."""
-        self.product_calls: Column = array("i")
-        """By row, if known: product call it belongs to; -1 for none."""
+        self.product_calls: Numbers = np.empty(0, np.int64)
+        """By row, if frames are known: product call it belongs to; -1 for none."""
         self.products: Column = array("q")
         """Product of each such call."""
 
@@ -159,13 +159,6 @@ class Launches:
         _, starts, ends, _ = self.columns
         return int(starts[row]), int(ends[row])
 
-    def by_start(self) -> Iterator[tuple[int, int, Nanoseconds, Nanoseconds]]:
-        """Yield row, thread, start and end of calls by start."""
-        _, starts, ends, threads = self.columns
-        rows = np.argsort(starts, kind="stable")
-        columns = (column.tolist() for column in (rows, threads[rows], starts[rows], ends[rows]))
-        return zip(*columns, strict=True)
-
 
 class FrameTimes:
     """Device time and number of kernels by launching frame."""
@@ -210,12 +203,12 @@ class LaunchCounter:
         matched = durations[is_matched]
         _, starts, ends, threads = launches.columns
         frames = np.full(self.rows.size, -1)
-        if launches.frames:
-            frames[is_matched] = np.array(launches.frames, np.int64)[rows]
+        if launches.frames is not None:
+            frames[is_matched] = launches.frames[rows]
         for frame, time, kernels in _summed(frames, durations):
             self.frame_times.add(frame, time, kernels)
         if launches.products:
-            calls = np.array(launches.product_calls, np.int64)[rows]
+            calls = launches.product_calls[rows]
             products = np.array(launches.products)
             of_products = products[calls[calls >= 0]]
             for product, time, _ in _summed(of_products, matched[calls >= 0]):
