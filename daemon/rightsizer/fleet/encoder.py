@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
@@ -16,10 +16,21 @@ from rightsizer.advice.verdict import names_of
 from rightsizer.fleet.answers import evidence_of, ranked
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.context import FleetContext
+from rightsizer.fleet.documents import (
+    FetchDocument,
+    FleetPoolDocument,
+    FleetSourceDocument,
+    HeldGpuDocument,
+    OfferDocument,
+    ReadingDocument,
+    RuleVerdicts,
+    StepDocument,
+    WaitingDocument,
+)
 from rightsizer.fleet.fetch import FetchPlan
 from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries, NodeAdvice, WaitingWork
 from rightsizer.fleet.pools.hourly import mean_of
-from rightsizer.fleet.pools.placement import WaitingOutcome
+from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.fleet.summary import summarized
 from rightsizer.fleet.tables import cluster_rows, usage_tables
@@ -29,7 +40,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, seconds
-from rightsizer.report.json_encoder import encode_advice, encode_finding, plain
+from rightsizer.report.json_encoder import encode_advice, encode_finding
 from rightsizer.report.labels import HOURS_A_DAY
 
 _PLACES: Final = 4
@@ -82,6 +93,21 @@ class FleetAnswer(Struct, frozen=True):
         return tuple(judgement.finding for judgement in self.judgements)
 
 
+def _source(report: SourceReport) -> FleetSourceDocument:
+    return FleetSourceDocument(
+        source=report.source,
+        cluster=report.cluster.name,
+        is_found=bool(report.metrics or report.devices or report.oldest is not None),
+        devices=report.devices,
+        oldest=None if report.oldest is None else seconds(report.oldest),
+        resolution_seconds=report.resolution_seconds,
+        tier=report.tier,
+        can=report.can,
+        cannot=report.cannot,
+        warnings=report.warnings,
+    )
+
+
 def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     """Encode the answer; judgements that were not kept appear as counts."""
     keys = {judgement.finding.id: judgement.key for judgement in answer.judgements}
@@ -89,7 +115,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     place = _places(answer)
     team_of = _teams(answer)
     waiting = waiting_by_pool(answer.waiting)
-    pools = [_pool(pool, waiting.get(pool.name)) for pool in answer.view.pools]
+    pools = [plain_fields(_pool(pool, waiting.get(pool.name))) for pool in answer.view.pools]
     pending = [plain_fields(waiting_work) for waiting_work in answer.waiting]
     names = (source.cluster.name for source in answer.sources)
     clusters = cluster_rows(names, pools, holdings, pending)
@@ -103,7 +129,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
             {(row["cluster"], row["workload"]) for row in holdings if row["workload"]}
         ),
         "clusters": clusters,
-        "sources": [encode_source(source) for source in answer.sources],
+        "sources": [plain_fields(_source(source)) for source in answer.sources],
         "pools": pools,
         "holdings": holdings,
         "findings": [
@@ -123,7 +149,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
             for advice in answer.node_advice
         ],
         "waiting": pending,
-        "waiting_work": [_served(outcome) for outcome in answer.served],
+        "waiting_work": [plain_fields(_served(outcome)) for outcome in answer.served],
         "served_models": _served_models(answer, team_of),
         **usage_tables([plain_fields(use_row) for use_row in answer.usage]),
         "use": plain_fields(answer.use),
@@ -160,31 +186,27 @@ def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:
         cost = cost_of(device.cloud.provider, device.device.board)
         price = None if cost is None else cost.dollars_per_hour.value
         headroom = held.held - held.used - held.idle - held.stalled - held.lost - held.free
-        hours = {
-            "held": held.held,
-            "unknown": held.unknown,
-            "used": held.used,
-            "headroom": max(0.0, headroom),
-            "idle": held.idle,
-            "stalled": held.stalled,
-            "lost": held.lost,
-            "free": held.free,
-        }
-        rows.append(
-            {
-                "cluster": device.cluster,
-                "team": held.team,
-                "pool": device.pool,
-                "node": device.node,
-                "uuid": held.uuid,
-                "name": names_of([replace(device.device, host="")]),
-                "board": device.device.board,
-                "workload": held.workload,
-                "gpus": held.gpus,
-                **{f"{name}_gpu_hours": round(value, _PLACES) for name, value in hours.items()},
-                "dollars_per_day": None if price is None else price * held.gpus * HOURS_A_DAY,
-            }
+        row = HeldGpuDocument(
+            cluster=device.cluster,
+            team=held.team,
+            pool=device.pool,
+            node=device.node,
+            uuid=held.uuid,
+            name=names_of([replace(device.device, host="")]),
+            board=device.device.board,
+            workload=held.workload,
+            gpus=held.gpus,
+            held_gpu_hours=round(held.held, _PLACES),
+            unknown_gpu_hours=round(held.unknown, _PLACES),
+            used_gpu_hours=round(held.used, _PLACES),
+            headroom_gpu_hours=round(max(0.0, headroom), _PLACES),
+            idle_gpu_hours=round(held.idle, _PLACES),
+            stalled_gpu_hours=round(held.stalled, _PLACES),
+            lost_gpu_hours=round(held.lost, _PLACES),
+            free_gpu_hours=round(held.free, _PLACES),
+            dollars_per_day=None if price is None else price * held.gpus * HOURS_A_DAY,
         )
+        rows.append(plain_fields(row))
     return rows
 
 
@@ -225,97 +247,77 @@ def encode_plan(
     reports: Sequence[SourceReport], plan: FetchPlan, now: Nanoseconds
 ) -> dict[str, Any]:
     """Encode what a run would query."""
-    return {
-        "time": seconds(now),
-        "sources": [encode_source(report) for report in reports],
-        "fine_days": len(plan.fine_days),
-        "coarse_days": len(plan.coarse_days),
-        "kept_device_days": plan.kept,
-        "device_days": plan.wanted,
-        "shards": len(plan.shards),
-        "queries": plan.queries,
-        "samples": plan.samples,
-    }
+    return plain_fields(_fetch(reports, plan, now))
+
+
+def _fetch(reports: Sequence[SourceReport], plan: FetchPlan, now: Nanoseconds) -> FetchDocument:
+    return FetchDocument(
+        time=seconds(now),
+        sources=tuple(map(_source, reports)),
+        fine_days=len(plan.fine_days),
+        coarse_days=len(plan.coarse_days),
+        kept_device_days=plan.kept,
+        device_days=plan.wanted,
+        shards=len(plan.shards),
+        queries=plan.queries,
+        samples=plan.samples,
+    )
 
 
 def encode_reading(context: FleetContext, use: StoreUse, days: Path) -> dict[str, Any]:
     """Encode what a shard of the nodes has read into its cache."""
-    return encode_plan(context.reports, context.plan, context.now) | {
-        "days": str(days),
-        "use": plain_fields(use),
-        "notes": list(context.notes),
-    }
+    fetch = asdict(_fetch(context.reports, context.plan, context.now))
+    return plain_fields(ReadingDocument(**fetch, days=str(days), use=use, notes=context.notes))
 
 
 def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
-    """Encode by rule the numbers of complaints, no findings, and abstentions by reason.
-
-    Missing telemetry is counted by its description, most frequent first.
-    """
-    verdicts: dict[str, dict[str, Any]] = {}
+    """Encode verdicts by rule."""
+    verdicts: dict[str, RuleVerdicts] = {}
     ordered = sorted(answer.tallies.items(), key=lambda each: (each[0].rule, -each[1], each[0][1:]))
     for tally, count in ordered:
-        none = {"complaints": 0, "well": 0, "abstained": Counter[str](), "missing": Counter[str]()}
-        rule = verdicts.setdefault(tally.rule, none)
+        rule = verdicts.setdefault(tally.rule, RuleVerdicts())
         if tally.abstained is not None:
-            rule["abstained"][tally.abstained] += count
+            rule.abstained[tally.abstained] = rule.abstained.get(tally.abstained, 0) + count
             if tally.missing:
-                rule["missing"][tally.missing] += count
+                rule.missing[tally.missing] = rule.missing.get(tally.missing, 0) + count
+        elif tally.finding is FindingKind.OPTIMIZED:
+            rule.well += count
         else:
-            rule["well" if tally.finding is FindingKind.OPTIMIZED else "complaints"] += count
-    return verdicts
+            rule.complaints += count
+    return {name: plain_fields(rule) for name, rule in verdicts.items()}
 
 
-def encode_source(report: SourceReport) -> dict[str, Any]:
-    """Encode the probe of one source."""
-    return {
-        "source": report.source,
-        "cluster": report.cluster.name,
-        "is_found": bool(report.metrics or report.devices or report.oldest is not None),
-        "devices": report.devices,
-        "oldest": None if report.oldest is None else seconds(report.oldest),
-        "resolution_seconds": report.resolution_seconds,
-        "tier": report.tier,
-        "can": plain(report.can),
-        "cannot": plain(report.cannot),
-        "warnings": plain(report.warnings),
-    }
+def _served(served: WaitingOutcome) -> WaitingDocument:
+    waiting = served.waiting
+    return WaitingDocument(
+        key=waiting.key,
+        cluster=waiting.cluster,
+        pool=waiting.pool,
+        namespace=waiting.namespace,
+        team=waiting.team,
+        gpus=waiting.gpus,
+        waiting_seconds=waiting.since_seconds,
+        memory_bytes=served.memory_bytes,
+        now_gpus=served.now_gpus,
+        after_gpus=served.after_gpus,
+        left_gpus=served.left_gpus,
+        why_left=served.why_left or None,
+        offers=tuple(map(_offer, served.offers)),
+    )
 
 
-def _served(served: WaitingOutcome) -> dict[str, Any]:
-    return {
-        "key": served.waiting.key,
-        "cluster": served.waiting.cluster,
-        "pool": served.waiting.pool,
-        "namespace": served.waiting.namespace,
-        "team": served.waiting.team,
-        "gpus": served.waiting.gpus,
-        "waiting_seconds": served.waiting.since_seconds,
-        "memory_bytes": served.memory_bytes,
-        "now_gpus": served.now_gpus,
-        "after_gpus": served.after_gpus,
-        "left_gpus": served.left_gpus,
-        "why_left": served.why_left or None,
-        "offers": [
-            {
-                "pool": offer.pool,
-                "gpus": offer.gpus,
-                "is_now": offer.is_now,
-                "nodes": dict(offer.nodes),
-                "steps": [
-                    {
-                        "action": step.action,
-                        "advice": step.advice or None,
-                        "workloads": list(step.workloads),
-                        "frees": dict(step.frees),
-                        "target": step.target or None,
-                    }
-                    for step in offer.steps
-                ],
-            }
-            for offer in served.offers
-        ],
-    }
+def _offer(offer: PoolOffer) -> OfferDocument:
+    steps = (
+        StepDocument(
+            step.action,
+            step.advice or None,
+            step.workloads,
+            dict(step.frees),
+            step.target or None,
+        )
+        for step in offer.steps
+    )
+    return OfferDocument(offer.pool, offer.gpus, offer.is_now, dict(offer.nodes), tuple(steps))
 
 
 def _mean_now(pool: FleetPool, part: HourlySeries) -> float | None:
@@ -334,19 +336,19 @@ def _peak_now(pool: FleetPool) -> float | None:
     return pool.gpus * max(shares) if shares else None
 
 
-def _pool(pool: FleetPool, waiting_gpus: float | None) -> dict[str, Any]:
-    return {
-        "name": pool.name,
-        "cluster": pool.cluster,
-        "board": pool.board,
-        "gpus": pool.gpus,
-        "nodes": len(pool.size_by_node),
-        "held_mean": _mean_now(pool, pool.held),
-        "held_peak": _peak_now(pool),
-        "active_mean": _mean_now(pool, pool.active),
-        "free_now": pool.free,
-        "waiting_gpus": waiting_gpus,
-    }
+def _pool(pool: FleetPool, waiting_gpus: float | None) -> FleetPoolDocument:
+    return FleetPoolDocument(
+        name=pool.name,
+        cluster=pool.cluster,
+        board=pool.board,
+        gpus=pool.gpus,
+        nodes=len(pool.size_by_node),
+        held_mean=_mean_now(pool, pool.held),
+        held_peak=_peak_now(pool),
+        active_mean=_mean_now(pool, pool.active),
+        free_now=pool.free,
+        waiting_gpus=waiting_gpus,
+    )
 
 
 USED: Final = {

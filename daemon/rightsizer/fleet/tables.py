@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rightsizer.advice.compatible import savings_of
 from rightsizer.fleet.advice_groups import opened
+from rightsizer.fleet.documents import HeldGpuDocument
 from rightsizer.fleet.focus import fleet_focus
 from rightsizer.fleet.served_blocks import SERVED_COLUMNS, served_rows
 from rightsizer.fleet.usage import FREE, FREE_NAME
@@ -169,30 +170,10 @@ _RECOMMENDATION: Final = (
 )
 
 
-_HOLDING: Final = (
-    "cluster",
-    "team",
-    "pool",
-    "node",
-    "uuid",
-    "name",
-    "board",
-    "workload",
-    "gpus",
-    "held_gpu_hours",
-    "unknown_gpu_hours",
-    "used_gpu_hours",
-    "headroom_gpu_hours",
-    "idle_gpu_hours",
-    "stalled_gpu_hours",
-    "lost_gpu_hours",
-    "free_gpu_hours",
-    "dollars_per_day",
-)
 _COLUMNS: Final = {
     "recommendations": (*_RECOMMENDATION, "reasons", "gpus", "dollars_per_day", "devices"),
     "teams": ("team", "cluster", *summed(())),
-    "gpus": _HOLDING,
+    "gpus": HeldGpuDocument.__struct_fields__,
     "served": SERVED_COLUMNS,
     FOCUS: (*FOCUS_COLUMNS,),
 }

@@ -1,0 +1,136 @@
+"""Documents of a fleet's answer: public keys, in this order."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from rightsizer.fleet.source import StoreUse
+from rightsizer.model.finding import Action
+from rightsizer.model.state import Tier
+
+
+class FleetSourceDocument(Struct, frozen=True):
+    """Probe of one source."""
+
+    source: str
+    cluster: str
+    is_found: bool
+    devices: int
+    oldest: float | None
+    """Seconds since the epoch."""
+    resolution_seconds: float | None
+    tier: Tier
+    can: tuple[str, ...]
+    cannot: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class FleetPoolDocument(Struct, frozen=True):
+    """Pool in whole GPUs, its means scaled to its present size."""
+
+    name: str
+    cluster: str
+    board: str | None
+    gpus: float
+    nodes: int
+    held_mean: float | None
+    held_peak: float | None
+    active_mean: float | None
+    free_now: int
+    waiting_gpus: float | None
+
+
+class HeldGpuDocument(Struct, frozen=True):
+    """Present GPU, or a part of one, of a holder, and what became of its hours."""
+
+    cluster: str
+    team: str
+    pool: str
+    node: str
+    uuid: str
+    name: str
+    board: str | None
+    workload: str
+    gpus: float
+    held_gpu_hours: float
+    unknown_gpu_hours: float
+    used_gpu_hours: float
+    headroom_gpu_hours: float
+    idle_gpu_hours: float
+    stalled_gpu_hours: float
+    lost_gpu_hours: float
+    free_gpu_hours: float
+    dollars_per_day: float | None
+
+
+class StepDocument(Struct, frozen=True):
+    """Step that frees GPUs."""
+
+    action: Action
+    advice: str | None
+    workloads: tuple[str, ...]
+    frees: Mapping[str, int]
+    """Whole GPUs by node."""
+    target: str | None
+
+
+class OfferDocument(Struct, frozen=True):
+    """GPUs of one pool for waiting work."""
+
+    pool: str
+    gpus: float
+    is_now: bool
+    nodes: Mapping[str, float]
+    steps: tuple[StepDocument, ...]
+
+
+class WaitingDocument(Struct, frozen=True):
+    """Waiting work, and what it could have."""
+
+    key: str
+    cluster: str
+    pool: str
+    namespace: str
+    team: str
+    gpus: float
+    waiting_seconds: float | None
+    memory_bytes: float | None
+    now_gpus: float
+    after_gpus: float
+    left_gpus: float
+    why_left: str | None
+    offers: tuple[OfferDocument, ...]
+
+
+class FetchDocument(Struct, frozen=True, kw_only=True):
+    """What a run would query."""
+
+    time: float
+    sources: tuple[FleetSourceDocument, ...]
+    fine_days: int
+    coarse_days: int
+    kept_device_days: int
+    device_days: int
+    shards: int
+    queries: int
+    samples: int
+
+
+class ReadingDocument(FetchDocument, frozen=True, kw_only=True):
+    """What a shard of the nodes has read into its cache."""
+
+    days: str
+    """Path of the cache."""
+    use: StoreUse
+    notes: tuple[str, ...]
+
+
+class RuleVerdicts(Struct):
+    """Verdicts of one rule, counted."""
+
+    complaints: int = 0
+    well: int = 0
+    abstained: dict[str, int] = {}
+    """By reason."""
+    missing: dict[str, int] = {}
+    """By what telemetry is missing, most frequent first."""
