@@ -191,3 +191,17 @@ def test_ignored_finding_names_its_reason() -> None:
     assert found[0].finding.evidence["excluded"] == "ignored until 2026-02-01: launch (ada)"
     assert later[0].may_open
     assert later[0].finding == mine.finding
+
+
+def test_level_of_a_policy_is_that_of_what_its_workloads_serve() -> None:
+    """Model and times, as of a plan."""
+    stated = Policy(model="llama-3.1-8b", ttft="p95=1s", tpot="50ms")
+    found = with_policies(workload("llama"), stated)
+    assert (found.model, found.ttft, found.tpot) == ("llama-3.1-8b", "p95=1s", "50ms")
+
+
+@pytest.mark.parametrize("time", ["soon", "p95=", "50", "-1s", "p95 1s"])
+def test_level_that_is_no_time_is_refused(time: str) -> None:
+    """With its place and what to write."""
+    with pytest.raises(ConfigurationError, match=r"policies.*ttft.*is no time.*p95=1s"):
+        load(Settings, f"policies: [{{ttft: '{time}'}}]\n", "rightsizer.yaml")

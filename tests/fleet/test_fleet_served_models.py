@@ -183,3 +183,16 @@ def test_store_without_engines_has_none() -> None:
     past.series("up", {"job": "x"}, 1.0)
     with stored(past) as store:
         assert served_loads(store, WORKLOADS, Cluster(), SPAN) == ()
+
+
+def test_workloads_of_a_cluster_are_named_with_it() -> None:
+    """Of several clusters in one store, each has its own."""
+    cluster = Cluster("west", prefix="west")
+    workloads = {cluster.named(key): holder for key, holder in WORKLOADS.items()}
+    with stored(estate()) as store:
+        assert {load.workload for load in served_loads(store, workloads, cluster, SPAN)} == {
+            "llama",
+            "qwen-0",
+            "small-0",
+        }
+        assert served_loads(store, WORKLOADS, cluster, SPAN) == ()

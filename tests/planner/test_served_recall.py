@@ -3,13 +3,14 @@
 from functools import cache
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rightsizer.planner.served.answer_blocks import ServedAnswer
 from rightsizer.planner.served.answers import PredictedLoads, predicted_loads, served_answers
 from rightsizer.planner.served.engine import requirement_of
-from rightsizer.planner.served.finding import ServedFinding, ServedFindingKind, ServedOption
+from rightsizer.planner.served.finding import ServedFinding, ServedFindingKind
 from rightsizer.sizing.site import SiteResiduals
+from served_look import is_missed
 from served_models import BOARDS, PLANNER, ServedModel, served_models, statement_of
 
 _SEED: Final = 11
@@ -74,29 +75,9 @@ def test_nothing_is_advised_that_misses_the_level() -> None:
         for finding in advised(model)
         if finding.kind is not ServedFindingKind.TRADE
         for option in finding.options
-        if is_missed(model, option)
+        if is_missed(model, option.question, asdict(option.candidate.layout))
     ]
     assert not false
-
-
-def is_missed(model: ServedModel, option: ServedOption) -> bool:
-    """Whether an option is too slow, as slow as the model truly is on its board."""
-    requirement = replace(
-        requirement_of(option.question), parallel=option.candidate.layout, gpus=()
-    )
-    rate = PLANNER.predicted(requirement, option.candidate.gpu).rate
-    assert rate.tpot_ms is not None
-    assert rate.ttft_ms is not None
-    assert rate.units_per_second is not None
-    bias = model.biases[option.candidate.gpu]
-    slow = (rate.tpot_ms.high / rate.tpot_ms.value) ** bias
-    late = (rate.ttft_ms.high / rate.ttft_ms.value) ** bias
-    load = requirement.load
-    return (
-        rate.tpot_ms.value * slow > (load.tpot_ms or 0.0)
-        or rate.ttft_ms.value * late > (load.ttft_ms or 0.0)
-        or rate.units_per_second.value / slow < (load.units_per_second or 0.0)
-    )
 
 
 def test_format_of_what_is_right_is_told_with_what_it_changes() -> None:
