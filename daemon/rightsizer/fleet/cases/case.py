@@ -317,7 +317,7 @@ class FleetCases:
 
 
 _PEERS: Final = 32
-_DEVICES: Final = 64
+_DEVICES: Final = 128
 """Devices per batch, unless one workload has more; two weeks of one take 0.5 MB."""
 
 
