@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rightsizer.fleet.prometheus.endpoint import Endpoint, LimitKind, StoreLimit, WaitingCallback
 from rightsizer.fleet.prometheus.response_parser import BrokenAnswerError, parse_response
@@ -61,14 +62,16 @@ def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries
     parts: dict[tuple[tuple[str, str], ...], list[SampledSeries]] = {}
     for series in chain.from_iterable(answers):
         parts.setdefault(tuple(sorted(series.labels.items())), []).append(series)
-    return [
-        SampledSeries(
-            same[0].labels,
-            np.concatenate([sampled_series.times for sampled_series in same]),
-            np.concatenate([sampled_series.values for sampled_series in same]),
-        )
-        for same in parts.values()
-    ]
+    found = []
+    times: dict[tuple[int, ...], NDArray[np.int64]] = {}
+    for same in parts.values():
+        # Series that shared the arrays of their times still do.
+        shared = tuple(id(series.times) for series in same)
+        if shared not in times:
+            times[shared] = np.concatenate([series.times for series in same])
+        values = np.concatenate([series.values for series in same])
+        found.append(SampledSeries(same[0].labels, times[shared], values))
+    return found
 
 
 _WHOLE: Final = (

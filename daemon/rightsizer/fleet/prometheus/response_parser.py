@@ -97,6 +97,21 @@ def parse_response(raw: bytes) -> ParsedResponse:
     return ParsedResponse(series, printable, "; ".join(partial) or None)
 
 
+class _SharedTimes:
+    """Times of the series of an answer, which most of them share."""
+
+    def __init__(self) -> None:
+        self._seconds: list[float] | None = None
+        self._times = np.zeros(0, np.int64)
+
+    def times(self, seconds: list[float]) -> NDArray[np.int64]:
+        """Return times in nanoseconds, as one array as long as they are the same."""
+        if seconds != self._seconds:
+            self._times = _nanoseconds(np.fromiter(seconds, float, len(seconds)))
+            self._seconds = seconds
+        return self._times
+
+
 def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
     """Split the response into its envelope and its series.
 
@@ -110,16 +125,19 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
     first, *others = raw.split(opening)
     head, _, first = first.partition(_HEAD)
     series: list[SampledSeries] = []
+    moments = _SharedTimes()
     after = _NEXT + first
     for at in range(0, len(others), _AT_ONCE):
         parts = (split(other, closing, 1) for other in others[at : at + _AT_ONCE])
         samples, afters = zip(*parts, strict=True)
-        series += _series((after, *afters[:-1]), samples)
+        series += _series((after, *afters[:-1]), samples, moments)
         after = afters[-1]
     return _loaded(head + _HEAD.removesuffix(_NEXT[1:]) + after), series
 
 
-def _series(heads: Sequence[bytes], samples: Sequence[bytes]) -> Iterator[SampledSeries]:
+def _series(
+    heads: Sequence[bytes], samples: Sequence[bytes], moments: _SharedTimes
+) -> Iterator[SampledSeries]:
     """Yield series, given the text before the samples of each.
 
     Raises:
@@ -136,12 +154,8 @@ def _series(heads: Sequence[bytes], samples: Sequence[bytes]) -> Iterator[Sample
     if len(metrics) != len(samples) or 2 * ends[-1] != len(numbers):
         raise ValueError("something beside times and values")
     values = np.fromiter(numbers[1::2], float, ends[-1])
-    former: list[float] | None = None
     for metric, begin, end in zip(metrics, (0, *ends), ends, strict=False):
-        # Series of one answer mostly have samples at the same times.
-        if (moments := numbers[2 * begin : 2 * end : 2]) != former:
-            times = _nanoseconds(np.fromiter(moments, float, end - begin))
-            former = moments
+        times = moments.times(numbers[2 * begin : 2 * end : 2])
         yield SampledSeries(_labels(metric), times, values[begin:end])
 
 

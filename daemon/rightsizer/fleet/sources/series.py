@@ -237,12 +237,15 @@ def last_seen(
 def placed(answer: Sequence[SampledSeries], grid: Grid, blank: float = math.nan) -> Floats:
     """Place the values of series on the grid, a row each; `blank` where there is none."""
     found = np.full((len(answer), grid.count), blank)
-    if answer:
-        rows = np.repeat(np.arange(len(answer)), [len(series.times) for series in answer])
-        places = grid.places(np.concatenate([series.times for series in answer]))
+    # Most series of an answer share the array of their times.
+    rows_by_times = defaultdict[int, list[int]](list)
+    for row, series in enumerate(answer):
+        rows_by_times[id(series.times)].append(row)
+    for rows in rows_by_times.values():
+        places = grid.places(np.asarray(answer[rows[0]].times))
         inside = (places >= 0) & (places < grid.count)
-        values = np.concatenate([series.values for series in answer])
-        found[rows[inside], places[inside]] = values[inside]
+        values = np.array([answer[row].values for row in rows])
+        found[np.ix_(rows, places[inside])] = values[:, inside]
     return found
 
 
