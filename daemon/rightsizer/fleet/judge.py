@@ -264,7 +264,7 @@ class FleetJudge:
             losses = Losses(verdicts.parts.holdings, request.devices, self._market)
             judgements = tuple(map(losses.limited, judgements))
             lookback = nanoseconds(fleet.lookback_seconds)
-            self._progress("served", 0, 1)
+            self._progress("planning", 0, 1)
             served = served_models(context, request, lookback, self._config_file)
             for fault in verdicts.faults:
                 self._log.error("rule_failed", **fault._asdict())
