@@ -65,7 +65,10 @@ def test_unknown_command_is_a_usage_error(arguments: list[str], capsys: Captured
             ["plan", "--total-gpus", "8"],
             "rightsizer: plan has no flag --total-gpus; write --layout, such as tp4 pp2",
         ),
-        (["plan", "7B", "8B"], "rightsizer: plan has no argument 8B; 'rightsizer plan --help'"),
+        (
+            ["explain", "x", "y"],
+            "rightsizer: explain has no argument y; 'rightsizer explain --help'",
+        ),
     ],
 )
 def test_unknown_flag_is_told_what_to_write(

@@ -137,6 +137,11 @@ def test_a_number_that_is_no_date_is_not_dropped(spelled: str) -> None:
         ("Llama 3 8B on 4 H100", "on 4 H100"),
         ("Mistral 7B with int8", "with int8"),
         ("qwen3-8b at 10 requests/s", "at 10 requests/s"),
+        ("qwen3-8b 10 requests/s", "10 requests/s"),
+        ("whisper-large-v3 100 streams", "100 streams"),
+        ("gpt-oss-120b 2x H200", "2x H200"),
+        ("llama-3-70b lora 1B tokens by friday", "lora 1B tokens by friday"),
+        ("fine-tune llama-3-70b", "fine-tune"),
     ],
 )
 def test_words_of_a_question_are_never_dropped(asked: str, question: str) -> None:

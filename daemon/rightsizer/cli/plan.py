@@ -74,7 +74,8 @@ class _OneValue(argparse.Action):
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     file_help = "a model, as --model names it, or YAML or JSON of requirements"
-    parser.add_argument("file", nargs="?", type=Path, metavar="MODEL", help=file_help)
+    # A name may have spaces, and what is no part of it is named.
+    parser.add_argument("file", nargs="*", metavar="MODEL", help=file_help)
     kinds: dict[str, Any] = {flag: {"action": _OneValue} for flag in _FLAGS.values()}
     kinds |= {each: {"action": _OneValue, "type": int} for each in _COUNTS}
     kinds["spot"] = {"action": "store_const", "const": True}
@@ -175,7 +176,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.learn:
         _learn(arguments, file, answers, planner, learned_file)
     if arguments.html is not None:
-        _write_html(arguments.html, arguments.file, answers)
+        _write_html(arguments.html, _asked(arguments), answers)
     if arguments.save is not None and file.is_list:
         raise UsageError("--save: is for one question; give a file of one requirement")
     forms = _forms(answers, measured) if arguments.format == "json" else []
@@ -236,6 +237,11 @@ def _blocks(
         yield check_section(measured)
 
 
+def _asked(arguments: argparse.Namespace) -> Path | None:
+    """Return the file or the model that is named, of one word or several."""
+    return Path(" ".join(arguments.file)) if arguments.file else None
+
+
 def _names_model(word: Path) -> bool:
     """Whether it is a model's name, configuration or folder, not a requirements file."""
     is_absent = word.suffix not in _SUFFIXES and not is_there(word)
@@ -249,7 +255,7 @@ def _answered(
     flags = {name: getattr(arguments, destination) for name, destination in _FLAGS.items()}
     given = {word: value for word, value in flags.items() if value is not None}
     given = _with_inner_keys(_with_degrees(given, arguments), arguments)
-    asked: Path | None = arguments.file
+    asked = _asked(arguments)
     if asked and "model" not in given and _names_model(asked):
         given["model"] = str(asked)
         asked = None

@@ -135,16 +135,16 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
         find_model,
         is_closed,
         near_models,
-        question_after,
+        question_around,
     )
 
     path = None if asked.lower().endswith(".gguf") else _published_files(asked, folder)
     if path is not None:
         return _of_file(path, {"name": path.resolve().name if path.is_dir() else "", **values})
-    if question := question_after(asked):
+    if question := question_around(asked):
         raise RequirementError(
             f"model: '{question}' is no part of the name in {show(asked)}; give each by its flag: "
-            "--gpus H100, --precision fp8, --rps 5, --in 2000, --tp 4 (--help has all)"
+            "--gpus H100, --rps 5, --in 2000, --streams 9, --tp 4, --train lora (--help has all)"
         )
     model = find_model(asked)
     if model is not None:

@@ -55,8 +55,12 @@ _LOOSER_SPELLINGS: Final = (
 )
 """Looser spellings, each tried after those before it: 3-1 for 3.1, llama-v3, tags of weights."""
 _QUESTION: Final = re.compile(
-    r"(?<=\S)\s(?:on|with|at|for|using|in|under|per|by)\s.*", re.IGNORECASE
+    rf"^(?:{_WORDS['before'].pattern})(?=\s)"
+    rf"|(?<=\s)(?:{_WORDS['after'].pattern})(?!\S).*"
+    rf"|(?<=\s)\d[\d.,]*[kmb]?\s?(?:{_WORDS['amounts'].pattern})(?![\w.-]).*",
+    re.IGNORECASE,
 )
+"""What stands before or behind a name in a question; a name alone has none of it."""
 _ACTIVE: Final = re.compile(r"-A[\d.]+B\b")
 """Parameters at work for a token, which a name may leave out where that is not ambiguous."""
 _NAMED: Final = 3
@@ -84,7 +88,7 @@ def find_model(name: str) -> KnownModel | None:
     Organization, case, punctuation, tags of hosts, and words such as `Instruct` or `AWQ` are
     ignored. Models derived from others, which their names begin or end with, count as these.
     """
-    if is_closed(name) or question_after(name):
+    if is_closed(name) or question_around(name):
         return None
     plain = _without_host_tags(name)
     own = list[str]()
@@ -99,8 +103,8 @@ def find_model(name: str) -> KnownModel | None:
     return model and replace(model, is_reader=any(map(_WORDS["readers"].fullmatch, own)))
 
 
-def question_after(name: str) -> str:
-    """Return what follows a name in the words of a question, such as `on 4 H100`; else empty."""
+def question_around(name: str) -> str:
+    """Return what a question says before or behind a name, such as `on 4 H100`; else empty."""
     found = _QUESTION.search(name)
     return found[0].strip() if found else ""
 
