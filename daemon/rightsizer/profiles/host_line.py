@@ -183,14 +183,20 @@ def holders(stacks: CallStacks, threads: Iterable[int], times: Iterable[Interval
 
 
 def _holder(innermost: _NestedCall, *, are_frames_own: bool) -> str:
-    names = [innermost.call.name]
-    around = innermost.around
-    while around is not None:
-        names.append(around.call.name)
-        around = around.around
-    of_file = "" if are_frames_own else names[-1].partition("(")[0]
-    named = (name for name in names if ": <" not in name and name.startswith(of_file))
-    return next(named, names[-1])
+    of_file = "" if are_frames_own else _outermost(innermost).call.name.partition("(")[0]
+    holder = innermost
+    while holder.around is not None:
+        name = holder.call.name
+        if ": <" not in name and name.startswith(of_file):
+            break
+        holder = holder.around
+    return holder.call.name
+
+
+def _outermost(innermost: _NestedCall) -> _NestedCall:
+    while innermost.around is not None:
+        innermost = innermost.around
+    return innermost
 
 
 def _innermost(calls: Iterable[Call]) -> Iterator[tuple[Nanoseconds, Nanoseconds, _NestedCall]]:

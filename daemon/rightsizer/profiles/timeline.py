@@ -127,6 +127,7 @@ class CoveredLength:
         self._places: dict[Nanoseconds, int] = {}
         self._sums = np.zeros(len(self._marks), np.int64)
         self._lengths: list[int] = []
+        self._single: list[Interval] = []
 
     def add(self, starts: Numbers | Nanoseconds, ends: Numbers | Nanoseconds) -> None:
         """Add one interval or several."""
@@ -143,12 +144,20 @@ class CoveredLength:
         return counts * self._marks - np.append(0, np.cumsum(ordered))[counts]
 
     def add_all(self, intervals: Iterable[Interval]) -> None:
-        """Add all intervals."""
-        columns = np.array([*intervals], np.int64).reshape(-1, 2)
+        """Add all intervals; they are summed together with others."""
+        self._single += intervals
+        if len(self._single) > _RUN:
+            self._add_single()
+
+    def _add_single(self) -> None:
+        columns = np.array(self._single, np.int64)
+        self._single = []
         self.add(columns[:, 0], columns[:, 1])
 
     def length(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
         """Return the total length between two of the marks."""
+        if self._single:
+            self._add_single()
         if not self._lengths:
             self._lengths = self._sums.tolist()
             self._places = {mark: place for place, mark in enumerate(self._marks.tolist())}
