@@ -14,10 +14,13 @@ from rightsizer.report.block_page import page_of
 from rightsizer.report.block_text import text_of
 from rightsizer.report.blocks import (
     Bar,
+    BarPart,
     Block,
     CellKind,
+    Chart,
     Code,
     Items,
+    Key,
     KeyValues,
     Section,
     Sentence,
@@ -106,6 +109,19 @@ def test_a_table_without_names_is_a_page_too() -> None:
     assert "<thead>" not in page
 
 
+def test_rows_beyond_those_of_a_terminal_are_on_a_page() -> None:
+    """Each says how many are left out; charts and what is drawn of them are on a page alone."""
+    rows = [(str(at), Bar(str(at), (BarPart("all", "wasted", at / 9),))) for at in range(9)]
+    long = table(("GPU", "used"), rows, most=3, page_most=5, rest=" GPUs", search="a GPU")
+    page = page_of("title", [long, Chart(lambda: "<svg></svg>"), Key((), note="Drawn.")])
+    assert page.count("<tr>") == 6
+    assert "and 4 more GPUs" in page
+    assert "<svg></svg>" in page
+    assert "Drawn." in page
+    text = text_of([long, Chart(lambda: "<svg></svg>"), Key((), note="Drawn.")])
+    assert text == "GPU\n0\n1\n2\nand 6 more GPUs"
+
+
 def test_money_of_a_table_adds_up() -> None:
     """A bill is exact to the dollar, though no price is known better than to three digits."""
     bill = table(("team", ("cost", CellKind.MONEY)), [("a", 1728.4), ("b", 4031.6), ("c", 0.5)])
@@ -142,6 +158,8 @@ _LEAVES = st.one_of(
         lambda tiles: Tiles(tuple(tiles))
     ),
     st.builds(Sentence, _LINES, st.sampled_from(Tone)),
+    _LINES.map(lambda name: Key((("m-weights", name),), is_of_bars=True)),
+    _LINES.map(lambda text: Bar("memory", (BarPart("weights", "m-weights", 0.5),), text)),
     st.tuples(
         _LINES, st.sampled_from(CellKind), st.lists(st.tuples(_LINES, _CELLS), max_size=3)
     ).map(lambda parts: table((parts[0], (f"{parts[0]} 2", parts[1])), parts[2])),
@@ -169,7 +187,9 @@ def _texts(block: Block) -> set[str]:
             return {text for tile in block.tiles for text in (tile.name, tile.value, tile.detail)}
         case str():
             return {block}
-        case Code() | Sentence():
+        case Key():
+            return {name for _, name in block.colors}
+        case Code() | Sentence() | Bar():
             return {block.text}
         case _:
             return {

@@ -10,6 +10,7 @@ from rightsizer.report.blocks import (
     Chart,
     Code,
     Items,
+    Key,
     KeyValues,
     Section,
     Sentence,
@@ -60,14 +61,17 @@ def _block(block: Block) -> Iterator[str]:
             yield _table(written)
             yield _paragraph(written.note)
         case Tiles():
-            texts = (f"{tile.name}: {tile.value}; {tile.detail}" for tile in block.tiles)
+            texts = (
+                f"{tile.name}: {'; '.join(filter(None, (tile.value, tile.detail)))}"
+                for tile in block.tiles
+            )
             yield from _block(Items(tuple(texts)))
         case KeyValues():
             yield "\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in block.pairs)
         case Items():
             mark = "1." if block.is_numbered else "-"
             yield "\n".join(f"{mark} {escaped(text)}" for text in block.texts)
-        case Bar() | Chart():
+        case Bar() | Chart() | Key():
             yield _paragraph(block.text)
         case Code():
             fence = "`" * max(3, *(len(run) + 1 for run in _BACKTICKS.findall(block.text)), 0)

@@ -318,27 +318,6 @@ def _drawn(paths: Mapping[str, Sequence[str]]) -> list[str]:
     return [f'<path class="g-{part}" d="{"".join(d)}"/>' for part, d in paths.items()]
 
 
-def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> str:
-    """Return a bar of parts from left to right."""
-    whole = sum(parts.values())
-    texts = []
-    paths = dict[str, list[str]]()
-    reached = 0.0
-    for part, value in parts.items():
-        if value:
-            texts.append(f"{words[part]} {percent_text(value / whole)}")
-            width = value / whole * 100
-            paths[part] = [box(reached, 0, width, 10)]
-            reached += width
-    return figure((100, 10), name, ", ".join(texts), _drawn(paths), "split")
-
-
-def bar(name: str, share: float, kind: str) -> str:
-    """Return a bar of a share."""
-    drawn = [f'<path class="{kind}" d="{box(0, 0, 100 * min(1.0, share), 10)}"/>']
-    return figure((100, 10), name, percent_text(share), drawn, "split")
-
-
 def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:
     """Return a strip of equal cells; runs of the same group are drawn as one."""
     paths: dict[str, list[str]] = {}

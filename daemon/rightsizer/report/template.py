@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rightsizer.model.units import dollars_text, number_text
-from rightsizer.report.figures import hours, kilowatt_hours, money, percent
-from rightsizer.report.labels import readable_name, reason_label
+from rightsizer.report.figures import percent
+from rightsizer.report.labels import reason_label
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -68,13 +68,9 @@ def environment_of(package: str, *, keep_trailing_newline: bool = False) -> Envi
 def _environment() -> Environment:
     environment = environment_of("rightsizer.report", keep_trailing_newline=True)
     environment.filters |= {
-        "hours": hours,
         "dollars": dollars_text,
-        "kwh": kilowatt_hours,
-        "money": money,
         "number": number_text,
         "percent": percent,
         "reason": reason_label,
-        "spoken": readable_name,
     }
     return environment
