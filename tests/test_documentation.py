@@ -251,6 +251,14 @@ def test_every_page_is_in_the_site() -> None:
     assert sorted(named) == sorted(["settings.md", *(path.name for path in DOCS.glob("*.md"))])
 
 
+def test_every_page_says_first_who_reads_it() -> None:
+    """A reader decides by its first line; the index and runbooks need none."""
+    pages = {page.name: page.read_text("utf-8") for page in DOCS.glob("*.md")}
+    del pages["index.md"]
+    first = re.compile(r"# .+\n\n(?:<!--.*?-->\n\n)?For [^\n]")
+    assert [name for name, text in pages.items() if not first.match(text)] == []
+
+
 def test_every_page_can_be_reached_from_the_index() -> None:
     """The one who begins at the map finds every page."""
     reached: set[Path] = set()
