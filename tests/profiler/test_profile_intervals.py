@@ -1,13 +1,11 @@
 """Lengths of time, compared with counts of single nanoseconds."""
 
-from array import array
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.profiles.timeline import CoveredLength, Within, order, union
+from rightsizer.profiles.timeline import CoveredLength, Within, union
 
 TIMES = st.integers(0, 60)
 INTERVALS = st.lists(st.tuples(TIMES, st.integers(0, 20)), max_size=20).map(
@@ -72,17 +70,3 @@ def test_a_ruler_can_be_read_between_what_is_laid_on_it() -> None:
     ruler.add(8, 30)
 
     assert ruler.length(0, 10) == 4
-
-
-@given(st.lists(st.integers(-(2**62), 2**62), max_size=40), st.integers(1, 9))
-def test_a_column_is_put_in_order_run_by_run(values: list[int], run: int) -> None:
-    """The result equals a stable sort of the whole."""
-    column = array("q", values)
-
-    assert list(order(column, run)) == sorted(range(len(values)), key=values.__getitem__)
-
-
-@pytest.mark.parametrize("values", [[], [5], [1, 1, 2, 9]])
-def test_a_column_in_order_is_left_as_it_is(values: list[int]) -> None:
-    """Most traces are sorted, and none of their rows is boxed."""
-    assert order(array("q", values)) == range(len(values))

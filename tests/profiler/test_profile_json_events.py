@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,10 +18,12 @@ from rightsizer.profiles.json_events import (
     JsonEvents,
     JsonWindow,
     microseconds,
+    nanoseconds_of,
     number,
     whole_number,
 )
 from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.timeline import LATEST, NO_NUMBER
 
 LIMITS = ReadLimits(event_maximum_bytes=2**10, events_maximum=100_000)
 
@@ -385,3 +388,26 @@ def test_whole_numbers_may_be_written_as_text() -> None:
         None,
         None,
     ]
+
+
+WRITTEN = st.one_of(
+    st.integers(0, 10**13).map(str),
+    st.tuples(st.integers(0, 9 * 10**15), st.integers(0, 999)).map("{0[0]}.{0[1]:03d}".format),
+    st.tuples(st.integers(0, 10**6), st.integers(0, 99)).map("{0[0]}.{0[1]}".format),
+    st.floats(-1e12, 1e12).map(repr),
+    st.sampled_from(["null", "true", '"12.5"', "[]", "1e99", "-0", "0", "1" + "0" * 5000]),
+)
+
+
+@given(st.lists(WRITTEN, min_size=1, max_size=8))
+def test_times_of_a_batch_are_those_of_single_ones(written: list[str]) -> None:
+    """However they are written, to the nanosecond; what no column holds is out of all time."""
+    found = nanoseconds_of([msgspec.Raw(text.encode()) for text in written]).tolist()
+
+    decoder = json.JSONDecoder(parse_float=Decimal)
+    for text, time in zip(written, found, strict=True):
+        single = microseconds(decoder.decode(text)) if len(text) < 1000 else None
+        if single is not None and abs(single) < LATEST:
+            assert time == single
+        else:
+            assert time == NO_NUMBER or abs(time) >= LATEST

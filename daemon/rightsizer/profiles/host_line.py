@@ -22,7 +22,6 @@ from rightsizer.profiles.timeline import (
     Interval,
     SpanLine,
     Within,
-    order,
     outside,
     union,
 )
@@ -67,7 +66,7 @@ class HostLine:
         is_compiled = any(True for thread in stacks.threads for _ in stacks.calls(thread, launches))
         self._issued = CallKind.LAUNCH if is_compiled else CallKind.OPERATOR
         leaves = {thread: self._take(thread) for thread in stacks.threads}
-        self._leaves = array("q", map(self._leaves.__getitem__, order(self._leaves)))
+        self._leaves = array("q", sorted(self._leaves))
         self.read_back_uses: dict[str, tuple[int, Nanoseconds]] = {}
         """Read-backs of values by origin: number and time."""
         self._waits = SpanLine()

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from rightsizer.model.units import Nanoseconds
-from rightsizer.profiles.timeline import LATEST, Column, Numbers, is_in_time, order
+from rightsizer.profiles.timeline import LATEST, Column, Numbers, is_in_time
 
 _LEAST_RATIO: Final = 0.01
 """Share of launches worth naming; recordings that lost nothing have none."""
@@ -59,20 +61,14 @@ class LostKernels:
         """Runs lost between others, and after the last; 0 if few or unknown."""
         if not self._is_known or not self._ran:
             return 0, 0
-        ran = map(self._ran.__getitem__, order(self._ran))
-        current = next(ran, None)
-        lost = array("q")
-        last = min(self._starts, default=0)
-        for row in order(self._launched):
-            while current is not None and current < self._launched[row]:
-                current = next(ran, None)
-            if current == self._launched[row]:
-                last = max(last, self._starts[row])
-            else:
-                lost.append(self._starts[row])
-        later = sum(start > last for start in lost)
+        starts = np.array(self._starts)
+        is_lost = ~np.isin(np.array(self._launched), np.array(self._ran))
+        last = starts[~is_lost].max(initial=starts.min(initial=LATEST))
+        later = int((starts[is_lost] > last).sum())
         least = _LEAST_RATIO * len(self._launched)
-        between, later = (count if count >= least else 0 for count in (len(lost) - later, later))
+        between, later = (
+            count if count >= least else 0 for count in (int(is_lost.sum()) - later, later)
+        )
         return between, later
 
     @property

@@ -3,8 +3,6 @@
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import merge
-from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -15,8 +13,8 @@ from rightsizer.model.units import Nanoseconds
 Column: TypeAlias = "array[int]"
 Numbers: TypeAlias = NDArray[np.int64]
 
-_RUN: Final = 2**18
-"""Rows sorted at once: sorting boxes each row, which takes about 80 bytes."""
+_TOGETHER: Final = 2**18
+"""Single intervals that are kept until they are summed."""
 Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
 Intervals: TypeAlias = tuple[Numbers, Numbers]
 """Starts and ends."""
@@ -31,23 +29,6 @@ _PROCESS_BITS: Final = 32
 """Bits of a correlation below those of its process, where several share a device."""
 LATEST: Final = 2**62
 _COLUMN_BITS: Final = 64
-
-
-def is_ordered(column: Column) -> bool:
-    """Whether the values never fall."""
-    return all(before <= after for before, after in pairwise(column))
-
-
-def order(column: Column, run: int = _RUN) -> Sequence[int]:
-    """Return the rows by value; stable."""
-    rows = len(column)
-    if is_ordered(column):
-        return range(rows)
-    runs = [
-        array("I", sorted(range(first, min(first + run, rows)), key=column.__getitem__))
-        for first in range(0, rows, run)
-    ]
-    return runs[0] if len(runs) == 1 else array("I", merge(*runs, key=column.__getitem__))
 
 
 def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
@@ -146,7 +127,7 @@ class CoveredLength:
     def add_all(self, intervals: Iterable[Interval]) -> None:
         """Add all intervals; they are summed together with others."""
         self._single += intervals
-        if len(self._single) > _RUN:
+        if len(self._single) > _TOGETHER:
             self._add_single()
 
     def _add_single(self) -> None:
@@ -442,7 +423,7 @@ class MemoryCurve:
 
     def points(self) -> Iterator[tuple[Nanoseconds, int]]:
         """Yield the points by time."""
-        for row in order(self._times):
+        for row in np.argsort(np.array(self._times), kind="stable").tolist():
             yield self._times[row], self._used[row]
 
     def between(self, edges: Sequence[Nanoseconds]) -> tuple[int | None, ...]:

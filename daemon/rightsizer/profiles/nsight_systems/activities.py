@@ -9,13 +9,15 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
+import numpy as np
+
 from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.profiles.call_stacks import CallKind
 from rightsizer.profiles.lost_kernels import LostKernels
 from rightsizer.profiles.names import capture_end, is_wait_call
 from rightsizer.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
 from rightsizer.profiles.recorder import Recorder
-from rightsizer.profiles.timeline import Column, order
+from rightsizer.profiles.timeline import Column
 
 KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 GRAPHS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -147,7 +149,7 @@ def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
         starts.append(start)
         sizes.append(_SIGNS[operation] * size)
     for key, (starts, sizes) in changes.items():
-        rows = order(starts)
+        rows = np.argsort(np.array(starts), kind="stable").tolist()
         used = accumulate(map(sizes.__getitem__, rows))
         for row, size in zip(rows, used, strict=True):
             recorder.memory(key, max(0, size), starts[row])
