@@ -85,7 +85,8 @@ class _Calls(SpanLine):
 
     def nested(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int]]:
         """Yield calls by start; of equal starts the longer first."""
-        return zip(*(column.tolist() for column in self._nested()), strict=True)
+        # Not as lists, which take four times the memory.
+        return zip(*(array("q", column.tobytes()) for column in self._nested()), strict=True)
 
     def _nested(self) -> tuple[Numbers, Numbers, Numbers]:
         starts, ends, names = (
@@ -97,9 +98,9 @@ class _Calls(SpanLine):
     def nesting(self) -> "_Nesting":
         """Return which call encloses which."""
         starts, ends, names = self._nested()
-        until = ends.tolist()
-        parents: list[int] = []
-        depths: list[int] = []
+        until = array("q", ends.tobytes())
+        parents: Column = array("q")
+        depths: Column = array("q")
         opened: list[int] = []
         for row, end in enumerate(until):
             while opened and until[opened[-1]] < end:
