@@ -358,9 +358,41 @@ def test_excluded_findings_are_not_folded() -> None:
 
 def test_parts_without_a_topology_are_boards_and_the_node() -> None:
     """What is not known is not named."""
-    kinds = [each.kind for each in parts_of([gpu(0), gpu(1)], None)]
-    assert kinds == [SharedPart.NODE]
-    assert parts_of([gpu(0)], machine()) == ()
+    kinds = [part.kind for part in parts_of([gpu(0), gpu(1)], None)]
+    assert kinds == [SharedPart.BOARD, SharedPart.BOARD, SharedPart.NODE]
+    assert [part.kind for part in parts_of([gpu(0)], machine())] == [SharedPart.BOARD]
+
+
+def test_a_gpu_is_told_to_be_sick_once_whoever_holds_it() -> None:
+    """Short jobs come and go on it: one recommendation, opened once, of its present holder."""
+    ledger = Ledger()
+    held = [
+        [replace(gpu_case, key=f"slurm/{job}", workload=workload(job)) for gpu_case in one]
+        for job in ("first", "second", "third")
+        for one in [node(xids={3: BUS}, indices=[3])]
+    ]
+    free = [replace(gpu_case, key="GPU-3", workload=None) for gpu_case in held[0]]
+    (event,) = run(ledger, held[0])
+    later = [run(ledger, cases, 10.0 * n) for n, cases in enumerate([*held[1:], free], start=1)]
+    (advice,) = ledger.advice()
+
+    assert later == [[], [], []]
+    assert advice.id == event.advice.id
+    assert event.advice.finding.workload == workload("first").key
+    assert event.advice.finding.summary.startswith("GPU 3: Xid 79 once")
+    assert advice.finding.workload is None
+
+
+def test_a_sick_gpu_of_a_large_job_stays_sick_in_the_next() -> None:
+    """The decision made on it stays, too."""
+    ledger = Ledger()
+    (event,) = run(ledger, node({5: ROWS}, held=[list(EIGHT)]))
+    ledger.act(event.advice.id, AdviceState.CLAIMED, "ops", after(5))
+
+    assert not run(ledger, node({5: ROWS}, held=[[4, 5], [0, 1]]), 10)
+    (advice,) = ledger.advice()
+    assert advice.state is AdviceState.CLAIMED
+    assert advice.finding.devices == uuids(5)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

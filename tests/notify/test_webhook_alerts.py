@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from advice_events import NOW, SECOND, event
 from rightsizer.model.advice import AdviceEventKind, AdviceState
-from rightsizer.model.finding import Severity
+from rightsizer.model.finding import INCIDENT, Severity
 from rightsizer.notify.webhook.encoder import alerts_of
 from webhook_fixture import MINUTE, WebhookFixture, alerts_to, severe
 from webhook_server import alert_faults, webhook_server
@@ -80,6 +80,25 @@ def test_a_pool_is_one_alert() -> None:
     ((alert,),) = inbox.bodies
     assert "uuid" not in alert["labels"]
     assert alert["annotations"]["summary"].startswith("node-1 (team-a/notebook): ")
+
+
+@pytest.mark.parametrize(("gpus", "uuid"), [(1, "GPU-0"), (2, None)])
+def test_an_incident_names_its_gpu_but_no_holder(gpus: int, uuid: str | None) -> None:
+    """One of several GPUs is their part's; the holder may change while the alert fires."""
+    advice = event(OPENED).advice
+    finding = replace(advice.finding, evidence={INCIDENT: {"name": "GPU 0", "devices": gpus}})
+    (alert,) = alerts_of(
+        replace(advice, finding=finding),
+        NOW,
+        node="node-1",
+        titles={},
+        instance="",
+        external_url="",
+        resend_seconds=60.0,
+    )
+
+    assert alert["labels"].get("uuid") == uuid
+    assert "workload" not in alert["labels"]
 
 
 @pytest.mark.parametrize("state", [AdviceState.SUCCEEDED, AdviceState.EXPIRED, AdviceState.SNOOZED])

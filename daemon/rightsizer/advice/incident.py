@@ -1,8 +1,9 @@
 """Incidents: one finding of the part of a node that devices share, in place of one for each.
 
 A part is the likely cause if most devices below it complain of what it can cause, or if their rule
-says that a part's complaints are one matter, as of a GPU's free MIG instances. An open incident
-keeps its id while devices join and leave, and ends when fewer than two of them complain.
+says that a part's complaints are one matter, as of a GPU's free MIG instances. A fault of a GPU's
+hardware is an incident of that GPU, whoever holds it. An open incident keeps its id while devices
+and workloads join and leave, and ends when too few devices complain.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from rightsizer.model.topology import Topology
 from rightsizer.model.workload import Workload
 
 _LEAST_DEVICES: Final = 2
-"""What happens to a single device is its own."""
+"""What happens to a single device of a part is its own."""
 
 PlaceOf = Callable[[Device], Hashable]
 """Returns the node of a device."""
@@ -47,6 +48,11 @@ class Part(Struct, frozen=True):
     """PCI address of a bridge."""
 
     @property
+    def least(self) -> int:
+        """Number of devices that must complain."""
+        return min(_LEAST_DEVICES, len(self.members))
+
+    @property
     def key(self) -> str:
         """Key in the ledger: its first device tells the parts of different nodes apart."""
         return "/".join(filter(None, (self.kind, self.address, min(self.members))))
@@ -60,7 +66,7 @@ class Part(Struct, frozen=True):
 
 
 def parts_of(devices: Iterable[Device], topology: Topology | None) -> tuple[Part, ...]:
-    """Parts of a node that at least two devices share, without parents of MIG instances."""
+    """GPUs, and parts of a node that at least two share, without parents of MIG instances."""
     by_board: dict[str, list[Device]] = {}
     for device in sorted(devices, key=lambda each: (each.index, each.uuid)):
         by_board.setdefault(device.board_uuid, []).append(device)
@@ -81,7 +87,7 @@ def parts_of(devices: Iterable[Device], topology: Topology | None) -> tuple[Part
             parts += [part(SharedPart.NVLINK, "NVLink domain", boards) for boards in domains]
         host = next(iter(by_board.values()))[0].host
         parts.append(part(SharedPart.NODE, f"Node {host}".strip(), by_board))
-    return tuple(each for each in parts if len(each.members) >= _LEAST_DEVICES)
+    return tuple(parts)
 
 
 def _below_bridges(boards: Iterable[str], topology: Topology) -> dict[str, frozenset[str]]:
@@ -249,7 +255,7 @@ class _NodeRule:
             return []
         taken = {each: uuids for each, uuids in left.items() if uuids <= part.members}
         finding = None
-        if _count(taken) >= _LEAST_DEVICES:
+        if _count(taken) >= part.least:
             finding = self._verdict(part, key, taken)
             if finding is None:
                 taken = {}
@@ -280,7 +286,7 @@ class _NodeRule:
         likely = [
             part
             for part, count in counts.items()
-            if count >= _LEAST_DEVICES
+            if count >= part.least
             and (2 * count > len(part.members) or self._is_stated(part, caused[part]))
         ]
         return min(
@@ -299,7 +305,8 @@ class _NodeRule:
 
     def _may_cause(self, part: Part, key: str, uuid: str) -> bool:
         causes = self._judgements[key].finding.shared_by.get(uuid, ())
-        return part.kind is SharedPart.BOARD or part.kind in causes
+        has_instances = part.kind is SharedPart.BOARD and len(part.members) > 1
+        return has_instances or part.kind in causes
 
     def _is_stated(self, part: Part, taken: _Complaints) -> bool:
         """Whether the rule names the GPU of each instance, so that nothing is inferred."""
@@ -374,9 +381,9 @@ class _NodeRule:
                 supporting += len(inside)
             elif judgement.finding.abstained is not None:
                 undecided += len(inside)
-        if supporting >= _LEAST_DEVICES:
+        if supporting >= part.least:
             return True
-        return None if supporting + undecided >= _LEAST_DEVICES else False
+        return None if supporting + undecided >= part.least else False
 
 
 def _is_foldable(judgement: Judgement) -> bool:
@@ -415,9 +422,11 @@ def _of_part(finding: Finding, part: Part, key: str, folded: Sequence[Judgement]
         factors["least_certain"] = round(ceiling / finding.confidence, 3)
     affected = len(finding.culprits)
     members = "instances" if part.kind is SharedPart.BOARD else "GPUs"
+    where = f"{part.name} ({affected} of {len(part.members)} {members}): "
     return replace(
         finding,
-        summary=f"{part.name} ({affected} of {len(part.members)} {members}): {finding.summary}",
+        # The finding of a single GPU names it already.
+        summary=f"{where if len(part.members) > 1 else ''}{finding.summary}",
         confidence=min(ceiling, finding.confidence),
         confidence_factors=factors,
         evidence={

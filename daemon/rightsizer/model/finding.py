@@ -149,7 +149,7 @@ class SharedPart(StrEnum):
     """What several devices of a node have in common, smallest first."""
 
     BOARD = "board"
-    """GPU of several MIG instances."""
+    """GPU, whoever holds it, of all its MIG instances."""
     PCIE = "pcie"
     """Switch or root port above several GPUs."""
     NVLINK = "nvlink"

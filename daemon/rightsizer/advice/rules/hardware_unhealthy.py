@@ -425,7 +425,8 @@ def _problem(
 
 
 def _shared_by(faults: Sequence[HardwareFault]) -> tuple[SharedPart, ...]:
-    return tuple(part for part in SharedPart if any(part in fault.shared_by for fault in faults))
+    causes = {SharedPart.BOARD, *(part for fault in faults for part in fault.shared_by)}
+    return tuple(part for part in SharedPart if part in causes)
 
 
 def _sentence(faults: list[HardwareFault]) -> str:

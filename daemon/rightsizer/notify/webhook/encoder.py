@@ -56,7 +56,8 @@ def alerts_of(  # noqa: PLR0913 - subject, node and format of an alert.
     `titles` are display names of devices, `external_url` is the base of links.
     """
     uuids = advice.finding.culprits or advice.finding.devices
-    has_own = 0 < len(uuids) <= _DEVICES_NAMED and not advice.finding.incident
+    is_shared = advice.finding.incident.get("devices", 1) > 1
+    has_own = 0 < len(uuids) <= _DEVICES_NAMED and not is_shared
     for uuid in uuids if has_own else ("",):
         alert = _alert(advice, uuid, now, nanoseconds(_MISSED_RESENDS * resend_seconds))
         alert["labels"]["instance"] = instance or node
