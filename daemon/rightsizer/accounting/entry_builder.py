@@ -92,17 +92,17 @@ class EntryBuilder:
             self._forget({device.uuid for device in self._devices})
         devices = self._devices
         self._imbalance.judge(snapshot.time)
-        found = {
+        evidences = {
             device.uuid: self._evidence(snapshot, device, reading)
             for device in devices
             if (reading := snapshot.readings.get(device.uuid)) is not None
         }
-        self._mark_stalled_peers(snapshot, found)
+        self._mark_stalled_peers(snapshot, evidences)
         minimum = nanoseconds(self._settings.gap_minimum_seconds)
         longest_gap = max(minimum, round(self._settings.gap_intervals * snapshot.interval))
         entries: list[Entry] = []
         for device in devices:
-            entries += self._post_device(snapshot, device, found.get(device.uuid), longest_gap)
+            entries += self._post_device(snapshot, device, evidences.get(device.uuid), longest_gap)
         return entries
 
     def _post_device(

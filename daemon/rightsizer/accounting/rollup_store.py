@@ -162,13 +162,13 @@ def device_span(window_query: WindowQuery, span: Span, now: Nanoseconds) -> Devi
     Cells shorter than an hour are made of five-minute windows, longer ones of hours. The first
     cell may begin before the span; sums exclude that window, so no day has more than 24 h.
     """
-    found = list(_windows(window_query, span, now))
-    inside = [window for slot, window in found if slot >= now - span.length]
+    windows = list(_windows(window_query, span, now))
+    inside = [window for slot, window in windows if slot >= now - span.length]
     states: Counter[State] = Counter()
     for window in inside:
         states.update(window.states)
     return DeviceSpan(
-        cells=tuple(_cells(found, span.cell)),
+        cells=tuple(_cells(windows, span.cell)),
         states=dict(states),
         used_seconds=sum(window.used_seconds for window in inside),
         used_joules=sum(window.used_joules for window in inside),

@@ -73,12 +73,12 @@ def _judge_whole_span(rule: Rule[Any], case: Case) -> Finding:
     if not finding.is_actionable or finding.kind is not FindingKind.IDLE:
         return finding
     policy = rule.conduct(case.workload)
-    known = case.known_seconds
+    seconds = case.known_seconds
     subject = CaseSubject(rule.name, case, rule.market)
-    if known >= policy.minimum_known_seconds:
+    if seconds >= policy.minimum_known_seconds:
         return finding
     summary = (
-        f"{subject.name}: idle for {format_duration(known)} so far; "
+        f"{subject.name}: idle for {format_duration(seconds)} so far; "
         f"a recommendation opens after {format_duration(policy.long_seconds)}."
     )
     return subject.find_nothing(summary, {}, finding.evidence)

@@ -213,7 +213,7 @@ class _NodeRule:
         judgements: Iterable[Judgement],
     ) -> None:
         self._rule, self._tuned = rule, tuned
-        self._cases = {case.key: case for case in sorted(cases, key=lambda each: each.key)}
+        self._cases = {case.key: case for case in sorted(cases, key=lambda case: case.key)}
         self._judgements = {
             judgement.key: judgement for judgement in judgements if judgement.key in self._cases
         }

@@ -71,36 +71,36 @@ class LedgerRepository:
         Raises:
             HistoryError: the transaction failed; the old rows remain.
         """
-        found = {record.advice.id: record for record in records}
+        advice_records = {record.advice.id: record for record in records}
         counts = [(f"{tally.rule}/{tally.reason}", _text(tally)) for tally in tallies]
         pending = tuple(pending)
         events = list(enumerate(map(self._text, pending)))
         with self._database.transaction() as connection:
             present = {row[0] for row in connection.execute("SELECT id FROM advice")}
-            gone = present - found.keys() - self._foreign
+            gone = present - advice_records.keys() - self._foreign
             connection.executemany("DELETE FROM advice WHERE id = ?", [(each,) for each in gone])
             connection.executemany(
                 "INSERT OR REPLACE INTO advice VALUES (?, ?)",
                 [
                     (advice_id, self._text(record))
-                    for advice_id, record in found.items()
+                    for advice_id, record in advice_records.items()
                     if advice_id not in present or not self._is_written(record)
                 ],
             )
             connection.executemany("INSERT OR REPLACE INTO advice_tally VALUES (?, ?)", counts)
             connection.execute("DELETE FROM advice_event")
             connection.executemany("INSERT INTO advice_event VALUES (?, ?)", events)
-        self._written = found
+        self._written = advice_records
         # The texts take more memory than what they encode.
-        for value in (*found.values(), *pending):
+        for value in (*advice_records.values(), *pending):
             self._encoded.pop(id(value), None)
 
     def load(self) -> list[AdviceRecord]:
         """Load the records; skip undecodable rows."""
         rows = self._database.rows("SELECT id, record FROM advice ORDER BY id")
-        found = {advice_id: _read_row(text, AdviceRecord) for advice_id, text in rows}
-        self._foreign = frozenset(each for each, record in found.items() if record is None)
-        return [record for record in found.values() if record is not None]
+        advice_records = {advice_id: _read_row(text, AdviceRecord) for advice_id, text in rows}
+        self._foreign = frozenset(each for each, record in advice_records.items() if record is None)
+        return [record for record in advice_records.values() if record is not None]
 
     def load_tallies(self) -> list[OutcomeCounts]:
         """Load the outcome counts."""

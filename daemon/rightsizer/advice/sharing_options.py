@@ -197,8 +197,8 @@ def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
         memory_bandwidth_ratio=need(Resource.MEMORY_BANDWIDTH) * whole[Resource.MEMORY],
         uses_nvlink=need(Resource.NVLINK) > _NOISE_RATIO,
     )
-    most = _count_of(case.devices[0])
-    slices = (slice_ for slice_ in fitting_slices(board, wanted) if slice_.maximum_count > most)
+    count = _count_of(case.devices[0])
+    slices = (slice_ for slice_ in fitting_slices(board, wanted) if slice_.maximum_count > count)
     return ranked(_option(case, market, board, slice_) for slice_ in slices)
 
 

@@ -47,8 +47,10 @@ Measured = Callable[[Nanoseconds], Mapping[str, Measurement]]
 
 def measure_all(cases: Iterable[Case]) -> dict[str, Measurement]:
     """Measure all cases with known data, by key."""
-    found = {case.key: measure(case) for case in cases}
-    return {key: measurement for key, measurement in found.items() if measurement is not None}
+    measurements = {case.key: measure(case) for case in cases}
+    return {
+        key: measurement for key, measurement in measurements.items() if measurement is not None
+    }
 
 
 def measure(case: Case) -> Measurement | None:
@@ -132,11 +134,11 @@ class Baselines:
         Peers are workloads of the same class that are not in a trial, evenly sampled if there are
         many.
         """
-        found = self._measured(span)
-        if (measurement := found.get(key)) is None:
+        measurements = self._measured(span)
+        if (measurement := measurements.get(key)) is None:
             return None
         if span not in self._peers:
-            self._peers[span] = self._by_class(found)
+            self._peers[span] = self._by_class(measurements)
         peers = self._peers[span].get(measurement.workload_class, {})
         if key in peers:
             peers = {other: ratio for other, ratio in peers.items() if other != key}

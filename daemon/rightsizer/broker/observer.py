@@ -79,10 +79,10 @@ def _is_active(device: DeviceReport, pids: frozenset[int], *, is_shared: bool) -
         return True
     processes = () if device.reading is None else device.reading.processes or ()
     if (
-        own := [process.gpu_busy for process in processes if process.pid in pids]
-    ) and None not in own:
-        return any(own)
-    return bool(own)
+        gpu_busies := [process.gpu_busy for process in processes if process.pid in pids]
+    ) and None not in gpu_busies:
+        return any(gpu_busies)
+    return bool(gpu_busies)
 
 
 def _memory_bytes(device: DeviceReport, pids: frozenset[int]) -> float | None:

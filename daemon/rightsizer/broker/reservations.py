@@ -41,8 +41,8 @@ def planned_slots(
         if other.id != reservation.id and other.is_within(reservation.starts, reservation.ends)
         for uuid in other.uuids
     )
-    found = scheduling.slots_at(reservation.request, reservation.starts, others)
-    return () if found is None else tuple(sorted(found))
+    slots = scheduling.slots_at(reservation.request, reservation.starts, others)
+    return () if slots is None else tuple(sorted(slots))
 
 
 def too_few(
@@ -233,10 +233,10 @@ def _replacement(
         ended if lease_record.id == lease.id else lease_record
         for lease_record in scheduling.records
     )
-    found = replace(scheduling, records=records).slots_at(lease.request, now + 1, kept)
-    if found is None:
+    slots = replace(scheduling, records=records).slots_at(lease.request, now + 1, kept)
+    if slots is None:
         return None
-    uuids = tuple(sorted(found))
+    uuids = tuple(sorted(slots))
     ends = now + nanoseconds(settings.replacement_hold_seconds)
     reservation = Reservation(booking_id, lease.client.user, lease.request, now, ends)
     weights = weights_of(uuids, scheduling.node)

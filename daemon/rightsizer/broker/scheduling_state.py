@@ -85,9 +85,9 @@ class SchedulingState(Struct, frozen=True):
         ends |= {booking.reservation.ends for booking in self.bookings}
         for at in (self.now, *sorted(each for each in ends if each and each > self.now)):
             kept = self.booked(ticket, at)
-            found = self.slots_at(ticket.request, at, kept, is_optimistic=is_optimistic)
-            if found is not None:
-                return EarliestStart(at, found)
+            slots = self.slots_at(ticket.request, at, kept, is_optimistic=is_optimistic)
+            if slots is not None:
+                return EarliestStart(at, slots)
         return None
 
     def booked(self, ticket: Ticket, at: Nanoseconds | None = None) -> frozenset[str]:

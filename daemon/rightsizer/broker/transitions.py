@@ -78,14 +78,14 @@ def with_notices(
     """Lease with new notices to its holder; a notice may be repeated after it ceased to hold."""
     if record.is_over_memory:
         record = replace(record, last_over_memory=now)
-    found = dict(_notices(record, now, settings))
+    notices = dict(_notices(record, now, settings))
     last = record.last_over_memory
     events = tuple(
         _lease_event(kind, now, record.lease, message)
-        for kind, message in found.items()
+        for kind, message in notices.items()
         if kind not in record.notified
     )
-    notified = frozenset(found)
+    notified = frozenset(notices)
     if last is not None and now - last < nanoseconds(settings.over_memory_grace_seconds):
         # Too soon for another notice.
         notified |= record.notified & {EventKind.OVER_MEMORY}

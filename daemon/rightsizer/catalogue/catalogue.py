@@ -314,14 +314,14 @@ def mig_profile_of(board: Board, name: str) -> MigProfile | None:
     Media extensions (`1g.10gb+me`) change neither compute nor memory.
     """
     plain = name.lower().partition("+")[0]
-    known = {profile.name: profile for profile in board.mig_profiles}
-    if plain in known or (wanted := _PROFILE.fullmatch(plain)) is None:
-        return known.get(plain)
+    profiles = {profile.name: profile for profile in board.mig_profiles}
+    if plain in profiles or (wanted := _PROFILE.fullmatch(plain)) is None:
+        return profiles.get(plain)
     far = {
-        max(size, other) / max(1, min(size, other)): known[own]
-        for own in known
-        if (found := _PROFILE.fullmatch(own)) and found[1] == wanted[1]
-        for size, other in ((int(found[2]), int(wanted[2])),)
+        max(size, other) / max(1, min(size, other)): profiles[own]
+        for own in profiles
+        if (match := _PROFILE.fullmatch(own)) and match[1] == wanted[1]
+        for size, other in ((int(match[2]), int(wanted[2])),)
     }
     return far[min(far)] if far and min(far) < _ALIKE else None
 

@@ -231,10 +231,10 @@ class Prices(Struct, frozen=True):
 
         They replace all cloud prices of a board, so that dates do not mix; purchase prices remain.
         """
-        own = dict(self.by_board)
+        prices = dict(self.by_board)
         for key, dollars in dollars_by_key.items():
             price = self.of(key) or Price(key)
-            own[key] = Price(
+            prices[key] = Price(
                 key,
                 on_demand=OnDemand(dollars),
                 sources=(source,),
@@ -242,7 +242,7 @@ class Prices(Struct, frozen=True):
                 node_power_factor=price.node_power_factor,
                 is_stated=True,
             )
-        return replace(self, by_board=own) if dollars_by_key else self
+        return replace(self, by_board=prices) if dollars_by_key else self
 
     def of_providers(self, providers: Sequence[str]) -> "Prices":
         """Copy limited to some clouds; boards that none of them lists have no rental price."""
@@ -260,25 +260,25 @@ class Prices(Struct, frozen=True):
 
     def at_spot(self) -> "Prices":
         """Copy with the prices of spot capacity alone; those that the operator stated remain."""
-        own = {
+        prices = {
             key: price
             if price.is_stated
             else replace(price, on_demand=None, by_provider={}, reserved_dollars_per_hour={})
             for key, price in self.by_board.items()
         }
-        return replace(self, by_board=own)
+        return replace(self, by_board=prices)
 
     def near(self, provider: str) -> "Prices":
         """Copy with the list prices of one cloud for the boards that it lists.
 
         Prices that the operator stated remain.
         """
-        own = {
+        prices = {
             key: replace(price, on_demand=price.by_provider[provider], clouds=(provider,))
             for key, price in self.by_board.items()
             if provider in price.by_provider and not price.is_stated
         }
-        return replace(self, by_board={**self.by_board, **own}) if own else self
+        return replace(self, by_board={**self.by_board, **prices}) if prices else self
 
     def terms_of(self, key: str) -> OnPremises:
         """Ownership assumptions for a board, with its own node power factor if known."""

@@ -107,16 +107,16 @@ def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[st
     wanted = set()
     devices = [device.device for device in known]
     for name in names:
-        found = [
+        uuids = [
             device.uuid for device in devices if name in (device.uuid, str(device.stated_index))
         ]
-        if not found:
+        if not uuids:
             there = ", ".join(
                 f"{device.index} ({device.uuid})" if device.has_index else device.uuid
                 for device in devices
             )
             raise UsageError(f"--devices: the history has no device '{name}'; it has {there}")
-        wanted.update(found)
+        wanted.update(uuids)
     return frozenset(wanted)
 
 

@@ -159,4 +159,4 @@ def is_asked_for(name: str, words: Sequence[str]) -> bool:
 
 def filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
     """Substitute placeholders; each word remains one word, regardless of its value."""
-    return tuple(_WORD.sub(lambda found: values[found[1]], word) for word in words)
+    return tuple(_WORD.sub(lambda match: values[match[1]], word) for word in words)

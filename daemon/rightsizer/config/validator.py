@@ -375,7 +375,7 @@ def _value_of(shape: Shape) -> Shape:
 
 
 def _unknown_key(key: str, around: Shape, value: object) -> str:
-    known = _keys_of(around)
+    keys = _keys_of(around)
     others = getattr(around.type, "OTHER_NAMES", {}) if isinstance(around, Group) else {}
     if key.lower() in others:
         return f"unknown key; write {others[key.lower()]}"
@@ -384,25 +384,21 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
         above = "".join(f"{each}: {{" for each in above.split("."))
         text = value if isinstance(value, str) else show(value)
         return f"keys nest; write it like {above}{below}: {text}{'}' * key.count('.')}"
-    nearest = near_words(key, known) or near_words(key.lower(), known)
+    nearest = near_words(key, keys) or near_words(key.lower(), keys)
     if not nearest and isinstance(value, dict):
         # Indented below a heading that does not exist.
-        nearest = [each for each in value if each in known]
+        nearest = [each for each in value if each in keys]
     inside = [
         f"{each}.{word}"
-        for each in known
+        for each in keys
         if isinstance(inner := _shape_below(around, each), Group)
         for word in near_words(key.lower(), [entry.key for entry in inner.entries], 1, _SURE)
     ]
     if nearest or inside:
         return f"unknown key; did you mean '{(nearest or inside)[0]}'?"
-    if (
-        known
-        and isinstance(value, int | float)
-        and isinstance(_shape_below(around, known[0]), Named)
-    ):
-        return f"unknown key; write it like {known[0]}: {{{key}: {show(value)}}}"
-    return f"unknown key; known keys: {', '.join(known) or 'none'}"
+    if keys and isinstance(value, int | float) and isinstance(_shape_below(around, keys[0]), Named):
+        return f"unknown key; write it like {keys[0]}: {{{key}: {show(value)}}}"
+    return f"unknown key; known keys: {', '.join(keys) or 'none'}"
 
 
 def _keys_of(shape: Shape) -> Sequence[str]:

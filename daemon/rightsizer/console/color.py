@@ -35,7 +35,7 @@ def colored(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """Color a text by its content, unless the user disabled colors."""
     if not _are_wanted(environ):
         return text
-    return _PARTS.sub(lambda found: _in(_STYLES[found.lastgroup or "heading"], found[0]), text)
+    return _PARTS.sub(lambda match: _in(_STYLES[match.lastgroup or "heading"], match[0]), text)
 
 
 def toned(text: str, tone: Tone) -> str:

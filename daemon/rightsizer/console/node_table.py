@@ -228,7 +228,7 @@ def _details(row: NodeRow, view: TableView) -> list[RenderableType]:
 
 def _to_copy(command: str, view: TableView) -> list[str]:
     """Return the lines of a command, which a shell joins; words in quotes stay whole."""
-    whole = _QUOTED.sub(lambda found: found[0].replace(" ", "\0"), command)
+    whole = _QUOTED.sub(lambda match: match[0].replace(" ", "\0"), command)
     lines = wrap(whole, view.width - 2, break_long_words=False, break_on_hyphens=False)
     *before, last = (line.replace("\0", " ") for line in lines)
     return [*(f"{line} \\" for line in before), last]

@@ -94,8 +94,12 @@ class CompositeSource:
 
     def readers(self, reports: Sequence[SourceReport]) -> list[tuple[FleetSource, SourceReport]]:
         """Pair the sources with their reports."""
-        known = {report.source: report for report in reports}
-        return [(source, known[source.name]) for source in self._sources if source.name in known]
+        source_reports = {report.source: report for report in reports}
+        return [
+            (source, source_reports[source.name])
+            for source in self._sources
+            if source.name in source_reports
+        ]
 
 
 _GONE: Final = "No series for {}: what it tells is as of then; work that waits is not known."

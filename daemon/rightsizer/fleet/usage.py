@@ -122,17 +122,17 @@ def holder_hours(
     """
     rows = tuple(rows)
     by_day = by_first_day(rows)
-    found: dict[str, UseSum] = {}
+    use_sums: dict[str, UseSum] = {}
     hours = _hours_per_second(device)
     # The uuids of instances come and go with the division of their GPU.
     is_whole = device.device.mig is None and not device.device.has_mig_instances
     for holder, silent in _silent(days, rows, span) if is_whole else ():
-        found.setdefault(holder, UseSum()).add(UseSum(unknown=silent * hours))
+        use_sums.setdefault(holder, UseSum()).add(UseSum(unknown=silent * hours))
     for day in days.days:
         for first, last, shares in _stretches(day, by_day.get(day.frame.grid.day, ()), span):
             for holder, use in _divided(device, day, first, last, shares).items():
-                found.setdefault(holder, UseSum()).add(use)
-    return found
+                use_sums.setdefault(holder, UseSum()).add(use)
+    return use_sums
 
 
 def uses_of(

@@ -40,18 +40,18 @@ def device_files(procfs: Path, devices: Iterable[Device]) -> dict[str, tuple[str
 
 
 def _capability(folder: Path) -> str | None:
-    found = _FILE_MINOR.search(read_line(folder / "access"))
-    return None if found is None else f"/dev/nvidia-caps/nvidia-cap{found[1]}"
+    match = _FILE_MINOR.search(read_line(folder / "access"))
+    return None if match is None else f"/dev/nvidia-caps/nvidia-cap{match[1]}"
 
 
 def gpu_addresses(procfs: Path) -> dict[int, str]:
     """PCI addresses of GPUs by minor number; empty if the driver is not loaded."""
     folder = procfs / "driver/nvidia/gpus"
-    found = {
+    matches = {
         kernel_address(name) or name: _GPU_MINOR.search(read_line(folder / name / "information"))
         for name in read_names(folder)
     }
-    return {int(minor[1]): address for address, minor in found.items() if minor is not None}
+    return {int(minor[1]): address for address, minor in matches.items() if minor is not None}
 
 
 def _may_open(file: Path) -> bool:

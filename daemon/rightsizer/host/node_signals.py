@@ -52,9 +52,9 @@ def pressures(path_of: Callable[[str], str], now: Nanoseconds) -> dict[Signal, M
     """Time that some task waited, from the file of each kind; empty without kernel support."""
     counters: dict[Signal, MonotonicCounter] = {}
     for signal, name in _KINDS:
-        found = _SOME.match(read_file(path_of(name)) or "")
-        if found is not None:
-            recent, waited = found.groups()
+        match = _SOME.match(read_file(path_of(name)) or "")
+        if match is not None:
+            recent, waited = match.groups()
             counters[signal] = MonotonicCounter(
                 int(waited) * _MICROSECOND, now, float(recent) / 100
             )

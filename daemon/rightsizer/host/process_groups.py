@@ -203,8 +203,8 @@ class ProcessGroupReader:
         """Maximum over the groups, a lower bound of the time that some task waited."""
         worst: dict[Signal, float] = {}
         for group in outermost([membership.pressure for membership in memberships]):
-            found = self._rates(self._pressures, group, now, _pressures)
-            for signal, ratio in found.items():
+            rates = self._rates(self._pressures, group, now, _pressures)
+            for signal, ratio in rates.items():
                 worst[signal] = max(worst.get(signal, 0.0), min(1.0, ratio))
         return worst
 

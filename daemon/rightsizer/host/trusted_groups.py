@@ -162,8 +162,8 @@ def _is_container(names: Sequence[str], place: int) -> bool:
 
 
 def _short(name: str) -> str:
-    found = re.search(_CONTAINER_ID, name)
-    return found[0][:_SHORT_LENGTH] if found else name
+    match = re.search(_CONTAINER_ID, name)
+    return match[0][:_SHORT_LENGTH] if match else name
 
 
 class TrustedGroupReader:

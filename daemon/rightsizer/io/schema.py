@@ -7,13 +7,13 @@ from contextlib import closing
 
 def is_foreign(connection: sqlite3.Connection, scripts: Sequence[str]) -> bool:
     """Whether a database lacks tables that the scripts make, or has some before the first one."""
-    found = _tables(connection)
+    tables = _tables(connection)
     if not scripts:
-        return bool(found)
+        return bool(tables)
     with closing(sqlite3.connect(":memory:")) as own:
         for script in scripts:
             own.executescript(script)
-        return not _tables(own) <= found
+        return not _tables(own) <= tables
 
 
 def _tables(connection: sqlite3.Connection) -> frozenset[str]:

@@ -133,8 +133,8 @@ class Series(NamedTuple):
     @property
     def total_seconds(self) -> float:
         """Known time of all blocks."""
-        known = self.known_seconds
-        return known.total() if isinstance(known, LazyColumn) else sum(known)
+        seconds = self.known_seconds
+        return seconds.total() if isinstance(seconds, LazyColumn) else sum(seconds)
 
     @property
     def peak(self) -> float | None:

@@ -173,8 +173,8 @@ def deployment_of(pod: str) -> str:
 
 def lasting_name(controller: str) -> str:
     """Name of the service that makes a controller at each rollout, else of the controller."""
-    found = _ROLLOUT.fullmatch(controller)
-    return found[1] if found else controller
+    match = _ROLLOUT.fullmatch(controller)
+    return match[1] if match else controller
 
 
 def owner_of_pod(pod: str) -> PodOwner:
@@ -190,8 +190,8 @@ def owner_of_pod(pod: str) -> PodOwner:
         (_TRAINING_JOB, WorkloadClass.BATCH),
         (_GENERATED, WorkloadClass.UNKNOWN),
     ):
-        if found := pattern.fullmatch(pod):
-            return PodOwner(lasting_name(found[1]), workload_class)
+        if match := pattern.fullmatch(pod):
+            return PodOwner(lasting_name(match[1]), workload_class)
     return PodOwner(lasting_name(pod))
 
 
@@ -214,14 +214,14 @@ def workload_of_pod(
 
 def namespace_of(key: str) -> str:
     """Return the namespace that a key names behind `kubernetes`, whatever cluster is before it."""
-    found = _NAMESPACE.search(key)
-    return "" if found is None else found[1]
+    match = _NAMESPACE.search(key)
+    return "" if match is None else match[1]
 
 
 def kind_of(key: str) -> str:
     """Return the kind that a key begins with, behind the name of a cluster; or nothing."""
-    found = _KIND.search(key)
-    return "" if found is None else found[1]
+    match = _KIND.search(key)
+    return "" if match is None else match[1]
 
 
 def workload_of_job(job: str, step: str = "", unproven: str = NOT_PROVEN) -> Workload:

@@ -133,10 +133,10 @@ def container_in(groups: Sequence[TrustedGroup]) -> FoundContainer | None:
 
 
 def _container_id(path: str) -> str | None:
-    for found in _CONTAINER.finditer(path):
-        folder = path[: found.start()].rpartition("/")[2]
-        if not (found["engine"] or folder).endswith(_NO_CONTAINERS):
-            return found["id"]
+    for match in _CONTAINER.finditer(path):
+        folder = path[: match.start()].rpartition("/")[2]
+        if not (match["engine"] or folder).endswith(_NO_CONTAINERS):
+            return match["id"]
     return None
 
 

@@ -40,8 +40,8 @@ def dra_device_key(driver: str, spelling: str, minor_of: MinorOf) -> str | None:
     The claim of a MIG instance states profile and placement, which NVML does not report for
     instances; it is left without an owner rather than given a wrong one.
     """
-    found = _DRA_DEVICE.fullmatch(spelling) if driver == _DRA_DRIVER else None
-    return minor_of(int(found[1])) if found else None
+    match = _DRA_DEVICE.fullmatch(spelling) if driver == _DRA_DRIVER else None
+    return minor_of(int(match[1])) if match else None
 
 
 def keys_of(device: Device) -> tuple[str, ...]:

@@ -25,10 +25,10 @@ def match_allocations(
     The kernel identifies a pod by uid, the kubelet by name. If exactly one of each is unmatched,
     they are the same; with more, the match is unknown.
     """
-    found = {workload.key: workload for workload in running if workload is not None}
+    workloads = {workload.key: workload for workload in running if workload is not None}
     named = {workload.key: workload for workload in given}
-    nameless = [one for key, one in found.items() if key not in named]
-    unseen = [one for key, one in named.items() if key not in found]
+    nameless = [one for key, one in workloads.items() if key not in named]
+    unseen = [one for key, one in named.items() if key not in workloads]
     ties: dict[str, Workload] = {}
     for workload in unseen:
         halves = [one for one in nameless if may_match(one, workload)]

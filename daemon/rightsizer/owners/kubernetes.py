@@ -72,16 +72,16 @@ class PodNames:
         pods = self._folder / "pods"
         why = why_not_of_root(pods, self._writer_of)
         for name in _entries(pods):
-            if found := _POD_LOGS.fullmatch(name):
-                names[found["uid"]] = workload_of_pod(
-                    found["namespace"], found["pod"], unproven=why
+            if match := _POD_LOGS.fullmatch(name):
+                names[match["uid"]] = workload_of_pod(
+                    match["namespace"], match["pod"], unproven=why
                 )
         containers = self._folder / "containers"
         why = why_not_of_root(containers, self._writer_of)
         for name in _entries(containers):
-            if found := _CONTAINER_LOG.fullmatch(name):
-                names[found["id"]] = workload_of_pod(
-                    found["namespace"], found["pod"], found["container"], why
+            if match := _CONTAINER_LOG.fullmatch(name):
+                names[match["id"]] = workload_of_pod(
+                    match["namespace"], match["pod"], match["container"], why
                 )
         self._names = names
 
@@ -113,10 +113,10 @@ def pod_in(groups: Sequence[TrustedGroup]) -> tuple[str, str, str] | None:
         for part in reversed(group.containment):
             tree = _TREE.match(part.path)
             # The slash, point or dash before a pod's name is the last character of the tree's.
-            found = _POD.search(part.path, tree.end() - 1) if tree else None
-            if found is not None:
-                inside = _CONTAINER_ID.search(part.path, found.end())
-                uid = found[1].replace("_", "-")
+            match = _POD.search(part.path, tree.end() - 1) if tree else None
+            if match is not None:
+                inside = _CONTAINER_ID.search(part.path, match.end())
+                uid = match[1].replace("_", "-")
                 return uid, inside[0] if inside else "", part.unproven
     return None
 

@@ -127,9 +127,11 @@ class Owner:
         self, what: str, variant: str = "", workload: Workload | None = None, **facts: object
     ) -> Instructions:
         """Instructions of a key, or of its variant."""
-        own = _TEXTS.get(self.texts, {})
+        instructions = _TEXTS.get(self.texts, {})
         default = _TEXTS["default"]
-        templates = own.get(f"{what} {variant}") or own.get(what) or default.get(what, ())
+        templates = (
+            instructions.get(f"{what} {variant}") or instructions.get(what) or default.get(what, ())
+        )
         if workload is not None:
             facts |= self._facts_of(workload)
         return tuple(

@@ -109,7 +109,7 @@ def read_job_devices(
             text = (folder / "devices.list").read_text()
         except OSError:
             continue  # It ended in the meantime.
-        minors = [int(found[1]) for found in map(_GPU.fullmatch, text.splitlines()) if found]
+        minors = [int(match[1]) for match in map(_GPU.fullmatch, text.splitlines()) if match]
         for minor in minors:
             key = minor_of(minor) if minor < _CONTROL_MINOR else None
             if job is not None and key is not None:
@@ -133,8 +133,8 @@ def job_in(groups: Sequence[TrustedGroup]) -> Workload | None:
     """Outermost job with its step (`0`, `batch`, `extern`, or empty), in groups of any version."""
     for group in groups:
         for part in group.containment:
-            if found := _SLURM.match(part.path):
-                return workload_of_job(found["job"], found["step"] or "", part.unproven)
+            if match := _SLURM.match(part.path):
+                return workload_of_job(match["job"], match["step"] or "", part.unproven)
     return None
 
 
@@ -214,8 +214,8 @@ class SlurmCollector(SchedulerCollector):
         for ancestor in self._processes.ancestors(row) if row is not None else ():
             is_daemon = ancestor.name == _DAEMON and self._processes.user(ancestor.pid) == _ROOT
             title = self._processes.command_line(ancestor.pid) if is_daemon else ""
-            if found := _TITLE.match(title):
-                return workload_of_job(found["job"], found["step"] or "", _TITLED)
+            if match := _TITLE.match(title):
+                return workload_of_job(match["job"], match["step"] or "", _TITLED)
         return None
 
     def _read(self) -> LimitedAllocations:

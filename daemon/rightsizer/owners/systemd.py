@@ -77,11 +77,11 @@ class SystemdOwner(Owner):
 
     def release(self, workload: Workload) -> Instructions:
         """Stop the unit through its manager; a part of a unit is left to the one that made it."""
-        if found := _ALLOCATION.fullmatch(workload.name):
-            return self._instructions("stop allocation", workload=workload, allocation=found[1])
-        if found := _USER_UNIT.fullmatch(workload.name):
-            unit = shlex.quote(found[2])
-            return self._instructions("release user", workload=workload, user=found[1], unit=unit)
+        if match := _ALLOCATION.fullmatch(workload.name):
+            return self._instructions("stop allocation", workload=workload, allocation=match[1])
+        if match := _USER_UNIT.fullmatch(workload.name):
+            unit = shlex.quote(match[2])
+            return self._instructions("release user", workload=workload, user=match[1], unit=unit)
         return () if "/" in workload.name else super().release(workload)
 
     def bind(self, homes: Sequence[NumaHome]) -> Instructions:

@@ -127,13 +127,13 @@ def _served(
         remark = f"samples per second, of {output:g} tokens each as the plan has it"
         yield throughput_comparison("tokens", samples * output, predicted, remark)
     elif samples is not None:
-        each = units_per_request(model, load)
+        units = units_per_request(model, load)
         what = "samples"
         remark = ""
-        if each != 1.0:
+        if units != 1.0:
             what = unit
-            remark = f"samples of {each:g} {unit}, as the plan has it"
-        yield throughput_comparison(what, samples * each, predicted, remark)
+            remark = f"samples of {units:g} {unit}, as the plan has it"
+        yield throughput_comparison(what, samples * units, predicted, remark)
     elif tokens is not None:
         remark = f"tokens, by how many a request has in the plan, as {unit}"
         yield throughput_comparison(unit, tokens * units_per_token(model, load), predicted, remark)

@@ -136,8 +136,8 @@ def _served(requirement: Requirement) -> Iterator[str]:
     if load.concurrency is not None:
         yield f"{number(load.concurrency)} request{'s' * (load.concurrency != 1)} in flight"
     if load.units_per_second is not None:
-        each = units_per_request(model, load)
-        requests = f"{number(load.units_per_second / each)} requests/s, " if each != 1.0 else ""
+        units = units_per_request(model, load)
+        requests = f"{number(load.units_per_second / units)} requests/s, " if units != 1.0 else ""
         yield f"{requests}{number(load.units_per_second)} {requirement.unit_text}/s"
     if load.speculative_tokens and requirement.answers_in_tokens:
         yield f"{_proposed(load)} by a draft head"

@@ -95,11 +95,11 @@ def _lower(value: object) -> object:
 
 def _ratio(value: object) -> object:
     """Share of one; `90%` is .9."""
-    found = _RATIO.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _RATIO.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return value
     # 99.9 / 100 is above 0.999.
-    return round(float(found[1]) / (100.0 if found[2] else 1.0), _RATIO_DIGITS)
+    return round(float(match[1]) / (100.0 if match[2] else 1.0), _RATIO_DIGITS)
 
 
 def _framework(value: object) -> object:

@@ -167,10 +167,10 @@ def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
     """At the requested rate, or the maximum in time; if there is none, with the fewest requests."""
     model = requirement.model
     load = requirement.load
-    each = units_per_request(model, load)
+    units = units_per_request(model, load)
     most_at_once = most_running(server)
     most = server.answered(most_at_once)
-    demand = (load.units_per_second or 0.0) / each
+    demand = (load.units_per_second or 0.0) / units
     if most and demand >= most:
         serving = server.busy_with(most_at_once)
     else:

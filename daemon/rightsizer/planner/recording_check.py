@@ -69,15 +69,15 @@ class RecordedDevice:
 
 def read_devices(source: SnapshotSource) -> tuple[RecordedDevice, ...]:
     """Return all devices of a recording with readings, in their order."""
-    found: dict[str, RecordedDevice] = {}
+    devices: dict[str, RecordedDevice] = {}
     while (snapshot := source.read()) is not None:
         for device in snapshot.devices:
             reading = snapshot.readings.get(device.uuid)
             if reading is not None:
-                recorded = found.setdefault(device.uuid, RecordedDevice(device))
+                recorded = devices.setdefault(device.uuid, RecordedDevice(device))
                 recorded.device = device
                 recorded.add(reading.values)
-    return tuple(found.values())
+    return tuple(devices.values())
 
 
 def compare_recording(prediction: Prediction, devices: Sequence[RecordedDevice]) -> PlanCheck:

@@ -109,11 +109,11 @@ def instances_of(
 
     The operator's own prices (`stated`, by board) override list prices.
     """
-    found: dict[str, list[Instance]] = {}
+    instances: dict[str, list[Instance]] = {}
     for instance in built_in_instances():
         if instance.provider in providers:
-            found.setdefault(instance.board, []).append(_with_price(instance, prices, stated))
-    return found
+            instances.setdefault(instance.board, []).append(_with_price(instance, prices, stated))
+    return instances
 
 
 def _with_price(instance: Instance, prices: Prices, stated: Sequence[str]) -> Instance:

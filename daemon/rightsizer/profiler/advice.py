@@ -124,11 +124,11 @@ def _as_one(
         combined = _beside(telemetry, "profile", {**named, **profile.finding.evidence})
         if telemetry.finding.is_actionable:
             # Include what the profile names: kernels, spans and copies.
-            known = {instruction.title for instruction in combined.finding.instructions}
+            titles = {instruction.title for instruction in combined.finding.instructions}
             more = (
                 instruction
                 for instruction in profile.finding.instructions
-                if instruction.title not in known
+                if instruction.title not in titles
             )
             instructions = (*combined.finding.instructions, *more)
             finding = replace(combined.finding, instructions=instructions)

@@ -188,8 +188,8 @@ class CallStacks:
     @property
     def has_operators(self) -> bool:
         """Whether any operator is known, and none that runs only on a GPU."""
-        known = [name.name for name in self._names if name.kind is CallKind.OPERATOR]
-        return bool(known) and not any(map(is_of_a_gpu, known))
+        names = [name.name for name in self._names if name.kind is CallKind.OPERATOR]
+        return bool(names) and not any(map(is_of_a_gpu, names))
 
     def calls(self, thread: int, kinds: Collection[CallKind]) -> Iterator[Call]:
         """Yield calls of some kinds of a thread, by start; of equal starts the longer first."""

@@ -163,8 +163,8 @@ class JsonWindow:
     def peek(self) -> str:
         """Return the next character except spaces; empty at the end of the file."""
         while True:
-            found = _SPACE.match(self.text, self.at)
-            self.at = found.end() if found else self.at
+            match = _SPACE.match(self.text, self.at)
+            self.at = match.end() if match else self.at
             if self.at < len(self.text):
                 return self.text[self.at]
             if not self.fill():
@@ -206,12 +206,12 @@ class JsonWindow:
 
     def _find(self, pattern: "re.Pattern[str]") -> str:
         """Skip to the end of the next match; return it, or empty at the end of the file."""
-        while not (found := pattern.search(self.text, self.at)):
+        while not (match := pattern.search(self.text, self.at)):
             self.at = len(self.text)
             if not self.fill():
                 return ""
-        self.at = found.end()
-        return found.group()
+        self.at = match.end()
+        return match.group()
 
 
 def microseconds(value: Any) -> Nanoseconds | None:
@@ -266,8 +266,8 @@ def repaired(text: str, error: Exception) -> str | None:
             lambda each: each[0] if len(each[0]) > 1 or each.start() > last else "/", text
         )
         return None if changed == text else changed
-    found = _NO_NUMBER.match(text, error.pos)
-    return found and text[: found.start()] + _AS_LONG[found[1]] + text[found.end() :]
+    match = _NO_NUMBER.match(text, error.pos)
+    return match and text[: match.start()] + _AS_LONG[match[1]] + text[match.end() :]
 
 
 class JsonEvents:
@@ -468,6 +468,6 @@ def _last_end(text: str, begin: int) -> int:
     for _ in range(_BOUNDARY_TRIES):
         place = text.rfind("{", begin, place)
         first = max(begin, place - _BOUNDARY_CHARACTERS)
-        if place > begin and (found := _BOUNDARY.search(text[first:place])):
-            return first + found.start() + 1
+        if place > begin and (match := _BOUNDARY.search(text[first:place])):
+            return first + match.start() + 1
     return begin

@@ -110,11 +110,11 @@ def seconds_in(unit: str) -> float | None:
 
 def bytes_in(unit: str) -> float | None:
     """Return the bytes, or bytes a second, of a unit; `None` if it is no such unit."""
-    found = _BYTES.fullmatch(unit.strip())
-    if not found:
+    match = _BYTES.fullmatch(unit.strip())
+    if not match:
         return None
-    base = 1024.0 if found[2] else 1000.0
-    return float(base ** _POWERS[found[1].lower()])
+    base = 1024.0 if match[2] else 1000.0
+    return float(base ** _POWERS[match[1].lower()])
 
 
 def ratio_in(unit: str) -> float | None:

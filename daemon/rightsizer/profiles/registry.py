@@ -268,17 +268,17 @@ def _is_folder(path: Path) -> bool:
 
 def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
     files = files_of(folder, limits)
-    found, broken = _by_program(files, limits)
-    if not found and not broken:
+    readers, broken = _by_program(files, limits)
+    if not readers and not broken:
         raise ProfileError(
             f"{folder}: none of its {len(files)} files is a profile; {_known_formats()}"
         )
     profiles: list[Profile] = []
-    for group in grouped(found):
+    for group in grouped(readers):
         read: list[Profile] = []
         for each in group:
             try:
-                read.append(_read(each, found[each], limits))
+                read.append(_read(each, readers[each], limits))
             except ProfileError as error:
                 broken[each] = error
         if read:
@@ -300,7 +300,7 @@ def _by_program(
     files: Iterable[Path], limits: ReadLimits
 ) -> tuple[dict[Path, ProfileReader], dict[Path, ProfileError]]:
     """Return the profiles among files, and those whose head is broken."""
-    found: dict[Path, ProfileReader] = {}
+    readers: dict[Path, ProfileReader] = {}
     broken: dict[Path, ProfileError] = {}
     for path in files:
         try:
@@ -309,10 +309,10 @@ def _by_program(
             broken[path] = error
         else:
             if (reader := _reader_for(head)) is not None:
-                found[path] = reader
+                readers[path] = reader
             elif fault := _unfinished(head.data):
                 broken[path] = ProfileError(f"{path}: {fault}")
-    return found, broken
+    return readers, broken
 
 
 def _read(path: Path, reader: ProfileReader, limits: ReadLimits) -> Profile:

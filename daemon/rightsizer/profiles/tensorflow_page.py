@@ -36,12 +36,12 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
                     f"a page of more than {most} MiB; name the .xplane.pb of its run"
                 )
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
         raise ProfileError(
             "a page of TensorFlow's profiler that is cut off; export it again"
         ) from None
-    every = found if isinstance(found, list) else [found]
+    every = document if isinstance(document, list) else [document]
     tables = [each for each in every if isinstance(each, dict)]
     steps = list(next(filter(None, map(_steps, tables)), ()))
     if not steps:
@@ -109,9 +109,9 @@ def _statements(tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the profiler's conclusions about input."""
     properties = [each for table in tables if isinstance(each := table.get("p"), dict)]
     for text in (str(each.get(name)) for each in properties for name in _STATEMENTS):
-        if found := _CONCLUSION.search(text):
-            why = f", {found[2]}% of the step time waits for input" if found[2] else ""
-            yield f"TensorFlow says: {found[1]} input-bound{why}."
+        if match := _CONCLUSION.search(text):
+            why = f", {match[2]}% of the step time waits for input" if match[2] else ""
+            yield f"TensorFlow says: {match[1]} input-bound{why}."
 
 
 TENSORFLOW_PAGE: Final = ProfileReader(

@@ -30,10 +30,10 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     time: Nanoseconds | None = None
     for number, written in text.lines(notes):
         line = _COLOR.sub("", written)
-        if (found := _GPU.match(line)) is not None:
-            device = notes.gpu(int(found["index"]))
-            notes.learn(device, DeviceDescription(name=found["name"]))
-            values = TABLE_COLUMNS.read(_cells(found), number, notes)
+        if (match := _GPU.match(line)) is not None:
+            device = notes.gpu(int(match["index"]))
+            notes.learn(device, DeviceDescription(name=match["name"]))
+            values = TABLE_COLUMNS.read(_cells(match), number, notes)
             at = times.next(device) if time is None else time
             yield RecordingRow(at, device, *values, text.name)
         else:

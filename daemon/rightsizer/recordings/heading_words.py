@@ -110,8 +110,8 @@ class Heading(NamedTuple):
 
 def gpu_index(cell: str) -> int | None:
     """Return the index of a GPU as scripts write it: `0`, `gpu0`, `cuda:0`; `None` for others."""
-    found = _GPU_INDEX.fullmatch(cell)
-    return None if found is None else int(found[1])
+    match = _GPU_INDEX.fullmatch(cell)
+    return None if match is None else int(match[1])
 
 
 def words_of(heading: str) -> list[str]:
@@ -144,8 +144,8 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
     """
     if (column := _EXACT.get(text.removeprefix("gpu "))) is not None:
         return Heading(column.signal, column.unit, is_exact=True, rank=column.rank)
-    if (found := _TRACKER_KEY.fullmatch(text)) is not None:
-        return _tracker_heading(found)
+    if (match := _TRACKER_KEY.fullmatch(text)) is not None:
+        return _tracker_heading(match)
     words = words_of(text)
     device = None
     facts = None
@@ -252,7 +252,7 @@ def read_headings(headings: Sequence[str]) -> dict[int, Heading]:
 
 def _without_run(headings: Sequence[str]) -> Sequence[str]:
     """Return headings without the name of a run, if they have only one."""
-    runs = {found["run"] for found in map(_TRACKER_KEY.fullmatch, headings) if found}
+    runs = {match["run"] for match in map(_TRACKER_KEY.fullmatch, headings) if match}
     if len(runs) != 1:
         return headings
     return [text.removeprefix(f"{run} - ") for run in runs for text in headings]

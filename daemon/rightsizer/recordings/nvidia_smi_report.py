@@ -96,8 +96,8 @@ class _Report:
     def _take_value(self, section: str, name: str, value: str) -> None:
         if section in _EVENT_SECTIONS and (event := _EVENTS.get(_EVENT.sub("", name))):
             self._events[event] = value
-        elif (fact := _FACTS.get((section, name))) and (found := _NUMBER.fullmatch(value)):
-            self._facts[fact] = float(found[1]) if "watts" in fact else int(float(found[1]))
+        elif (fact := _FACTS.get((section, name))) and (match := _NUMBER.fullmatch(value)):
+            self._facts[fact] = float(match[1]) if "watts" in fact else int(float(match[1]))
         elif (section, name) in _COLUMNS:
             self._cells.setdefault((section, name), value.removesuffix("x"))
 
@@ -156,7 +156,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         name, value = value_in(line.rstrip(), sections)
         if name == "gpu" and not value:
             yield from report.rows(notes)
-            report.begin_device(found[0] if (found := _BUS_ID.search(line)) else "")
+            report.begin_device(match[0] if (match := _BUS_ID.search(line)) else "")
         elif name == "timestamp":
             try:
                 report.time = parse_timestamp(value)
@@ -169,28 +169,28 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 
 def _value_in_xml(line: str, sections: list[str]) -> tuple[str, str]:
     """Return name and value of a line; updates the enclosing `sections`."""
-    if (found := _XML.fullmatch(line)) is None:
+    if (match := _XML.fullmatch(line)) is None:
         return "", ""
-    name = found["name"]
-    value = found["value"]
-    if found["end"]:
+    name = match["name"]
+    value = match["value"]
+    if match["end"]:
         del sections[-1:]
         return "", ""
-    if value is None and not found["empty"]:
+    if value is None and not match["empty"]:
         sections.append(name)
     return name, value or ""
 
 
 def _value_in_text(line: str, sections: list[str]) -> tuple[str, str]:
     """Return the same for a line whose indentation gives its sections."""
-    if (found := _TEXT.fullmatch(line)) is None:
+    if (match := _TEXT.fullmatch(line)) is None:
         return "", ""
     is_device = line.startswith("GPU ")
-    name = "gpu" if is_device else _NO_WORD.sub("_", found["name"].lower())
-    del sections[len(found["indent"]) // _INDENT :]
-    if found["value"] is None:
+    name = "gpu" if is_device else _NO_WORD.sub("_", match["name"].lower())
+    del sections[len(match["indent"]) // _INDENT :]
+    if match["value"] is None:
         sections.append(name)
-    return name, (found["value"] or "").strip()
+    return name, (match["value"] or "").strip()
 
 
 NVIDIA_SMI_REPORT: Final = RecordingFormat(

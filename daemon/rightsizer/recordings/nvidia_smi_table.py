@@ -64,15 +64,15 @@ class _Table:
                     time, self._device, *values, self._notes.file
                 )
             self._device = ""
-        elif found := _GPU.match(line):
-            self._device = self._notes.gpu(int(found["index"]))
-            facts = DeviceDescription(name=found["name"], pci_bus_id=found["bus"])
+        elif match := _GPU.match(line):
+            self._device = self._notes.gpu(int(match["index"]))
+            facts = DeviceDescription(name=match["name"], pci_bus_id=match["bus"])
             self._notes.learn(self._device, facts)
-        elif found := _PROCESS.match(line):
+        elif match := _PROCESS.match(line):
             process = recorded_process(
-                found["pid"], found["size"], letters=found["kind"], program=found["name"]
+                match["pid"], match["size"], letters=match["kind"], program=match["name"]
             )
-            device = self._notes.gpu(int(found["index"]))
+            device = self._notes.gpu(int(match["index"]))
             self._processes.setdefault(device, []).append(process)
         elif line.startswith(_INSTANCES):
             self._notes.remark(_DIVIDED)

@@ -120,10 +120,10 @@ def is_text(head: Sequence[str]) -> bool:
 
 def named_line(line: str) -> str:
     """Convert a `promtool tsdb dump` line, whose name is a label, to the usual form."""
-    found = _NAME_AMONG_LABELS.search(line)
-    if found is None:
+    match = _NAME_AMONG_LABELS.search(line)
+    if match is None:
         return line
-    return f"{found['name']}{line[: found.start()]}{line[found.end() :]}".replace(", }", "}", 1)
+    return f"{match['name']}{line[: match.start()]}{line[match.end() :]}".replace(", }", "}", 1)
 
 
 def interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:

@@ -76,9 +76,9 @@ def show_read(progress: Progress, texts: Sequence["TextFile"]) -> None:
 
 def _grepped(lines: Iterable[str]) -> re.Pattern[str] | None:
     """Return what grep put before each line, or `None`."""
-    for found in filter(None, map(_GREPPED_HEADING.match, lines)):
-        name = re.escape(found["file"] or "")
-        number = r"\d+:" if found["line"] else ""
+    for match in filter(None, map(_GREPPED_HEADING.match, lines)):
+        name = re.escape(match["file"] or "")
+        number = r"\d+:" if match["line"] else ""
         return re.compile(f"^{name}{number}") if name or number else None
     return None
 
@@ -175,10 +175,10 @@ class TextFile:
             self._grepped = _grepped(lines)
             prefixed = filter(None, map(_PREFIXED_HEADING.match, lines))
             self._prefix_words = max(
-                (len(found["prefix"].split()) for found in prefixed), default=0
+                (len(match["prefix"].split()) for match in prefixed), default=0
             )
             composed = [_COMPOSED.match(line) for line in lines]
-            if all(composed) and len({found[1] for found in composed if found}) == 1:
+            if all(composed) and len({match[1] for match in composed if match}) == 1:
                 self._prefix_words = self._prefix_words or _COMPOSED_WORDS
             self.head = tuple(map(self._without_prefix, lines))
             """First lines that are not blank, stripped."""
@@ -261,15 +261,15 @@ class TextFile:
         for number, line in lines:
             # `kubectl logs --prefix` begins with the pod, pdsh and docker compose with the node or
             # container, which may be on another node.
-            if not self._grepped and (found := _SOURCE.match(line)):
-                if source and found[1] != source:
-                    mine = quote(f'index($0, "{found[0]}") == 1')
+            if not self._grepped and (match := _SOURCE.match(line)):
+                if source and match[1] != source:
+                    mine = quote(f'index($0, "{match[0]}") == 1')
                     raise RecordingError(
-                        f"{self.name}:{number}: is of {found[1]}, and what is before of {source}; "
+                        f"{self.name}:{number}: is of {match[1]}, and what is before of {source}; "
                         f"write the log of each to a file, as by awk {mine} {quote(self.name)} > "
                         "one.csv, and replay each node by itself"
                     )
-                source = found[1]
+                source = match[1]
             yield number, self._without_prefix(line)
 
     def _without_prefix(self, line: str) -> str:

@@ -64,8 +64,8 @@ def parse_timestamp(text: str) -> Nanoseconds:
         return parse_calendar(_ZONE.sub("", text) if text[-3:].isalpha() else text)
     if _EPOCH.fullmatch(text):
         return parse_epoch(text)
-    if found := _COMPACT.fullmatch(text):
-        year, month, day, *time = found.groups()
+    if match := _COMPACT.fullmatch(text):
+        year, month, day, *time = match.groups()
         return parse_calendar(f"{year}-{month}-{day} {':'.join(time)}")
     return _parse_date(text)
 
@@ -117,8 +117,8 @@ class DayAndMonth:
         """Return the time of a date; `None` for others, and an unknown order."""
         if not self._count or (day := self._day) is None:
             return None
-        found = _DAY_AND_MONTH.fullmatch(text)
-        return None if found is None else _date_in_order(found, day)
+        match = _DAY_AND_MONTH.fullmatch(text)
+        return None if match is None else _date_in_order(match, day)
 
 
 def _date_in_order(date: re.Match[str], day: int) -> Nanoseconds:
@@ -150,13 +150,13 @@ def page_time(line: str) -> Nanoseconds | None:
 
 def leading_time(line: str, notes: RecordingNotes) -> tuple[Nanoseconds | None, str]:
     """Return the time that a line begins with, as `ts` writes it, and the rest of the line."""
-    found = _STAMP.match(line)
-    rest = line[found.end() if found else 0 :].strip()
+    match = _STAMP.match(line)
+    rest = line[match.end() if match else 0 :].strip()
     with contextlib.suppress(ValueError):
-        if found is None or found["yearless"] is None:
-            return None if found is None else parse_timestamp(found["stamp"]), rest
+        if match is None or match["yearless"] is None:
+            return None if match is None else parse_timestamp(match["stamp"]), rest
         notes.remark(f"its times have no year: {_LEAP_YEAR} is assumed; 'ts %.s' gives it")
-        return _parse_date(f"{found['stamp']} {_LEAP_YEAR}"), rest
+        return _parse_date(f"{match['stamp']} {_LEAP_YEAR}"), rest
     return None, rest
 
 
@@ -167,11 +167,11 @@ def seconds_text(time: Nanoseconds) -> str:
 
 def parse_time_of_day(text: str) -> Nanoseconds:
     """Parse `12:34:56` or `12:34:56.789`; `ValueError` for anything else."""
-    if (found := _TIME_OF_DAY.fullmatch(text)) is None:
+    if (match := _TIME_OF_DAY.fullmatch(text)) is None:
         raise ValueError(f"'{text}' is no time of day")
-    hours, minutes, seconds = map(int, found.groups()[:3])
+    hours, minutes, seconds = map(int, match.groups()[:3])
     whole = ((hours * 60 + minutes) * 60 + seconds) * NANOSECONDS_PER_SECOND
-    return whole + _below_second(found[4] or "")
+    return whole + _below_second(match[4] or "")
 
 
 def _parse_date(text: str) -> Nanoseconds:
@@ -193,12 +193,12 @@ def parse_calendar(text: str) -> Nanoseconds:
         len(text) == _SECOND_END or (text[19:20] == "." and fraction.isdigit())
     ):
         return _whole_second(text[:19]) + _below_second(fraction)
-    found = _FRACTION.search(text)
-    if found:
-        text = text[: found.start()] + text[found.end() :]
+    match = _FRACTION.search(text)
+    if match:
+        text = text[: match.start()] + text[match.end() :]
     moment = datetime.fromisoformat(text.replace("/", "-"))
     whole = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
-    return storable(whole * NANOSECONDS_PER_SECOND + _below_second(found[1] if found else ""))
+    return storable(whole * NANOSECONDS_PER_SECOND + _below_second(match[1] if match else ""))
 
 
 @lru_cache(maxsize=1024)

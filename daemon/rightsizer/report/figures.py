@@ -95,8 +95,8 @@ def group_percent(group: StateGroup, row: DeviceRow) -> str:
 
 def resources_of(model: ReportModel) -> list[Resource]:
     """Return the resources with a known need on any device."""
-    known = {fit.resource for row in model.devices for fit in row.fits if fit.need is not None}
-    return [resource for resource in Resource if resource in known]
+    resources = {fit.resource for row in model.devices for fit in row.fits if fit.need is not None}
+    return [resource for resource in Resource if resource in resources]
 
 
 def fit_of(row: DeviceRow, resource: Resource) -> FitRow | None:

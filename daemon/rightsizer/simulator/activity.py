@@ -101,8 +101,8 @@ class DeviceLoad(Struct, frozen=True):
 
     def values(self) -> tuple[float, ...]:
         """All ratios, in the order of the fields."""
-        found: tuple[float, ...] = _RATIOS(self)
-        return found
+        ratios: tuple[float, ...] = _RATIOS(self)
+        return ratios
 
     @property
     def engines(self) -> float:

@@ -78,8 +78,8 @@ def check_within(path: Path, value: float | None, least: float, most: float) -> 
 
 def check_limit(board: Board, limit_watts: float | None, path: Path) -> None:
     """Raise a `RuleError` for a power limit beyond those of a board."""
-    most = board.power_limit_watts
-    check_within((*path, "power_limit_watts"), limit_watts, lowest_limit_watts(board), most)
+    watts = board.power_limit_watts
+    check_within((*path, "power_limit_watts"), limit_watts, lowest_limit_watts(board), watts)
 
 
 def slot_of(gpu: object, path: Path, slots: tuple[BoardSlot, ...]) -> BoardSlot:

@@ -50,8 +50,8 @@ def training_rate(
         shape = TrainingShape(model, float(requirement.training.sequence))
         seconds = TrainingStep(requirement, shape, board, layout, settings).seconds
         units = shape.sequence if isinstance(model, Transformer) else 1.0
-        each = shape.model_flops(parameter_flops(requirement.task))
-        flops = each * shape.sequence / units
+        model_flops = shape.model_flops(parameter_flops(requirement.task))
+        flops = model_flops * shape.sequence / units
     else:
         links = ServerLinks(board, settings.network_bytes_per_second, settings.node_gpus)
         step = sample_step(model, requirement, board, layout, samples, links=links)

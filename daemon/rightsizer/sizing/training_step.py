@@ -312,8 +312,10 @@ class TrainingStep:
         shape = self.shape
         shared = shape.all_expert_parameters if layout.expert > 1 else 0.0
         replicas = layout.data // layout.expert
-        found = self._gradient_seconds(layout.data, shape.count.total - shared)
-        return found + self._gradient_seconds(replicas, shared / layout.expert, layout.expert)
+        gradient_seconds = self._gradient_seconds(layout.data, shape.count.total - shared)
+        return gradient_seconds + self._gradient_seconds(
+            replicas, shared / layout.expert, layout.expert
+        )
 
     def _gradient_seconds(self, replicas: int, held: float, apart: int = 1) -> float:
         """Exposed time to exchange parameters that every so many replicas hold."""

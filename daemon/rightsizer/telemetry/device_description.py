@@ -60,8 +60,8 @@ class DeviceDescription:
 
 def mig_profile(name: str | None) -> str | None:
     """Return the profile in a name like `NVIDIA A100-SXM4-80GB MIG 1g.10gb`."""
-    found = _PROFILE.search(name or "")
-    return found[1] if found else None
+    match = _PROFILE.search(name or "")
+    return match[1] if match else None
 
 
 def build_devices(

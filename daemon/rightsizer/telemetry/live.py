@@ -242,12 +242,12 @@ def _until(release: ReleaseRequest) -> str:
 
 def check_collectors(settings: LiveSettings) -> None:
     """Raise `ConfigurationError` if a disabled collector does not exist."""
-    known = [collector.name for collector in COLLECTORS]
+    names = [collector.name for collector in COLLECTORS]
     for name in settings.disabled_collectors:
-        if name not in known:
+        if name not in names:
             raise ConfigurationError(
                 f"disabled_collectors: there is no collector '{name}'; "
-                f"choose from {', '.join(known)}"
+                f"choose from {', '.join(names)}"
             )
 
 

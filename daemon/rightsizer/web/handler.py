@@ -66,10 +66,10 @@ def read_head(
     """
     if len(first_line) > _LINE_LIMIT_BYTES:
         raise HeadError(status=HTTPStatus.REQUEST_URI_TOO_LONG)
-    found = _REQUEST_LINE.fullmatch(first_line)
-    if found is None:
+    match = _REQUEST_LINE.fullmatch(first_line)
+    if match is None:
         raise HeadError("the first line is not METHOD TARGET HTTP/1.1")
-    method, target, version = (part.decode() for part in found.groups())
+    method, target, version = (part.decode() for part in match.groups())
     if version >= "2":
         raise HeadError(status=HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
     fields: dict[str, list[str]] = {}

@@ -92,8 +92,8 @@ def selected_uuids(report: Report, query: PageQuery) -> frozenset[str]:
         )
         of = (workload for workload in report.workloads if workload.workload.key == query.workload)
         had = (uuid for workload_report in of for uuid in workload_report.devices)
-        known = {device.device.uuid for device in report.devices}
-        return frozenset(held) or frozenset(had) & known
+        uuids = {device.device.uuid for device in report.devices}
+        return frozenset(held) or frozenset(had) & uuids
     return frozenset(
         device.device.uuid
         for device in report.devices

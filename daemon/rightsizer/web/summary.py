@@ -89,7 +89,7 @@ def encode_strip(
     report: Report, span: Span, past: Mapping[str, DeviceSpan] | None, uuids: Sequence[str]
 ) -> JsonObject:
     """Encode the states of devices over a span by cell."""
-    known = spans_of_report(report, span) if past is None else past
+    spans = spans_of_report(report, span) if past is None else past
     return {
         "span": span.name,
         "start": seconds(report.wall_time - span.length),
@@ -102,7 +102,7 @@ def encode_strip(
                 "waste_seconds": {str(cause): waste for cause, waste in past.waste_seconds.items()},
                 "cells": [_encode_cell(cell) for cell in past.cells],
             }
-            for uuid, past in ((uuid, known.get(uuid, _NOTHING)) for uuid in uuids)
+            for uuid, past in ((uuid, spans.get(uuid, _NOTHING)) for uuid in uuids)
         ],
     }
 

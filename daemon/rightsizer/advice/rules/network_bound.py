@@ -46,10 +46,10 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
     lost = 0.0
     for window, device in zip(case.windows, case.devices, strict=True):
         share = seen.shares[window.uuid]
-        known = window.known_seconds
-        if window.waste_seconds and known > 0.0:
+        seconds = window.known_seconds
+        if window.waste_seconds and seconds > 0.0:
             # Limited to the loss that has no other known cause.
-            share = min(share, window.waste_seconds.get(Cause.HEADROOM, 0.0) / known)
+            share = min(share, window.waste_seconds.get(Cause.HEADROOM, 0.0) / seconds)
         lost += share * device.capacity_ratio
     fabric = f"mpirun -N {len(case.devices)} all_reduce_perf -b 8M -e 4G -f 2 -g 1"
     return seen.find_problem(

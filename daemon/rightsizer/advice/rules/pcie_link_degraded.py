@@ -147,8 +147,8 @@ _UNKNOWN_LINK: Final = "the PCIe link, or what board and slot allow, is not know
 def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     """Whether a GPU of the workload runs on a slower PCIe link than it supports."""
     case = subject.case
-    found = {device.uuid: link_state(case, device) for device in case.devices}
-    if not (links := {uuid: link for uuid, link in found.items() if link is not None}):
+    link_states = {device.uuid: link_state(case, device) for device in case.devices}
+    if not (links := {uuid: link for uuid, link in link_states.items() if link is not None}):
         return subject.abstain(_UNKNOWN_LINK)
     if _is_unused(case):
         return subject.find_nothing(f"{subject.name}: no process works on it.")

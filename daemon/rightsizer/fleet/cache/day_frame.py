@@ -170,12 +170,12 @@ def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
             yield frame
             continue
         each = DAY // frame.grid.step
-        known = frame.known_seconds()
-        total = known.sum()
+        seconds = frame.known_seconds()
+        total = seconds.sum()
         for place, grid in enumerate(frame.grid.parts()):
             inside = slice(place * each, (place + 1) * each)
             values = frame.values[:, inside]
-            part = known[inside].sum() / total if total else 0.0
+            part = seconds[inside].sum() / total if total else 0.0
             demands = {
                 resource: demand.scaled(float(part)) for resource, demand in frame.demands.items()
             }

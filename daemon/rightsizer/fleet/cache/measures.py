@@ -300,13 +300,15 @@ class DistributionTable:
 
     def of(self, subject: int) -> Distributions:
         """Return the distributions of a subject that are not empty."""
-        found: dict[Resource | None, Distribution] = {
+        distributions: dict[Resource | None, Distribution] = {
             _RESOURCES_BY_ROW[row]: TableDistribution(self, subject, place)
             for place, row in enumerate(self._rows)
             if self._is_used[subject][place]
         }
-        at_least = found.pop(None, None) or Histogram()
-        return {resource: one for resource, one in found.items() if resource is not None}, at_least
+        at_least = distributions.pop(None, None) or Histogram()
+        return {
+            resource: one for resource, one in distributions.items() if resource is not None
+        }, at_least
 
 
 class Demands(Struct, frozen=True):

@@ -400,9 +400,9 @@ def case_measurement(
 
     @cache
     def measured(span: Nanoseconds) -> Mapping[str, Measurement]:
-        found: dict[str, Measurement] = {}
+        measurements: dict[str, Measurement] = {}
         for batch in batches:
-            found |= measure_all(read_batch(day_cache, batch, settings).cases(span))
-        return found
+            measurements |= measure_all(read_batch(day_cache, batch, settings).cases(span))
+        return measurements
 
     return measured

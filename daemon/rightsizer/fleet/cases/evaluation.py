@@ -210,7 +210,7 @@ def _settled_by(
         rule = tuned(general, case)
         rules[id(rule)] = rule
         groups[id(rule), rule.conduct(case.workload).long_seconds].add(key)
-    found: dict[str, VerdictKind] = {}
+    verdict_kinds: dict[str, VerdictKind] = {}
     for (number, long_seconds), keys in groups.items():
         rule = rules[number]
         several = defaultdict[str, Counter[VerdictKind]](Counter)
@@ -219,15 +219,17 @@ def _settled_by(
         for table in tables(nanoseconds(long_seconds)):
             for settled, rows in table.settled(screen(table, rule.settings)):
                 kind = VerdictKind.settled(rule.name, settled)
-                found |= {row.key: kind for row in rows if row.is_single and row.key in keys}
+                verdict_kinds |= {
+                    row.key: kind for row in rows if row.is_single and row.key in keys
+                }
                 for row in rows:
                     if not row.is_single and row.key in keys:
                         several[row.key][kind] += 1
         # All devices of a case must agree.
         for key, of_case in several.items():
             if [*of_case.values()] == [len(present[key].devices)]:
-                (found[key],) = of_case
-    return found
+                (verdict_kinds[key],) = of_case
+    return verdict_kinds
 
 
 def matters(judgement: Judgement, open_now: AbstractSet[tuple[str, str]]) -> bool:

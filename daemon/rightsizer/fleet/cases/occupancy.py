@@ -130,7 +130,7 @@ class NodeNeighbors:
                 if resident.workload is not None:
                     by_place[self._places[resident.key]].append(resident)
         self._nodes = {
-            place: (node_of(cases, rows, workloads), [each.key for each in cases])
+            place: (node_of(cases, rows, workloads), [case.key for case in cases])
             for place, cases in by_place.items()
         }
 

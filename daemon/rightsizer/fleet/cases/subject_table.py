@@ -153,7 +153,7 @@ class DeviceTable:
         """As in `SubjectTable`."""
         readings = (row.device.readings for row in self.rows)
         return np.array(
-            [max(abs(each.get(signal, 0.0)) for signal in signals) for each in readings]
+            [max(abs(reading.get(signal, 0.0)) for signal in signals) for reading in readings]
         )
 
     @cached_property
@@ -238,7 +238,9 @@ class DeviceTable:
         demand = table.quantile_of(None, settings.demand_quantile_ratio)
         is_enough = table.total_of(None) >= nanoseconds(settings.minimum_active_seconds)
         bound = np.where(is_enough, demand * (1 + settings.margin_ratio), np.nan)[self._places]
-        others = [need for each, need in self._needs.items() if each is not Resource.COMPUTE]
+        others = [
+            need for resource, need in self._needs.items() if resource is not Resource.COMPUTE
+        ]
         over = np.maximum(0.0, 1.0 - np.fmax.reduce([bound, *others]))
         return np.where(np.isnan(bound), 0.0, over)
 

@@ -80,8 +80,8 @@ class BatchContribution:
         """Add the parts of other workloads."""
         self.sums.merge(other.sums)
         self.workloads += other.workloads
-        for span, found in other.cases.items():
-            self.cases.setdefault(span, []).extend(found)
+        for span, case in other.cases.items():
+            self.cases.setdefault(span, []).extend(case)
         self.present += other.present
         self.free |= other.free
         self.room |= other.room

@@ -40,10 +40,10 @@ def mean_of(hours: HourlySeries | None) -> float | None:
 
 def filled(hours: HourlySeries) -> list[float] | None:
     """Return hours with unknown ones set to the highest known value; `None` without any."""
-    known = known_values(hours)
-    if not known:
+    values = known_values(hours)
+    if not values:
         return None
-    most = max(known)
+    most = max(values)
     return [most if value is None else value for value in hours.values]
 
 
@@ -100,13 +100,13 @@ def spare_of(pool: FleetPool, settings: SpareSettings, waiting_gpus: float = 0.0
     None if the need is unknown.
     """
     size = pool.size
-    known = known_values(pool.held_peak)
-    if not known:
+    values = known_values(pool.held_peak)
+    if not values:
         return SpareCapacity(size, size, 0, ())
     held = {node: each - pool.free_by_node.get(node, 0) for node, each in pool.size_by_node.items()}
     held_now = sum(max(0, each) for each in held.values())
-    needed = math.ceil(round(max(known), _PLACES))
-    most = max(*known, held_now + waiting_gpus if waiting_gpus else 0.0)
+    needed = math.ceil(round(max(values), _PLACES))
+    most = max(*values, held_now + waiting_gpus if waiting_gpus else 0.0)
     keep = min(size, math.ceil(round(most * (1 + settings.margin_ratio), _PLACES)))
     keep = max(keep, min(size, held_now))
     # Nodes with the least work to move, free for longest.

@@ -43,9 +43,9 @@ class PoolChoice:
         self._kinds = {pool.name: kind_of(view, pool) for pool in view.pools}
         self._memory = {pool.name: _smallest(pool) for pool in view.pools}
         self._held = {
-            workload.case.key: max(known) / len(workload.case.devices)
+            workload.case.key: max(values) / len(workload.case.devices)
             for workload in view.workloads
-            if (known := known_values(workload.memory_bytes)) and workload.case.devices
+            if (values := known_values(workload.memory_bytes)) and workload.case.devices
         }
 
     def memory_of(self, waiting: WaitingWork) -> float | None:
@@ -64,8 +64,10 @@ class PoolChoice:
     def obstacles(self, waiting: WaitingWork) -> Mapping[str, PoolObstacle]:
         """Return the pools that cannot serve it, each with its first obstacle."""
         needed = self.memory_of(waiting)
-        found = {name: self._obstacle(pool, waiting, needed) for name, pool in self._pools.items()}
-        return {name: obstacle for name, obstacle in found.items() if obstacle is not None}
+        pool_obstacles = {
+            name: self._obstacle(pool, waiting, needed) for name, pool in self._pools.items()
+        }
+        return {name: obstacle for name, obstacle in pool_obstacles.items() if obstacle is not None}
 
     def _obstacle(
         self, pool: FleetPool, waiting: WaitingWork, needed: float | None
@@ -114,10 +116,10 @@ def why_left(
         # If the part size is unknown, assume a node of its own pool.
         part = gpus_text(part_of(waiting, tried[0]))
         reasons.append(f"no node of {named} has {part} left, free or after any advice or move")
-    each = waiting.gpus if waiting.gpus_each is None else waiting.gpus_each
+    gpus = waiting.gpus if waiting.gpus_each is None else waiting.gpus_each
     memory = f"not the {(memory_bytes or 0.0) / GIB:,.0f} GiB a GPU that it needs"
     for obstacle, one, many, why in (
-        (PoolObstacle.NODE, "has", "have", f"no node of {gpus_text(each)}"),
+        (PoolObstacle.NODE, "has", "have", f"no node of {gpus_text(gpus)}"),
         (PoolObstacle.MEMORY, "has", "have", memory),
         (PoolObstacle.SCHEDULER, "is", "are", "another scheduler's"),
     ):

@@ -68,12 +68,12 @@ class MovableResident(Struct, frozen=True, order=True):
 
 def residents_of(workloads: Iterable[FleetWorkload]) -> dict[str, list[MovableResident]]:
     """Return the workloads that may be moved off each node."""
-    found: dict[str, list[MovableResident]] = {}
+    residents: dict[str, list[MovableResident]] = {}
     for workload in workloads:
         if workload.is_movable:
             ((node, gpus),) = workload.nodes.items()
-            found.setdefault(node, []).append(MovableResident(gpus, workload.case.key))
-    return found
+            residents.setdefault(node, []).append(MovableResident(gpus, workload.case.key))
+    return residents
 
 
 class WorkMove(Struct, frozen=True):

@@ -109,8 +109,8 @@ _STATUSES: Final = {
 def recognized(status: int | None, text: str) -> StoreLimit | None:
     """Return the limit that a refusal is about, `None` if it is about something else."""
     for pattern, kind in _PATTERNS:
-        if found := pattern.search(text):
-            return StoreLimit(kind, text[found.start() :][:_SHOWN])
+        if match := pattern.search(text):
+            return StoreLimit(kind, text[match.start() :][:_SHOWN])
     by_status = _STATUSES.get(status or 0)
     return None if by_status is None else StoreLimit(by_status, text[:_SHOWN])
 
@@ -371,9 +371,9 @@ def _redacted(settings: StoreSettings, text: str) -> str:
 def _said(failure: Failure) -> str:
     """Return the store's own words, extracted from JSON if possible."""
     try:
-        found = json.loads(failure.answer)
+        document = json.loads(failure.answer)
     except (ValueError, RecursionError):
         return " ".join(failure.answer.split()) or failure.message
-    said = found.get("error", failure.answer) if isinstance(found, dict) else failure.answer
+    said = document.get("error", failure.answer) if isinstance(document, dict) else failure.answer
     # Google nests the text.
     return str(said.get("message", said) if isinstance(said, dict) else said)

@@ -147,9 +147,9 @@ def _series(
     if not all(head.startswith(_NEXT) for head in heads):
         raise ValueError("something between the series")
     texts = (head.removeprefix(_NEXT) for head in heads)
-    metrics = orjson.loads(b"[" + b",".join(texts) + b"]")
+    metrics = orjson.document(b"[" + b",".join(texts) + b"]")
     # Times and values alternate; quotes of values are removed.
-    numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
+    numbers = orjson.document(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
     ends = [*accumulate(sample.count(b"[") + 1 for sample in samples)]
     if len(metrics) != len(samples) or 2 * ends[-1] != len(numbers):
         raise ValueError("something beside times and values")
@@ -201,7 +201,7 @@ def _loaded(raw: bytes) -> Mapping[str, Any]:
         ValueError: it is none, or reports an error.
     """
     try:
-        found = json.loads(raw)
+        document = json.loads(raw)
     except (ValueError, RecursionError):
         shown = plain(raw[:_SHOWN].decode(errors="replace"))
         if shown.startswith("{"):
@@ -209,11 +209,11 @@ def _loaded(raw: bytes) -> Mapping[str, Any]:
         raise ValueError(
             f"something that is not JSON ('{shown}'); is a login page or a proxy in the way?"
         ) from None
-    if isinstance(found, dict) and found.get("status") == "error":
-        raise ValueError(plain(f"an error ({found.get('errorType')}): {found.get('error')}"))
-    if not isinstance(found, dict) or found.get("status") != "success":
+    if isinstance(document, dict) and document.get("status") == "error":
+        raise ValueError(plain(f"an error ({document.get('errorType')}): {document.get('error')}"))
+    if not isinstance(document, dict) or document.get("status") != "success":
         raise ValueError("JSON that is no answer of Prometheus's API; is the path right?")
-    return found
+    return document
 
 
 def _results(envelope: Mapping[str, Any]) -> list[Any]:

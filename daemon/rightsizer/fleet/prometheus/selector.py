@@ -127,26 +127,26 @@ class Matchers(Struct, frozen=True):
         inner = inner.removesuffix(",").rstrip()
         at = 0
         while inner and at <= len(inner):
-            found = _MATCHER.match(inner, at)
-            if found is None or (found.end() < len(inner) and inner[found.end()] != ","):
+            match = _MATCHER.match(inner, at)
+            if match is None or (match.end() < len(inner) and inner[match.end()] != ","):
                 raise ValueError(
                     f"fleet.matchers: '{text}' has something at '{inner[at:].strip()}' that is no "
                     'label matcher; write them as in cluster="paris",env=~"production|staging"'
                 )
-            at = found.end() + 1
+            at = match.end() + 1
         return cls(inner)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Labels in the matchers."""
-        return tuple(each[1] for each in _MATCHER.finditer(self.text))
+        return tuple(match[1] for match in _MATCHER.finditer(self.text))
 
     def merge(self, promql: str) -> str:
         """Return the query with the matchers in each of its selectors."""
         return "".join(self._merged(promql)) if self.text else promql
 
     def _merged(self, promql: str) -> Iterator[str]:
-        tokens = [(each.lastgroup, each.group()) for each in _TOKEN.finditer(promql)]
+        tokens = [(match.lastgroup, match.group()) for match in _TOKEN.finditer(promql)]
         is_label_list = is_in_braces = False
         for index, (kind, text) in enumerate(tokens):
             rest = (token.lower() for kind, token in tokens[index + 1 :] if kind != "space")

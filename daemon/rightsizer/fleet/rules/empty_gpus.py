@@ -116,13 +116,13 @@ def _pool(
 
 
 def _nodes(view: FleetView, pool: FleetPool, settings: EmptyGpusSettings) -> list[_Node]:
-    found: dict[str, _Node] = {}
+    nodes: dict[str, _Node] = {}
     for device in pool.devices:
         since = view.empty.get(device.device.uuid)
         if since is not None and view.end - since >= nanoseconds(settings.empty_seconds):
             node = _Node(device.node, pool.size_by_node.get(device.node, 0))
-            found.setdefault(device.node, node).empty.append((device.device, since))
-    return [found[name] for name in sorted(found)]
+            nodes.setdefault(device.node, node).empty.append((device.device, since))
+    return [nodes[name] for name in sorted(nodes)]
 
 
 def _without(nodes: Sequence[_Node], parts: Iterable[float]) -> list[_Node]:

@@ -26,12 +26,12 @@ def with_witnesses(
     found: dict[str, NodeWitness] = {}
     for some in shares_of(sorted(nodes)):
         found |= _witnesses(store, some, now, lookback)
-    told = {
+    devices = {
         uuid: replace(device, witness=next(found[name] for name in names if name in found))
         for uuid, device in gone.items()
         if not found.keys().isdisjoint(names := names_of_node(device.node))
     }
-    return replace(inventory, devices={**inventory.devices, **told})
+    return replace(inventory, devices={**inventory.devices, **devices})
 
 
 def _witnesses(

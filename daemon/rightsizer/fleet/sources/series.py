@@ -62,8 +62,8 @@ def names_of_node(node: str) -> tuple[str, ...]:
 
 def instance_of(labels: Mapping[str, str]) -> str:
     """Return the host of a scrape's target."""
-    found = _TARGET.fullmatch(instance := labels.get("instance", ""))
-    return (found[1] if found and found[1] else instance).strip("[]")
+    match = _TARGET.fullmatch(instance := labels.get("instance", ""))
+    return (match[1] if match and match[1] else instance).strip("[]")
 
 
 def word_of(words: type[_Word], text: str) -> _Word | None:

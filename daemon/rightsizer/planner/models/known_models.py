@@ -105,8 +105,8 @@ def find_model(name: str) -> KnownModel | None:
 
 def question_around(name: str) -> str:
     """Return what a question says before or behind a name, such as `on 4 H100`; else empty."""
-    found = _QUESTION.search(name)
-    return found[0].strip() if found else ""
+    match = _QUESTION.search(name)
+    return match[0].strip() if match else ""
 
 
 def _words_of(name: str) -> list[str]:
@@ -116,7 +116,7 @@ def _words_of(name: str) -> list[str]:
 def _without_host_tags(name: str) -> str:
     """Return a name without what hosts add to it."""
     plain = name.strip().lower().rpartition("://")[2]
-    plain = _GGUF_TYPE.sub(lambda found: found[0].replace("_", ""), plain)
+    plain = _GGUF_TYPE.sub(lambda match: match[0].replace("_", ""), plain)
     for pattern, written in _HOST_SPELLINGS:
         plain = re.sub(pattern, written, plain)
     served = _SERVED.search(plain)
@@ -233,8 +233,8 @@ def is_closed(name: str) -> bool:
 @cache
 def _formats() -> Mapping[str, NumberFormat]:
     """Return the formats of weights, by the last words of names."""
-    own = {str(number_format): number_format for number_format in NumberFormat}
-    named = own | {word: own[kept] for word, kept in aliases_of("format").items()}
+    formats = {str(number_format): number_format for number_format in NumberFormat}
+    named = formats | {word: formats[kept] for word, kept in aliases_of("format").items()}
     return {_key(word): kept for word, kept in named.items()}
 
 

@@ -215,11 +215,11 @@ class DropFolderWatcher:
         """
         if (files := self._found()) is None:
             return
-        known = self._repository.files()
-        self._repository.forget_files(known.keys() - {file.path for file in files})
+        read_files = self._repository.files()
+        self._repository.forget_files(read_files.keys() - {file.path for file in files})
         before = self._before
         self._before = {file.path: file.state for file in files}
-        read = {(file.path, file.size_bytes, file.modified) for file in known.values()}
+        read = {(file.path, file.size_bytes, file.modified) for file in read_files.values()}
         fresh = [
             file
             for file in files

@@ -189,8 +189,8 @@ def _of_the_finding(
     confidence = f"its confidence of {finding.confidence:.2f} is"
     if finding.confidence < (least := settings.minimum_confidence_ratio):
         return f"{confidence} below {least:.2f}"
-    if finding.confidence > (most := settings.maximum_confidence_ratio):
-        return f"{confidence} above {most:.2f}: there is nothing left to settle"
+    if finding.confidence > (confidence_ratio := settings.maximum_confidence_ratio):
+        return f"{confidence} above {confidence_ratio:.2f}: there is nothing left to settle"
     if not judgement.may_open:
         return "it is not true for as long as advice takes, or not of the last minutes"
     return None

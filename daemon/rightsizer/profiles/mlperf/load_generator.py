@@ -217,12 +217,12 @@ def _from_text(text: PrintedText) -> LoadGeneratorFindings:
     findings = LoadGeneratorFindings(may_hold_result=False)
     is_effective = True
     for line in text.lines():
-        found = _TEXT.match(line)
-        if found is None:
+        match = _TEXT.match(line)
+        if match is None:
             text.unread["other lines"] += bool(line.strip())
             continue
         findings.events += 1
-        said = found[1].strip()
+        said = match[1].strip()
         if said.startswith(_TEXT_DATE):
             findings.start = _time(said.removeprefix(_TEXT_DATE).strip())
         elif said in {"Effective Settings:", "Requested Settings:"}:

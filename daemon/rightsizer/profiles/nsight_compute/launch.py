@@ -159,14 +159,14 @@ def measured(launch: KernelLaunch) -> dict[str, float]:
 def stalls(launch: KernelLaunch) -> dict[str, float]:
     """Return the stall reasons of warps, by share of the cycles between two instructions."""
     counted = {
-        found[1]: figure.value
+        match[1]: figure.value
         for (_, name), figure in launch.metrics.items()
-        if (found := _STALL.fullmatch(name))
+        if (match := _STALL.fullmatch(name))
     }
     if whole := sum(counted.values()):
         known = ((_STALLS.get(name), value) for name, value in counted.items())
         return {why: value / whole for why, value in known if why is not None}
-    told = (found for rule in launch.rules if (found := _STALL_RULE.search(rule.text)))
+    told = (match for rule in launch.rules if (match := _STALL_RULE.search(rule.text)))
     return {found["why"]: min(1.0, float(found["share"]) / 100) for found in told}
 
 
@@ -214,7 +214,7 @@ def _excess_sectors(launch: KernelLaunch) -> float | None:
     # The ratio is 0 for loads or stores that do not occur.
     if used := [each for key in _OTHERS["bytes_used"] if (each := launch.first((key,), ratio_in))]:
         return 1.0 - min(1.0, *used)
-    if said := [found for rule in launch.rules if (found := _EXCESS_RULE.search(rule.text))]:
+    if said := [match for rule in launch.rules if (match := _EXCESS_RULE.search(rule.text))]:
         return max(
             float(each[1]) / 100 if each[1] else 1.0 - int(each[2]) / max(1, int(each[3]))
             for each in said

@@ -232,9 +232,9 @@ class StatsTrace:
             self._recorder.kernel(device, span, name, correlation=_correlation(row))
 
     def _made_known(self, text: str) -> str:
-        found = _DEVICE.fullmatch(text)
-        name, key = found.groups() if found else (text, text or "0")
-        self._recorder.device(key, index=int(key) if found else None, name=name)
+        match = _DEVICE.fullmatch(text)
+        name, key = match.groups() if match else (text, text or "0")
+        self._recorder.device(key, index=int(key) if match else None, name=name)
         return key
 
 

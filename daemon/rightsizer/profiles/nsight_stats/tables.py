@@ -58,11 +58,11 @@ _NAMED_LAST: Final = frozenset({"name", "operation", "range"})
 
 def copy_of(name: str) -> tuple[CopyKind, HostMemory] | None:
     """Return what an operation copies; `None` if it is no copy."""
-    found = _COPY.fullmatch(name.strip())
-    if not found:
+    match = _COPY.fullmatch(name.strip())
+    if not match:
         return None
-    memory = HostMemory.MANAGED if found[1] else HostMemory.UNKNOWN
-    return copy_kind(found[2]), memory
+    memory = HostMemory.MANAGED if match[1] else HostMemory.UNKNOWN
+    return copy_kind(match[2]), memory
 
 
 class StatsReport(StrEnum):
@@ -157,8 +157,8 @@ def header_of(titles: tuple[str, ...]) -> StatsHeader | None:
     if not 3 <= len(titles) <= _LONGEST_HEADER:  # noqa: PLR2004 - no report has fewer columns.
         return None
     parted = [_COLUMN.fullmatch(title.strip()) or (title, title.strip(), "") for title in titles]
-    names = tuple(_FORMER_NAMES.get(each[1].lower(), each[1].lower()) for each in parted)
-    units = tuple(each[2].strip() for each in parted)
+    names = tuple(_FORMER_NAMES.get(match[1].lower(), match[1].lower()) for match in parted)
+    units = tuple(match[2].strip() for match in parted)
     there = frozenset(names)
     for report, needed, absent in _NEEDED:
         if needed <= there and not absent & there:
@@ -184,7 +184,7 @@ def comma_separated(lines: Iterable[str]) -> Iterator[str]:
     columns: list[slice] = []
     for line in lines:
         if above is not None and _RULE.fullmatch(line):
-            columns = [slice(*found.span()) for found in re.finditer("-+", line)]
+            columns = [slice(*match.span()) for match in re.finditer("-+", line)]
             columns[-1] = slice(columns[-1].start, None)
             above = _quoted(above[column] for column in columns)
             continue

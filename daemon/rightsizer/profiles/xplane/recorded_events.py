@@ -109,9 +109,9 @@ def record_host_call(
         stacks.add(thread, CallKind.READ_BACK, plain, span)
     elif is_operation:
         stacks.add(thread, CallKind.OPERATOR, name, span)
-    elif found := _LINE.match(name):
+    elif match := _LINE.match(name):
         stacks.are_frames_own = False
-        stacks.frame(thread, f"{found[1]}({found[2]}): {found[3]}", span)
+        stacks.frame(thread, f"{match[1]}({match[2]}): {match[3]}", span)
     else:
         return False
     return True
@@ -124,19 +124,19 @@ def is_host_call(name: str) -> bool:
 
 def _span_of(name: str) -> tuple[SpanKind, str] | None:
     plain = _FRAME.sub("", name)
-    candidates = ((kind, found[1]) for kind, pattern in _SPANS if (found := pattern.search(plain)))
+    candidates = ((kind, match[1]) for kind, pattern in _SPANS if (match := pattern.search(plain)))
     return next(candidates, None)
 
 
 def _record_memory(recorder: Recorder, stats: Mapping[str, object], at: Nanoseconds) -> bool:
     """Record the allocator's own peak: what the program needs, not what it holds."""
-    found = _ALLOCATOR.match(str(stats.get("allocator_name", "")))
+    match = _ALLOCATOR.match(str(stats.get("allocator_name", "")))
     peak = _whole(stats.get("peak_bytes_in_use")) or _whole(stats.get("bytes_allocated"))
-    if found is None or not peak:
+    if match is None or not peak:
         return False
     used = _whole(stats.get("bytes_allocated")) or peak
-    recorder.memory(f"/device:GPU:{int(found[1][:6])}", used, at)
-    recorder.memory(f"/device:GPU:{int(found[1][:6])}", peak)
+    recorder.memory(f"/device:GPU:{int(match[1][:6])}", used, at)
+    recorder.memory(f"/device:GPU:{int(match[1][:6])}", peak)
     return True
 
 

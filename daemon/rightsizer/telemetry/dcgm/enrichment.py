@@ -87,7 +87,7 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
             places.setdefault(place, []).append(device.uuid)
         elif (address := kernel_address(device.pci_bus_id)) is not None:
             slots[address] = device.uuid
-    known = {device.uuid: device for device in view.devices}
+    devices = {device.uuid: device for device in view.devices}
     found: dict[str, str] = {}
     for key in view.readings:
         if key in uuids:
@@ -97,9 +97,9 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
             at = places.get((found.get(parent, parent), number), [])
             if len(at) == 1:
                 found[key] = at[0]
-        elif known[key].uuid.startswith(BY_INDEX):
+        elif devices[key].uuid.startswith(BY_INDEX):
             # A device with a uuid is not matched by its address.
-            slot = kernel_address(known[key].pci_bus_id)
+            slot = kernel_address(devices[key].pci_bus_id)
             found |= {key: slots[slot]} if slot in slots else {}
     return found
 

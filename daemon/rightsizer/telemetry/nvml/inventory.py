@@ -281,7 +281,7 @@ class NvmlInventoryReader(Struct, frozen=True):
         """Return all instances of a GPU in MIG mode, or why they are unknown."""
         ask = self.facts.library.ask
         facts = self.facts
-        known = (
+        devices = (
             {}
             if gpu is None
             else {instance.device.uuid: instance.device for instance in gpu.instances}
@@ -301,9 +301,9 @@ class NvmlInventoryReader(Struct, frozen=True):
                 continue
             facts.failures.clear()
             device = describe_instance(facts, handle, parent, place)
-            if facts.failures and device.uuid in known:
-                device = known[device.uuid]  # The facts of an instance never change.
-            elif known and (unnamed := [e for e in facts.failures if e.call in _IDENTITY]):
+            if facts.failures and device.uuid in devices:
+                device = devices[device.uuid]  # The facts of an instance never change.
+            elif devices and (unnamed := [e for e in facts.failures if e.call in _IDENTITY]):
                 return unnamed[0]  # Under another name it would become another instance.
             targets.append(DeviceTarget(device, handle, whole_handle))
         return tuple(targets)

@@ -321,10 +321,10 @@ def _value(key: FieldKey, field: Any) -> Any:
             return NvmlFailure(
                 Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was"
             )
-        found = value_of(kind, field)
-        if found is not None and not is_blank(found):
-            return found
-        answer = f"no number of type {kind}" if found is None else f"the driver answered {found}"
+        value = value_of(kind, field)
+        if value is not None and not is_blank(value):
+            return value
+        answer = f"no number of type {kind}" if value is None else f"the driver answered {value}"
         return NvmlFailure(Missing.INVALID, _call(key), answer)
     if code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
         return NvmlFailure(Missing.NOT_SUPPORTED, _call(key), "the driver does not know this field")

@@ -169,14 +169,14 @@ class ServingEngineCollector:
 
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
         """Return the outcome of each endpoint; a success needs an answer and known GPUs."""
-        found: dict[str, CollectorOutcome] = {}
+        collector_outcomes: dict[str, CollectorOutcome] = {}
         for poller in self._pollers:
             outcome = poller.fetched.outcome
             failure = self._matches.unmatched.get(poller.endpoint)
             if outcome.success and failure is not None:
                 outcome = outcome._replace(success=False, failure=failure)
-            found[poller.endpoint.name] = outcome
-        return found
+            collector_outcomes[poller.endpoint.name] = outcome
+        return collector_outcomes
 
     def close(self) -> None:
         """Stop polling; a hung request is left behind."""

@@ -233,16 +233,16 @@ class DayReader:
         return by_label(answer, self._grid, label, self._rows, blank)
 
     def _frames(self, presence: TimePresence, answers: DayAnswers) -> dict[str, DayFrame]:
-        known = presence.known_seconds
+        seconds = presence.known_seconds
         usage = self._usage
         devices = [self._devices[uuid] for uuid in self._rows]
         columns = time_columns(answers, presence, self._grid)
         columns |= measure_columns(answers, presence, devices, usage)
-        columns |= pressure_columns(answers.limits, known, self._grid)
+        columns |= pressure_columns(answers.limits, seconds, self._grid)
         peaks = {
             measure: columns[column] for measure, column in _PEAKS.items() if column in columns
         }
-        demands = demands_of(answers.buckets, peaks, known, usage.working_power_ratio)
+        demands = demands_of(answers.buckets, peaks, seconds, usage.working_power_ratio)
         return dict(zip(self._rows, frames_of(self._whole, columns, demands), strict=True))
 
     def _holdings(self, labels: Labels) -> dict[str, tuple[DeviceHolding, ...]]:

@@ -41,12 +41,12 @@ def measure_columns(
 ) -> dict[str, Floats]:
     """Return means and peaks of the measures, and seconds by tier of telemetry."""
     full = settings.working_power_ratio
-    known = presence.known_seconds
-    unknown = np.full_like(known, np.nan)
+    seconds = presence.known_seconds
+    unknown = np.full_like(seconds, np.nan)
     means = answers.means
     peaks = answers.peaks
     # The share of time counted as used is an upper bound of the tensor pipe's.
-    used = answers.totals.get("seconds", unknown) / np.where(known > 0, known, np.nan)
+    used = answers.totals.get("seconds", unknown) / np.where(seconds > 0, seconds, np.nan)
     # Upper bound of busy share times power: a product is at most either, and at most that of the
     # peaks at one moment. Without profiling it is what counts as used, unless a link was used
     # more. If the power is unknown, only the busy share bounds it.
@@ -65,7 +65,7 @@ def measure_columns(
             is_unknown = np.isnan(peak).all(axis=1, keepdims=True)
             larger = np.where(is_unknown, peak, np.fmax(peak, values))
             found[ColumnKind.PEAK.column(measure)] = presence.masked(larger)
-    return found | _tier_columns(answers, known)
+    return found | _tier_columns(answers, seconds)
 
 
 def _measures(

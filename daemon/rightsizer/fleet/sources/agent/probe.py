@@ -287,10 +287,10 @@ class AgentProbe(Struct, frozen=True):
         # Old readings of a device that is down, or a stalled agent, are not clock skew.
         limit = self.settings.clock_skew_seconds
         if ahead := self._number(f"count({_TIME} - timestamp({_TIME}) > {limit:g})"):
-            most = self._number(f"max({_TIME} - timestamp({_TIME}))")
+            number = self._number(f"max({_TIME} - timestamp({_TIME}))")
             yield (
                 f"the clocks of the nodes of {ahead:.0f} devices are ahead of the store's by up to "
-                f"{format_duration(most)}: advice's times are off by that; see to their time "
+                f"{format_duration(number)}: advice's times are off by that; see to their time "
                 "service"
             )
         if down := self._number(f"count(max by (uuid) ({_UP}) == 0)"):

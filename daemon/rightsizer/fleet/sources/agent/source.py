@@ -72,11 +72,11 @@ def devices_of(
         board = catalogue.find(labels.get("model", ""))
         known = {name: values.get(uuid) for name, values in figures.items()}
         device = _device(labels, board, shares.get(uuid, 1.0), known)
-        own = board.key if board else device.name or "unknown"
+        key = board.key if board else device.name or "unknown"
         found[uuid] = FleetDevice(
             device=replace(device, has_mig_instances=uuid in parents),
             node=node_of(labels),
-            pool=first_label(labels, settings.pool_labels) or own,
+            pool=first_label(labels, settings.pool_labels) or key,
         )
     return found
 

@@ -185,9 +185,11 @@ def demands_of(
     }
     found: list[dict[Resource, Histogram]] = [{} for _ in known]
     for resource, of_devices in weights.items():
-        for own, bins in zip(found, np.rint(of_devices * NANOSECONDS_PER_SECOND), strict=True):
+        for histograms, bins in zip(
+            found, np.rint(of_devices * NANOSECONDS_PER_SECOND), strict=True
+        ):
             if (bins > 0).any():
-                own[resource] = histogram_of(bins)
+                histograms[resource] = histogram_of(bins)
     return found
 
 

@@ -83,21 +83,21 @@ def workloads_of(
     store: MetricStore, owners: PodOwners, holders: Iterable[Workload], span: LookbackSpan
 ) -> dict[Workload, Workload]:
     """Return the workload of each holder, with a key shared by its successors."""
-    found = {holder: holder for holder in holders}
-    pods = {holder: Pod(holder.namespace, holder.pod) for holder in found if holder.pod}
+    workloads = {holder: holder for holder in holders}
+    pods = {holder: Pod(holder.namespace, holder.pod) for holder in workloads if holder.pod}
     owned = owners.of(store, pods.values(), span)
     for holder, pod in pods.items():
         owner = owned[pod]
         key = workload_key(pod, owner)
         kind = owner.workload_class
-        found[holder] = replace(
+        workloads[holder] = replace(
             holder,
             key=key,
             name=owner.name,
             workload_class=kind,
             controller=owner.controller,
         )
-    return found
+    return workloads
 
 
 _WHOLE = 0.9
@@ -192,21 +192,23 @@ def presences(
     While a GPU has MIG instances, only these count.
     """
     new = partial(ExporterPresence, usual_samples=seconds(grid.step) / resolution_seconds)
-    found: defaultdict[str, ExporterPresence] = defaultdict(new)
+    exporter_presences: defaultdict[str, ExporterPresence] = defaultdict(new)
     parts: defaultdict[str | None, Floats] = defaultdict(lambda: np.zeros(grid.count))
     for series, column in zip(answer, placed(answer, grid, 0.0), strict=True):
         if (entity := device_of(series.labels)) is not None:
-            counts = found[entity.device].counts
+            counts = exporter_presences[entity.device].counts
             holder = names.holder(series.labels)
             counts[holder] = np.maximum(column, counts.get(holder, 0.0))
             if entity.is_instance:
                 parts[entity.whole] += column
-    for whole in found.keys() & parts.keys():
-        counts = found[whole].counts
+    for whole in exporter_presences.keys() & parts.keys():
+        counts = exporter_presences[whole].counts
         counts |= {
             workload: np.where(parts[whole], 0.0, column) for workload, column in counts.items()
         }
-    return {uuid: one for uuid, one in found.items() if np.any(list(one.counts.values()))}
+    return {
+        uuid: one for uuid, one in exporter_presences.items() if np.any(list(one.counts.values()))
+    }
 
 
 def _without_lapses(

@@ -53,12 +53,12 @@ def recorded_series(metrics: Collection[str]) -> tuple[tuple[IntervalQuery, str]
 def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) -> SourceReport:
     """Return the report with the recorded series in the store, and those missing."""
     wanted = [query.name(metric) for query, metric in recorded_series(report.metrics)]
-    found = names_of(store, wanted, now, UUID_LABELS, over=_LOOK)
-    missing = sorted(frozenset(wanted) - found)
-    if not found:
+    names = names_of(store, wanted, now, UUID_LABELS, over=_LOOK)
+    missing = sorted(frozenset(wanted) - names)
+    if not names:
         return report
     can = (
-        f"Long spans at little cost to the store: {len(found)} series of each GPU are recorded, "
+        f"Long spans at little cost to the store: {len(names)} series of each GPU are recorded, "
         f"of {len(wanted)} that are read."
     )
     warnings = list(report.warnings)
@@ -70,7 +70,7 @@ def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) ->
             "ruler evaluates every group."
         )
     return replace(
-        report, metrics=report.metrics | found, can=(*report.can, can), warnings=tuple(warnings)
+        report, metrics=report.metrics | names, can=(*report.can, can), warnings=tuple(warnings)
     )
 
 

@@ -119,9 +119,9 @@ class DcgmExporterSource(Struct, frozen=True):
         span = LookbackSpan(now, lookback)
         devices, holders = read_inventory(store, report, span, self.catalogue, self.settings)
         span = LookbackSpan(now, min(lookback, DAY))
-        found = workloads_of(store, self._owners, holders, span)
+        workloads = workloads_of(store, self._owners, holders, span)
         return FleetInventory(
-            devices=devices, workloads={workload.key: workload for workload in found.values()}
+            devices=devices, workloads={workload.key: workload for workload in workloads.values()}
         )
 
     def day(
