@@ -147,9 +147,9 @@ def _series(
     if not all(head.startswith(_NEXT) for head in heads):
         raise ValueError("something between the series")
     texts = (head.removeprefix(_NEXT) for head in heads)
-    metrics = orjson.document(b"[" + b",".join(texts) + b"]")
+    metrics = orjson.loads(b"[" + b",".join(texts) + b"]")
     # Times and values alternate; quotes of values are removed.
-    numbers = orjson.document(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
+    numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
     ends = [*accumulate(sample.count(b"[") + 1 for sample in samples)]
     if len(metrics) != len(samples) or 2 * ends[-1] != len(numbers):
         raise ValueError("something beside times and values")
