@@ -201,8 +201,8 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     At least one device needs telemetry of one of the tiers.
     """
     case = subject.case
-    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
-        return too_little
+    if (early := subject.abstain_early(settings.minimum_known_seconds)) is not None:
+        return early
     if not any(window.tier in tiers for window in case.windows):
         return subject.abstain(_without_tiers(why_unsupported, tiers))
     shares = {window.uuid: share_of(window) for window in case.windows}

@@ -155,14 +155,14 @@ def _port(port: Placement | Bridge) -> tuple[str | None, str | None]:
 def _peers(links: Sequence[GpuLink], labels: Mapping[str, str]) -> str:
     if not links:
         return "there is no other GPU"
-    gpu_links = [link for link in links if link.can_read_peer is not None]
-    refused = [link for link in gpu_links if not link.can_read_peer]
-    if not gpu_links:
+    told = [link for link in links if link.can_read_peer is not None]
+    refused = [link for link in told if not link.can_read_peer]
+    if not told:
         return "the driver does not say who can read whose"
     if len(refused) == len(links):
         return "no GPU can read another's"
-    if len(gpu_links) < len(links) or len(refused) > _PAIRS_SHOWN:
-        return f"{len(gpu_links) - len(refused)} of {len(links)} pairs can read each other's"
+    if len(told) < len(links) or len(refused) > _PAIRS_SHOWN:
+        return f"{len(told) - len(refused)} of {len(links)} pairs can read each other's"
     pairs = ", ".join(f"{labels[link.uuid]}-{labels[link.peer_uuid]}" for link in refused)
     return "each GPU can read every other's" + (f", but not {pairs}" if pairs else "")
 

@@ -308,11 +308,11 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
 
 def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[PlanCandidate]]:
     """Return unsuitable candidates by the first filter each failed, in order of filters."""
-    plan_candidates: dict[CandidateFilter, list[PlanCandidate]] = {by: [] for by in CandidateFilter}
+    failures: dict[CandidateFilter, list[PlanCandidate]] = {by: [] for by in CandidateFilter}
     for candidate in candidates:
         if not candidate.fits:
-            plan_candidates[candidate.rejections[0].by].append(candidate)
-    return {by: failed for by, failed in plan_candidates.items() if failed}
+            failures[candidate.rejections[0].by].append(candidate)
+    return {by: failed for by, failed in failures.items() if failed}
 
 
 def ranked(candidates: Iterable[PlanCandidate]) -> tuple[PlanCandidate, ...]:

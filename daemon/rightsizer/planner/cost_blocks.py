@@ -163,14 +163,14 @@ def rejected_title(candidates: Sequence[PlanCandidate]) -> str:
 def rejection_section(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Section:
     """Return all unsuitable candidates, by the first filter each failed; nearest first."""
     blocks = list[Block]()
-    for by, plan_candidates in rejected(candidates).items():
-        shown = plan_candidates if shows_all else plan_candidates[:1]
+    for by, failed in rejected(candidates).items():
+        shown = failed if shows_all else failed[:1]
         lines = [f"{candidate}: {'; '.join(map(str, candidate.rejections))}" for candidate in shown]
-        rest = [candidate.gpu for candidate in plan_candidates[len(shown) :]]
+        rest = [candidate.gpu for candidate in failed[len(shown) :]]
         if rest:
             more = f", and {len(rest) - _NAMED} more (--all)" if len(rest) > _NAMED else ""
             lines.append(f"also {', '.join(rest[:_NAMED])}{more}")
-        blocks.append(section(f"{by.lack} on {len(plan_candidates)}:", Items(tuple(lines))))
+        blocks.append(section(f"{by.lack} on {len(failed)}:", Items(tuple(lines))))
     return section(rejected_title(candidates), *blocks)
 
 

@@ -122,9 +122,9 @@ def _with_layout(candidate: PlanCandidate) -> str:
 
 def _price(candidates: Iterable[PlanCandidate]) -> tuple[bool, float]:
     """Dollars an hour, or the number of GPUs if a price is unknown, which ranks last."""
-    plan_candidates = tuple(candidates)
-    priced = [candidate.dollars_per_hour for candidate in plan_candidates]
+    parts = tuple(candidates)
+    priced = [candidate.dollars_per_hour for candidate in parts]
     known = [each for each in priced if each is not None]
-    if len(known) < len(plan_candidates):
-        return True, float(sum(candidate.count for candidate in plan_candidates))
+    if len(known) < len(parts):
+        return True, float(sum(candidate.count for candidate in parts))
     return False, sum(known)

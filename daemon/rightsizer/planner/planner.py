@@ -95,9 +95,7 @@ class GpuPlan(Struct, frozen=True):
             return ""
         kinds = f"of {len(self.candidates)} kinds of GPU"
         found = rejected(self.candidates).items()
-        lacks = ", ".join(
-            f"{by.lack} on {len(plan_candidates)} {kinds}" for by, plan_candidates in found
-        )
+        lacks = ", ".join(f"{by.lack} on {len(failed)} {kinds}" for by, failed in found)
         nearest = self.candidates[0]
         reasons = "; ".join(map(str, nearest.rejections))
         return f"nothing fits, because {lacks}; the nearest, {nearest}: {reasons}"
@@ -120,9 +118,9 @@ class Planner(Struct, frozen=True):
         boards = self._boards(requirement, prices)
         search = self._searches(prices)
         biller = Biller(requirement, prices, self.settings.cost)
-        plan_candidates = _ranked(requirement, boards, search, prices.prices)
+        ordered = _ranked(requirement, boards, search, prices.prices)
         most = self.settings.plan.gpu_maximum
-        plan = GpuPlan(requirement, tuple(map(biller.billed, plan_candidates)), most)
+        plan = GpuPlan(requirement, tuple(map(biller.billed, ordered)), most)
         by_key = {board.key: board for board in boards}
         if plan.best is not None:
             return self._with_alternatives(plan, by_key, search, biller)
@@ -192,9 +190,9 @@ class Planner(Struct, frozen=True):
         requirement = self._completed(requirement)
         prices = self._prices(requirement)
         boards = self._boards(requirement, prices)
-        plan_candidates = _ranked(requirement, boards, self._searches(prices), prices.prices)
+        ordered = _ranked(requirement, boards, self._searches(prices), prices.prices)
         biller = Biller(requirement, prices, self.settings.cost)
-        return tuple(map(biller.billed, plan_candidates))
+        return tuple(map(biller.billed, ordered))
 
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
         """Predict one kind of GPU for a requirement, whether it fits or not."""

@@ -210,13 +210,9 @@ def _best_first(plan: GpuPlan, best: PlanCandidate, most: int, names: Sequence[s
 
 def _rejected(candidates: Sequence[PlanCandidate]) -> Section:
     texts = []
-    for by, plan_candidates in rejected(candidates).items():
-        nearest = f"{plan_candidates[0]} {plan_candidates[0].rejections[0].why}"
-        of = (
-            f"{by.lack} on {len(plan_candidates)}, the nearest: "
-            if plan_candidates[1:]
-            else f"{by.lack}: "
-        )
+    for by, failed in rejected(candidates).items():
+        nearest = f"{failed[0]} {failed[0].rejections[0].why}"
+        of = f"{by.lack} on {len(failed)}, the nearest: " if failed[1:] else f"{by.lack}: "
         texts.append(f"{of}{nearest}")
     return section(rejected_title(candidates), Items(tuple(texts)))
 

@@ -146,14 +146,12 @@ def _workload_rows(facts: ReportFacts) -> tuple[WorkloadRow, ...]:
 
 def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> WorkloadRow:
     held = [devices[uuid] for uuid in facts.devices if uuid in devices]
-    parts = [report_device_facts.device.capacity_ratio for report_device_facts in held]
+    parts = [device_facts.device.capacity_ratio for device_facts in held]
     # Capacity of its devices, as a mean: times of holding are not stored per device.
     window = facts.window
     part = sum(parts) / len(parts) if parts else 1.0
     # With unknown devices, use the range of all prices.
-    rate = spanning_rate(
-        report_device_facts.rate for report_device_facts in held or devices.values()
-    )
+    rate = spanning_rate(device_facts.rate for device_facts in held or devices.values())
     states = _hours_by_state(window.states, part)
     total = sum(states.values())
     known = total - states.get(State.UNKNOWN, 0.0)
@@ -162,7 +160,7 @@ def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]
     lost = sum(window.waste_joules.values())
     return WorkloadRow(
         workload=facts.key,
-        devices=tuple(report_device_facts.label for report_device_facts in held),
+        devices=tuple(device_facts.label for device_facts in held),
         held=priced(total, drawn or None, rate),
         coverage_ratio=known / total if total else 0.0,
         groups=_grouped(states),
@@ -182,9 +180,9 @@ def days_of(facts: ReportFacts) -> tuple[ReportDay, ...]:
             for state, time in slice_.states.items():
                 counts[state] += round(time * device.device.capacity_ratio)
     gpus = sum(
-        report_device_facts.device.capacity_ratio
-        for report_device_facts in facts.devices
-        if not report_device_facts.device.has_mig_instances
+        device_facts.device.capacity_ratio
+        for device_facts in facts.devices
+        if not device_facts.device.has_mig_instances
     )
     found = []
     for date, start, end in _calendar(facts):

@@ -224,13 +224,13 @@ _PREFIXES: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")
 
 def roofline(name: str, roofs: Sequence[ChartRoof], points: Sequence[ChartPoint]) -> str:
     """Return a roofline chart with logarithmic axes."""
-    ridges = [chart_roof.peak / chart_roof.bandwidth for chart_roof in roofs]
+    ridges = [roof.peak / roof.bandwidth for roof in roofs]
     slope = min(ridges) / _SLOPE, max(ridges) * 2
-    across = _decades([*slope, *(chart_point.intensity for chart_point in points)])
+    across = _decades([*slope, *(point.intensity for point in points)])
     # Slower points are clipped here.
-    peaks = [chart_roof.peak for chart_roof in roofs]
+    peaks = [roof.peak for roof in roofs]
     least = max(peaks) / 1e5
-    rates = (max(least, chart_point.rate) for chart_point in points)
+    rates = (max(least, point.rate) for point in points)
     upward = _decades([min(peaks) / _SLOPE, *peaks, *rates])
     left = 84.0
     right = _WIDTH - 16

@@ -338,8 +338,8 @@ class HardwareUnhealthySettings(RuleSettings, frozen=True):
 def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     """Whether the workload's hardware needs an operator, and which repair it needs."""
     case = subject.case
-    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
-        return too_little
+    if (early := subject.abstain_early(settings.minimum_known_seconds)) is not None:
+        return early
     boards = {device.uuid: _board(case, device) for device in case.devices}
     if not any(boards.values()):
         return subject.abstain("only a history is known, not the state of the hardware")

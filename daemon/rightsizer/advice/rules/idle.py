@@ -115,8 +115,8 @@ class IdleSettings(RuleSettings, frozen=True):
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     """Whether all GPUs of the workload are idle, and whether they are allocated."""
     case = subject.case
-    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
-        return too_little
+    if (early := subject.abstain_early(settings.minimum_known_seconds)) is not None:
+        return early
     if case.workload_class is WorkloadClass.STANDBY:
         return subject.find_nothing("A standby is meant to be idle.")
     shares = {window.uuid: window.share(*IDLE_STATES) for window in case.windows}

@@ -49,8 +49,8 @@ _NEVER_HELD: Final = "no memory reading while the GPU was held"
 def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
     """Whether a GPU of the workload is nearly out of memory that it does not preallocate."""
     case = subject.case
-    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
-        return too_little
+    if (early := subject.abstain_early(settings.minimum_known_seconds)) is not None:
+        return early
     if not any(Resource.MEMORY in window.demands for window in case.windows):
         return subject.abstain(_NEVER_HELD)
     if any(provisioning.memory_is_preallocated for provisioning in case.provisioning):

@@ -134,8 +134,8 @@ class NvlinkAbsentSettings(RuleSettings, frozen=True):
 def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     """Whether the workload's GPUs are poorly connected, and which GPUs would be better."""
     case = subject.case
-    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
-        return too_little
+    if (early := subject.abstain_early(settings.minimum_known_seconds)) is not None:
+        return early
     is_divided = any(device.mig for device in case.devices)
     if len(case.devices) == 1 or case.workload is None or is_divided:
         return subject.find_nothing(f"{subject.name}: nothing to join.")

@@ -82,9 +82,9 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
         return subject.abstain(_ONLY_LONGER)
     needs = {
         device.uuid: {
-            str(resource): round(provisioning.need, 4)
-            for resource, provisioning in fit.resources.items()
-            if provisioning.need is not None
+            str(resource): round(part.need, 4)
+            for resource, part in fit.resources.items()
+            if part.need is not None
         }
         for device, fit in zip(case.devices, fits, strict=True)
     }
@@ -163,9 +163,9 @@ def _too_large(
 
 def _over_at_least(fit: Provisioning) -> float:
     needs = [
-        provisioning.need
-        for resource, provisioning in fit.resources.items()
-        if provisioning.need is not None and resource is not Resource.COMPUTE
+        part.need
+        for resource, part in fit.resources.items()
+        if part.need is not None and resource is not Resource.COMPUTE
     ]
     if fit.compute_need_at_least is None:
         return 0.0

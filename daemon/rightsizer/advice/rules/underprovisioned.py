@@ -54,8 +54,8 @@ _UNTOLD: Final = "no application told of its queue or its latency, so what waite
 def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     """Whether a service is short of compute, bandwidth or links while its users wait."""
     case = subject.case
-    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
-        return too_little
+    if (early := subject.abstain_early(settings.minimum_known_seconds)) is not None:
+        return early
     if case.workload_class is WorkloadClass.BATCH:
         return subject.find_nothing("A job at its limit is well used.")
     shares = {

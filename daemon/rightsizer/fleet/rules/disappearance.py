@@ -123,18 +123,20 @@ def judge(
         if device.scheduler is not None
     }
     gone = [
-        device
-        for device in view.lost
-        if not device.is_profiling
-        and view.end - device.since >= nanoseconds(settings.silent_seconds)
-        and (device.device.cluster not in listed or _is_listed(device.device))
+        lost_device
+        for lost_device in view.lost
+        if not lost_device.is_profiling
+        and view.end - lost_device.since >= nanoseconds(settings.silent_seconds)
+        and (lost_device.device.cluster not in listed or _is_listed(lost_device.device))
     ]
     verdicts = [_profiling(view, pool, settings, market) for pool in view.pools]
-    losses = _silent_nodes(view, [device for device in gone if _node(device.device) not in there])
+    losses = _silent_nodes(
+        view, [lost_device for lost_device in gone if _node(lost_device.device) not in there]
+    )
     single = [
-        device
-        for device in gone
-        if _node(device.device) in there and not _is_replaced(view, device)
+        lost_device
+        for lost_device in gone
+        if _node(lost_device.device) in there and not _is_replaced(view, lost_device)
     ]
     for place, lost in _by_place(single):
         left = there[place.cluster, place.node]
@@ -155,7 +157,9 @@ def _by_place(lost: Iterable[LostDevice]) -> list[tuple[_Place, list[LostDevice]
     def place(each: LostDevice) -> _Place:
         return _Place(each.device.cluster, each.device.pool, each.device.node)
 
-    ordered = sorted(lost, key=lambda device: (place(device), device.device.device.index))
+    ordered = sorted(
+        lost, key=lambda lost_device: (place(lost_device), lost_device.device.device.index)
+    )
     return [(where, list(group)) for where, group in groupby(ordered, key=place)]
 
 
@@ -173,8 +177,8 @@ def _is_replaced(view: FleetView, lost: LostDevice) -> bool:
 
 def _silent_nodes(view: FleetView, silent: Sequence[LostDevice]) -> list[_Loss]:
     """Return one loss per node, or per pool if many of its nodes are silent."""
-    living = [device for device in silent if _is_up(device.device)]
-    others = [device for device in silent if not _is_up(device.device)]
+    living = [lost_device for lost_device in silent if _is_up(lost_device.device)]
+    others = [lost_device for lost_device in silent if not _is_up(lost_device.device)]
     nodes = []
     for together, lost_devices in (("nodes", others), ("exporters", living)):
         places = _by_place(lost_devices)
@@ -183,7 +187,7 @@ def _silent_nodes(view: FleetView, silent: Sequence[LostDevice]) -> list[_Loss]:
             if len(several) > _MOST_NODES:
                 names = [place.node for place, _ in several]
                 what = f"{len(names)} nodes of {pool} ({first_names(names, _MOST_NAMED)})"
-                lost = [device for _, group in several for device in group]
+                lost = [lost_device for _, group in several for lost_device in group]
                 nodes.append(_silence(view, f"{together}/{pool}", what, names, lost))
             else:
                 nodes += [
@@ -200,9 +204,9 @@ def _is_up(device: FleetDevice) -> bool:
 def _silence(
     view: FleetView, key: str, what: str, nodes: Sequence[str], lost: Sequence[LostDevice]
 ) -> _Loss:
-    since = max(device.since for device in lost)
+    since = max(lost_device.since for lost_device in lost)
     count = counted(len(lost), "GPU")
-    is_listed = any(_is_listed(device.device) for device in lost)
+    is_listed = any(_is_listed(lost_device.device) for lost_device in lost)
     beside = "" if is_listed else ", unless it was given back"
     silent = f"silent for {_age(view, since)}{beside}"
     title = "See whether {node} is up"
@@ -229,9 +233,9 @@ def _silence(
 
 def _gone(view: FleetView, place: _Place, lost: Sequence[LostDevice], left: int) -> _Loss:
     named = ", ".join(
-        f"GPU {device.device.device.index} for {_age(view, device.since)}"
-        + (f" (held by {device.holder} then)" if device.holder else "")
-        for device in lost
+        f"GPU {lost_device.device.device.index} for {_age(view, lost_device.since)}"
+        + (f" (held by {lost_device.holder} then)" if lost_device.holder else "")
+        for lost_device in lost
     )
     there = f"its other {counted(left, 'GPU')} {'is' if left == 1 else 'are'} there"
     key = node_key(place.cluster, place.node)
@@ -261,7 +265,7 @@ _NEIGHBORS: Final = " "
 
 def _second_witness(lost: Sequence[LostDevice], left: int) -> str:
     """Return what beside the silence says that hardware failed; empty without anything."""
-    logs = [device.device.xids for device in lost if device.device.xids is not None]
+    logs = [lost_device.device.xids for lost_device in lost if lost_device.device.xids is not None]
     codes = sorted({code for log in logs for code in log.counts if code in CRITICAL_XIDS})
     if codes:
         return f", after Xid {', '.join(map(str, codes))}"
@@ -278,17 +282,17 @@ def _profiling(
     name = pool.name
     key = pool_key(pool.name)
     lost = [
-        device
-        for device in view.lost
-        if device.is_profiling
-        and device.device.pool == name
-        and view.end - device.since >= nanoseconds(settings.unprofiled_seconds)
+        lost_device
+        for lost_device in view.lost
+        if lost_device.is_profiling
+        and lost_device.device.pool == name
+        and view.end - lost_device.since >= nanoseconds(settings.unprofiled_seconds)
     ]
     if not lost:
         subject = PoolSubject.of(NAME, view, pool, market)
         return FleetVerdict(key, subject.find_nothing(f"{name}: nothing was lost."))
     ages = {
-        place.node: _age(view, max(device.since for device in group))
+        place.node: _age(view, max(lost_device.since for lost_device in group))
         for place, group in _by_place(lost)
     }
     named = first_names([f"{node} for {age}" for node, age in ages.items()], _MOST_NAMED)
@@ -305,8 +309,8 @@ def _profiling(
 
 def _problem(view: FleetView, loss: _Loss, market: Market) -> Finding:
     lost = loss.lost
-    since = max(device.since for device in loss.lost)
-    devices = tuple(device.device.device for device in lost[:MOST_DEVICES])
+    since = max(lost_device.since for lost_device in loss.lost)
+    devices = tuple(lost_device.device.device for lost_device in lost[:MOST_DEVICES])
     window = Window(loss.key, since, view.end, states={State.UNKNOWN: view.end - since})
     return CaseSubject(NAME, Case(loss.key, None, devices, (window,), ()), market).find_problem(
         reasons=(loss.reason,),
@@ -316,14 +320,15 @@ def _problem(view: FleetView, loss: _Loss, market: Market) -> Finding:
         risk=Risk.VERY_LOW,
         evidence={
             "since": {
-                device.device.device.uuid: utc_text(seconds(device.since)) for device in lost
+                lost_device.device.device.uuid: utc_text(seconds(lost_device.since))
+                for lost_device in lost
             },
-            "nodes": sorted({device.device.node for device in lost}),
+            "nodes": sorted({lost_device.device.node for lost_device in lost}),
         },
         culprits=tuple(device.uuid for device in devices),
         savings=_SAVINGS,
         instructions=tuple(loss.instructions),
-        affected_gpus=sum(device.device.device.capacity_ratio for device in lost),
+        affected_gpus=sum(lost_device.device.device.capacity_ratio for lost_device in lost),
     )
 
 

@@ -12,9 +12,9 @@ def sharers_of(predictions: Sequence[ServedPrediction]) -> tuple[tuple[str, ...]
         tuple(
             _title(other)
             for place, other in enumerate(predictions)
-            if place != own_place and device & devices[place]
+            if place != own_place and own_devices & devices[place]
         )
-        for own_place, device in enumerate(devices)
+        for own_place, own_devices in enumerate(devices)
     )
 
 
