@@ -34,12 +34,14 @@ from rightsizer.advice.rules import (
 )
 from rightsizer.advice.rules.rule import Exclusion, Rule
 from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import FindingKind, Node, SharedPart
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down
 from rightsizer.model.state import State
 from rightsizer.model.units import nanoseconds
+from rightsizer.model.window import Window
 from standing_cases import HEALTHY, instance
 
 
@@ -381,6 +383,22 @@ def test_a_gpu_is_told_to_be_sick_once_whoever_holds_it() -> None:
     assert event.advice.finding.workload == workload("first").key
     assert event.advice.finding.summary.startswith("GPU 3: Xid 79 once")
     assert advice.finding.workload is None
+
+
+@pytest.mark.parametrize(("hours", "told"), [(2, "last 2 h ago"), (30, "")])
+def test_the_age_of_a_fault_is_known_to_a_job_that_has_just_come(hours: int, told: str) -> None:
+    """Its windows are empty, and the node's time is not."""
+    (present,) = node(xids={3: XidLog({48: 1}, 48, NOW - hours * HOUR)}, indices=[3])
+    assert present.node is not None
+    fresh = replace(
+        present,
+        windows=[Window("GPU-3", start=0, end=0)],
+        node=replace(present.node, wall_time=NOW),
+    )
+    summaries = [event.advice.finding.summary for event in run(Ledger(), [fresh])]
+
+    assert len(summaries) == bool(told)
+    assert all(told in summary for summary in summaries)
 
 
 def test_a_sick_gpu_of_a_large_job_stays_sick_in_the_next() -> None:

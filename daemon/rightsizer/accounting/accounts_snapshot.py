@@ -216,7 +216,7 @@ class AccountsSnapshot:
     def _cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         inputs = self._inputs if span is None else self._present
         cases = tuple(self._case(case_input, span) for case_input in inputs if case_input.devices)
-        around = replace(self._node, cases=cases)
+        around = replace(self._node, wall_time=self._now, cases=cases)
         return tuple(replace(case, node=around) for case in cases)
 
     def _case(self, case_input: CaseInput, span: Nanoseconds | None) -> Case:

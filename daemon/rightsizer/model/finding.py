@@ -15,7 +15,7 @@ from rightsizer.model.pattern import Exceedance, IdleGap, Past, Shape, Trend
 from rightsizer.model.reading import Reading
 from rightsizer.model.snapshot import Down
 from rightsizer.model.topology import Topology
-from rightsizer.model.units import seconds
+from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import Provisioning, Window
 from rightsizer.model.workload import Holding, Workload, WorkloadClass
 
@@ -263,6 +263,8 @@ class Node(Struct, frozen=True):
     topology: Topology | None = None
     nvlinks_up: Mapping[str, float] = {}
     """Most NVLinks that were ever seen up, by uuid."""
+    wall_time: Nanoseconds = 0
+    """Time of the snapshot."""
     cases: "tuple[Case, ...]" = ()
     """All workloads of the node over the same span, this one included; their `node` is `None`."""
 

@@ -378,7 +378,8 @@ def _board(case: Case, device: Device) -> InspectedBoard | None:
         status = BoardStatus(device, Reading(uuid, 0, {}), node.xids.get(uuid))
     if status is None:
         return None
-    now = max(window.end for window in case.windows)
+    # A holder that has just come has no time in its windows yet.
+    now = max(window.end for window in case.windows) or node.wall_time
     unknown = sum(
         window.states.get(State.UNKNOWN, 0) for window in case.windows if window.uuid == device.uuid
     )
