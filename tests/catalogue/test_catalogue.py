@@ -104,11 +104,14 @@ def test_name_of_several_boards_lists_them() -> None:
     assert "H100-SXM5-80GB" in found
 
 
-def test_board_unlike_any_other_gets_the_whole_list() -> None:
-    """Without similar names, every known board is listed."""
-    with pytest.raises(UsageError, match="known boards: ") as refusal:
-        built_in().get("?")
-    assert all(key in str(refusal.value) for key in BOARDS)
+def test_board_unlike_any_other_gets_the_families() -> None:
+    """Without similar names, families are named, and the command that lists their boards."""
+    with pytest.raises(UsageError, match="'foo' is not in the catalogue; ") as refusal:
+        built_in().get("foo")
+    text = str(refusal.value)
+    assert all(board.architecture in text for board in BOARDS.values())
+    assert "listed by 'rightsizer catalogue'" in text
+    assert not any(key in text for key in BOARDS)
 
 
 def test_names_of_nvml_are_those_of_boards_that_it_knows() -> None:

@@ -46,6 +46,15 @@ def test_a_plan_has_what_is_promised(file: Path, capsys: Captured) -> None:
     assert plan["validation"][-1]["concurrency"] > first["concurrency"]
 
 
+def test_words_beside_a_name_in_a_file_are_for_keys(file: Path, capsys: Captured) -> None:
+    """A file has no flags."""
+    error = refusal(file, "model: llama-3.1-8b h100\n", capsys)
+
+    assert error.startswith("FILE:1:1: model: 'h100' is no part of the name")
+    assert "each by its key: gpus: H100, rps: 5" in error
+    assert "--" not in error
+
+
 def test_plan_that_does_not_fit_is_predicted_with_its_reason(file: Path, capsys: Captured) -> None:
     """With its reason; the command succeeds."""
     asked = {

@@ -79,6 +79,14 @@ def test_invalid_field_shows_its_error(query: str, said: str) -> None:
     assert fault.startswith(said)
 
 
+def test_words_beside_a_name_are_for_fields() -> None:
+    """The form has no flags."""
+    (fault,) = faults_of("model=qwen3-8b+on+l4&rps=1")
+    assert fault.startswith("model: 'on l4' is no part of the name in 'qwen3-8b on l4'; ")
+    assert fault.endswith("tp: 4, train: lora")
+    assert "--" not in fault
+
+
 @pytest.mark.parametrize("name", ["config.json", "", "."])
 def test_no_file_of_the_node_is_read(tmp_path: Path, name: str) -> None:
     """In any notation: readers of the page need not have access to the node."""

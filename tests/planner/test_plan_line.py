@@ -270,6 +270,7 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
     ("options", "message"),
     [
         ("--rps 3", "--model is missing; name a model, such as llama-3.1-70b"),
+        ("a.yaml b.json", "a.yaml b.json: one file is taken; give one, which may hold several"),
         ("llama.yaml", "llama.yaml: there is no such file; check the path, or name a model"),
         ("llama-3.1-71b --rps 3", "did you mean Llama-3.1-70B"),
         (

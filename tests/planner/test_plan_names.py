@@ -11,7 +11,12 @@ from plan_answers import requirement_of
 from rightsizer.model.errors import UsageError
 from rightsizer.model.table import table_rows
 from rightsizer.planner.models import known_models
-from rightsizer.planner.models.known_models import find_model, known_names, near_models
+from rightsizer.planner.models.known_models import (
+    find_model,
+    known_names,
+    near_models,
+    question_around,
+)
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Recompute
@@ -142,12 +147,50 @@ def test_a_number_that_is_no_date_is_not_dropped(spelled: str) -> None:
         ("gpt-oss-120b 2x H200", "2x H200"),
         ("llama-3-70b lora 1B tokens by friday", "lora 1B tokens by friday"),
         ("fine-tune llama-3-70b", "fine-tune"),
+        ("8xh100 llama-3.1-70b", "8xh100"),
+        ("8 x h100 llama-3.1-70b", "8 x h100"),
+        ("h100 llama-3.1-70b", "h100"),
+        ("serve on 4 a100-80gb llama-3.1-70b", "serve on 4 a100-80gb"),
+        ("100 users llama-3.1-70b", "100 users"),
+        ("10 rps  llama-3.1-8b", "10 rps"),
+        ("10 requests/s llama-3.1-8b", "10 requests/s"),
+        ("llama-3.1-8b h100", "h100"),
+        ("llama-3.1-8b fp8 2 x l40s", "2 x l40s"),
+        ("llama-3.1-8b 128k context", "128k context"),
+        ("llama-3.1-8b batch 32", "batch 32"),
+        ("llama-3.1-8b and qwen2.5-7b", "and qwen2.5-7b"),
+        ("llama-3.1-8b vs qwen2.5-7b", "vs qwen2.5-7b"),
     ],
 )
 def test_words_of_a_question_are_never_dropped(asked: str, question: str) -> None:
     """They are named, with the flags that say the same."""
     with pytest.raises(UsageError, match=f"'{question}' is no part of the name.*--gpus"):
         plan_of_flags({"model": asked})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Llama 3.1 8B Instruct",
+        "llama 2 7b chat",
+        "phi 3 mini",
+        "stable diffusion 3 medium",
+        "command r plus",
+        "mixtral 8x7b int4",
+        "yolo 11 s",
+        "Qwen3 30B A3B",
+    ],
+)
+def test_a_name_with_spaces_is_a_name(name: str) -> None:
+    """Its numbers are of no board and of no load."""
+    assert question_around(name) == ""
+    assert find_model(name) is not None
+
+
+def test_no_name_of_the_table_has_words_of_a_question() -> None:
+    """However it is typed."""
+    spaced = [re.sub(r"[-_ :/]", " ", name) for name in known_names()]
+    assert [name for name in spaced if question_around(name)] == []
 
 
 def test_weights_of_an_unsaid_format_are_told() -> None:

@@ -172,8 +172,9 @@ def test_two_steps_are_a_steady_phase_however_few_kernels_they_have() -> None:
     recorder = recorded(*calls)
     judged = host_bound.RULE.judge([built(*recorder.devices())])
     assert judged.kind is FindingKind.INEFFICIENT
-    single = host_bound.RULE.judge([built(*recorded(*calls[:7]).devices())])
-    assert "too few for a steady phase" in (single.abstained or "")
+    for count, words in ((7, "only 3 kernels, too few"), (3, "only 1 kernel, too few")):
+        single = host_bound.RULE.judge([built(*recorded(*calls[:count]).devices())])
+        assert f"{words} for a steady phase" in (single.abstained or "")
 
 
 def test_what_the_host_does_after_a_wait_is_not_the_waits() -> None:

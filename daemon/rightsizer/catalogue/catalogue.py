@@ -206,8 +206,10 @@ class Catalogue:
             return board
         if family := [each.key for each in self.family(name)]:
             raise UsageError(f"board '{name}' may be {' or '.join(family)}; name one of them")
-        near = f"did you mean {' or '.join(self.nearest(name))}?"
-        hint = near if self.nearest(name) else f"known boards: {', '.join(self.boards)}"
+        nearest = " or ".join(self.nearest(name))
+        families = dict.fromkeys(board.architecture for board in self.boards.values())
+        listed = f"those of {', '.join(families)} are listed by 'rightsizer catalogue'"
+        hint = f"did you mean {nearest}?" if nearest else listed
         raise UsageError(f"board '{name}' is not in the catalogue; {hint}")
 
     def family(self, name: str) -> tuple[Board, ...]:

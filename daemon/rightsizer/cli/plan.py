@@ -257,6 +257,9 @@ def _answered(
     given = {word: value for word, value in flags.items() if value is not None}
     given = _with_inner_keys(_with_degrees(given, arguments), arguments)
     asked = _asked(arguments)
+    if sum(word.endswith(_SUFFIXES) for word in arguments.file) > 1:
+        remedy = "give one, which may hold several documents"
+        raise UsageError(f"{asked}: one file is taken; {remedy}")
     if asked and "model" not in given and _names_model(asked):
         given["model"] = str(asked)
         asked = None

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.table import table_rows
 from rightsizer.planner.models.known_models import known_names
-from rightsizer.planner.plan_file import flag_lines, plan_of_flags
+from rightsizer.planner.plan_file import flag_lines, plan_of_keys
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.summary_blocks import page_blocks
 from rightsizer.report.block_page import page_of
@@ -68,7 +68,7 @@ def form_document(query: str, planner: Planner) -> str:
 
 def _by_label(fault: str) -> str:
     """Name the field of a fault as the form does."""
-    word, colon, rest = fault.removeprefix("--").partition(":")
+    word, colon, rest = fault.partition(":")
     return f"{_LABELS.get(word, word)}{colon}{rest}"
 
 
@@ -79,9 +79,9 @@ def _answer(given: Mapping[str, str], planner: Planner) -> PlanAnswer:
     if not _MODEL.fullmatch(given.get("model", "")):
         raise UsageError("model: give a name as on the hubs, such as llama-3.1-70b, or a size: 70B")
     try:
-        (answer,) = plan_answers(plan_of_flags(given, _NOWHERE), planner, has_curve=True)
+        (answer,) = plan_answers(plan_of_keys(given, _NOWHERE), planner, has_curve=True)
     except RequirementError as error:
-        raise UsageError(flag_lines(str(error), given)) from None
+        raise UsageError(flag_lines(str(error), given, "")) from None
     if answer.plan is None:
         raise UsageError(answer.error)
     return answer

@@ -84,6 +84,9 @@ _QUANTIZED_CACHE: Final = (
 )
 _RATE_KEYS: Final = re.compile(r"give [a-z_ ]*requests_per_second[a-z_ ]*")
 """Suggestions on rates for files, of which the command line supports one key."""
+_BY_KEY: Final = re.compile(r"(?<=each by its )key: (.*)")
+"""Suggestion of keys with their values, which are flags on the command line."""
+_KEY: Final = re.compile(r"(\w+): ")
 _RATIO: Final = re.compile(r"(\d*\.?\d+)\s*(%?)")
 _RATIO_DIGITS: Final = 12
 _OWN_FORMAT: Final = "mxfp4"
@@ -310,8 +313,11 @@ def plan_of_flags(given: Mapping[str, Any], folder: Path = Path()) -> PlanFile:
         raise UsageError(flag_lines(str(error), given)) from None
 
 
-def flag_lines(error: str, given: Mapping[str, Any]) -> str:
-    """Convert errors of a command line: flags replace line and column."""
+def flag_lines(error: str, given: Mapping[str, Any], mark: str = "--") -> str:
+    """Convert errors of a command line: flags replace line and column.
+
+    Without a mark they are the fields of a form.
+    """
     flags = {f"load.{SPELLINGS[word]}": word for word in given if word in SPELLINGS}
     flags |= {"task": "train", "training.tokens": "tokens"}
     flags |= {f"parallel.{part}": "layout" for part in ("tensor", "pipeline", "data", "expert")}
@@ -320,9 +326,11 @@ def flag_lines(error: str, given: Mapping[str, Any]) -> str:
     for line in error.splitlines():
         key = line.partition(":")[0]
         flag = key if key in inner else flags.get(key, key.partition(".")[0])
-        asked = _RATE_KEYS.sub("give --rps", line)
+        asked = _RATE_KEYS.sub(f"give {mark}rps", line)
+        if mark:
+            asked = _BY_KEY.sub(lambda match: "flag: " + _KEY.sub(r"--\1 ", match[1]), asked)
         is_flag = key in inner or flag in given
-        lines.append(f"--{flag}{asked.removeprefix(key)}" if is_flag else asked)
+        lines.append(f"{mark}{flag}{asked.removeprefix(key)}" if is_flag else asked)
     return "\n".join(lines)
 
 

@@ -143,8 +143,8 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
         return _of_file(path, {"name": path.resolve().name if path.is_dir() else "", **values})
     if question := question_around(asked):
         raise RequirementError(
-            f"model: '{question}' is no part of the name in {show(asked)}; give each by its flag: "
-            "--gpus H100, --rps 5, --in 2000, --streams 9, --tp 4, --train lora (--help has all)"
+            f"model: '{question}' is no part of the name in {show(asked)}; give one model, and the "
+            "rest each by its key: gpus: H100, rps: 5, in: 2000, streams: 9, tp: 4, train: lora"
         )
     model = find_model(asked)
     if model is not None:

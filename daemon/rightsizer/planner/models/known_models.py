@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.table import table_rows
@@ -54,13 +55,15 @@ _LOOSER_SPELLINGS: Final = (
     (r"[-_ :](?:instruct|chat|it|hf)(?=[-_ :])", ""),
 )
 """Looser spellings, each tried after those before it: 3-1 for 3.1, llama-v3, tags of weights."""
-_QUESTION: Final = re.compile(
-    rf"^(?:{_WORDS['before'].pattern})(?=\s)"
-    rf"|(?<=\s)(?:{_WORDS['after'].pattern})(?!\S).*"
-    rf"|(?<=\s)\d[\d.,]*[kmb]?\s?(?:{_WORDS['amounts'].pattern})(?![\w.-]).*",
+_ASKED: Final = re.compile(
+    rf"(?:{_WORDS['beside'].pattern})(?!\S)"
+    rf"|\d[\d.,]*[kmb]?\s?(?:{_WORDS['amounts'].pattern})(?![\w.-])\S*",
     re.IGNORECASE,
 )
-"""What stands before or behind a name in a question; a name alone has none of it."""
+"""Word of a question on either side of a name; a name alone has none of it."""
+_BEFORE: Final = re.compile(rf"(?:{_WORDS['before'].pattern})(?=\s)", re.IGNORECASE)
+_BOARD: Final = re.compile(r"(?:\d+ ?[x*] ?)?(\S+)", re.IGNORECASE)
+"""Board or family of the catalogue, if it is there, with how many of it."""
 _ACTIVE: Final = re.compile(r"-A[\d.]+B\b")
 """Parameters at work for a token, which a name may leave out where that is not ambiguous."""
 _NAMED: Final = 3
@@ -105,8 +108,21 @@ def find_model(name: str) -> KnownModel | None:
 
 def question_around(name: str) -> str:
     """Return what a question says before or behind a name, such as `on 4 H100`; else empty."""
-    match = _QUESTION.search(name)
-    return match[0].strip() if match else ""
+    text = " ".join(name.split())
+    if " " not in text or _key(text) in _rows():
+        return ""
+    stop = 0
+    while match := _asked_at(text, stop) or _BEFORE.match(text, stop):
+        stop = match.end() + 1
+    behind = (at.end() for at in re.finditer(" ", text) if _asked_at(text, at.end()))
+    return text[:stop].strip() or text[next(behind, len(text)) :]
+
+
+def _asked_at(text: str, start: int) -> re.Match[str] | None:
+    """Match a word of a question there, or a board; `None` at what may be of a name."""
+    board = _BOARD.match(text, start)
+    is_known = board and built_in().family(board[1])
+    return board if is_known else _ASKED.match(text, start)
 
 
 def _words_of(name: str) -> list[str]:

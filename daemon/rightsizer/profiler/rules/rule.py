@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.verdict import confidence_of, finding_id, opposite_factors, severity_of
 from rightsizer.io.codec import convert
+from rightsizer.io.terminal import counted
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.finding import (
     Action,
@@ -258,7 +259,10 @@ def at_work(
     ]
     if not busy:
         most = max(member.kernel_count for member in members)
-        why = f"only {most} kernels, too few for a steady phase; mark and profile several steps"
+        why = (
+            f"only {counted(most, 'kernel')}, too few for a steady phase; mark and profile several "
+            "steps"
+        )
         raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     steady = [member for member in busy if member.launch_seconds <= settings.launch_maximum_seconds]
     if not steady:
