@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,62 @@ def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     ):
         assert main(["fleet", *line]) == 2
         assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"served_models": None}, "is no answer of this version (Expected `array`, got `null`"),
+        ({"gpus": "many"}, "is no answer of this version (Expected `float`, got `str`"),
+        ({"advice": [{}]}, "missing required field `id` - at `$.advice[0]`"),
+        ({"advice": [answer("east")["advice"][0] | {"reasons": []}]}, "of length >= 1"),
+        ({"verdicts": {"idle": {"well": "2"}}}, "Expected `int`, got `str`"),
+        ({"coverage_ratio": math.nan}, "is neither an answer nor a cache of days (JSON is malf"),
+        ({"coverage_ratio": 7.0}, "Expected `float` <= 1.0"),
+    ],
+)
+def test_an_answer_of_other_types_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], why: str
+) -> None:
+    """With the place of the fault, and what to give."""
+    path = tmp_path / "east.json"
+    path.write_text(json.dumps(answer("east") | changes))
+    assert main(["fleet", "merge", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"rightsizer: {path}: ")
+    assert why in error
+    assert "; give what `rightsizer fleet --shard I/N --json` printed" in error
+
+
+def test_an_answer_of_another_version_is_told_by_its_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it lacks is named, what it has beyond is left out."""
+    path = tmp_path / "east.json"
+    document = answer("east")
+    document["advice"][0]["savings"]["moons"] = 3
+    path.write_text(json.dumps(document))
+    assert main(["fleet", "merge", str(path)]) == 0
+    del document["served_models"]
+    del document["use"]
+    path.write_text(json.dumps(document))
+    assert main(["fleet", "merge", str(path)]) == 2
+    why = "has no served_models, use: it was made by another version; give what"
+    assert why in capsys.readouterr().err
+
+
+def test_a_merge_of_one_answer_is_that_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reading leaves nothing out."""
+    path = tmp_path / "east.json"
+    document = answer("east")
+    path.write_text(json.dumps(document))
+    assert main(["fleet", "merge", str(path), "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    for name in ("findings", "advice", "node_advice", "waiting", "waiting_work", "holdings"):
+        assert whole[name] == document[name]
+    assert whole.keys() == document.keys()
 
 
 def test_files_are_written_to_new_folders(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Answers as JSON: order, selection, and merging of shards' answers."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -8,10 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.fleet.advice_groups import opened
+from rightsizer.fleet.documents import MergedDocument
 from rightsizer.fleet.served_blocks import served_rank
 from rightsizer.fleet.summary import summarized
 from rightsizer.fleet.tables import cluster_rows, pools_of_team, usage_tables
-from rightsizer.io.codec import plain_fields
+from rightsizer.io.codec import convert, decode, plain_fields
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.errors import UsageError
 from rightsizer.model.evidence import Evidence, EvidenceKind
@@ -111,7 +111,6 @@ _PLACED: Final = (
 )
 """Lists whose rows have a cluster."""
 _ROWS: Final = (*_PLACED, "clusters")
-_KEYS: Final = {*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time"}
 
 
 def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
@@ -122,23 +121,36 @@ def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
     Raises:
         UsageError: a file is unreadable, or holds no such answer.
     """
-    answers = []
+    answers = list[_JsonObject]()
     for path in paths:
         try:
             with path.open("rb") as file:
                 is_cache = file.read(len(_CACHE)) == _CACHE
-            document = {"days": str(path)} if is_cache else json.loads(path.read_text("utf-8"))
+            document: Any = {"days": str(path)} if is_cache else decode(path.read_bytes(), object)
         except OSError as error:
             raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-        except ValueError:
-            raise UsageError(
-                f"{path}: is neither an answer nor a cache of days; {_REMEDY}"
-            ) from None
+        except ValueError as error:
+            fault = f"is neither an answer nor a cache of days ({error})"
+            raise UsageError(f"{path}: {fault}; {_REMEDY}") from None
         is_part = isinstance(document, dict) and isinstance(document.get("days"), str)
-        if not is_part and not (isinstance(document, dict) and document.keys() >= _KEYS):
-            raise UsageError(f"{path}: is no answer about a fleet; {_REMEDY}")
-        answers.append(document)
+        try:
+            answers.append(document if is_part else _read(document))
+        except ValueError as error:
+            raise UsageError(f"{path}: {error}; {_REMEDY}") from None
     return answers
+
+
+def _read(document: object) -> _JsonObject:
+    """Return what a merge reads of an answer; raises `ValueError`."""
+    keys = MergedDocument.__struct_fields__
+    if not isinstance(document, dict) or document.keys().isdisjoint(keys):
+        raise ValueError("is no answer about a fleet")
+    if missing := [key for key in keys if key not in document]:
+        raise ValueError(f"has no {', '.join(missing)}: it was made by another version")
+    try:
+        return plain_fields(convert(document, MergedDocument))
+    except ValueError as error:
+        raise ValueError(f"is no answer of this version ({error})") from None
 
 
 def caches_in(answers: Sequence[_JsonObject]) -> list[Path] | None:

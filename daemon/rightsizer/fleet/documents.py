@@ -1,12 +1,16 @@
 """Documents of a fleet's answer: public keys, in this order."""
 
 from collections.abc import Mapping
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from rightsizer.fleet.model import NodeAdvice, WaitingWork
 from rightsizer.fleet.source import StoreUse
-from rightsizer.model.finding import Action
+from rightsizer.fleet.usage import UseRow
+from rightsizer.model.finding import Action, Reason
 from rightsizer.model.state import Tier
+from rightsizer.report.json_encoder import AdviceDocument, FindingDocument
 
 
 class FleetSourceDocument(Struct, frozen=True):
@@ -134,3 +138,71 @@ class RuleVerdicts(Struct):
     """By reason."""
     missing: dict[str, int] = {}
     """By what telemetry is missing, most frequent first."""
+
+
+class FleetClusterDocument(Struct, frozen=True):
+    """Sums over the pools of a cluster."""
+
+    name: str
+    pools: int
+    nodes: int
+    gpus: float
+    workloads: int
+    held_mean: float | None
+    active_mean: float | None
+    free_now: int
+    waiting_gpus: float
+
+
+class FleetFindingDocument(FindingDocument, frozen=True):
+    """Finding with its place, which is empty if unknown."""
+
+    key: str | None
+    cluster: str
+    team: str
+
+
+class FleetAdviceDocument(AdviceDocument, frozen=True):
+    """Recommendation with its place, which is empty if unknown."""
+
+    reasons: Annotated[tuple[Reason, ...], Meta(min_length=1)]
+    key: str | None
+    cluster: str
+    team: str
+
+
+class NodeAdviceDocument(NodeAdvice, frozen=True, kw_only=True):
+    """Advice of a node's own agent, with the team of its GPUs."""
+
+    team: str
+
+
+class UsageDocument(Struct, frozen=True):
+    """Hours by owner; tables of them are sums of these."""
+
+    parts: tuple[UseRow, ...]
+
+
+class MergedDocument(Struct, frozen=True):
+    """What a merge reads of an answer; the rest follows from it."""
+
+    time: float
+    lookback_seconds: float
+    coverage_ratio: Annotated[float, Meta(ge=0.0, le=1.0)]
+    devices: int
+    gpus: float
+    workloads: int
+    clusters: tuple[FleetClusterDocument, ...]
+    sources: tuple[FleetSourceDocument, ...]
+    pools: tuple[FleetPoolDocument, ...]
+    holdings: tuple[HeldGpuDocument, ...]
+    findings: tuple[FleetFindingDocument, ...]
+    verdicts: Mapping[str, RuleVerdicts]
+    advice: tuple[FleetAdviceDocument, ...]
+    node_advice: tuple[NodeAdviceDocument, ...]
+    waiting: tuple[WaitingWork, ...]
+    waiting_work: tuple[WaitingDocument, ...]
+    served_models: tuple[Mapping[str, Any], ...]
+    usage: UsageDocument
+    use: StoreUse
+    notes: tuple[str, ...]
