@@ -39,7 +39,7 @@ def plan(
         question: Keys of a plan file: `rps=3`, `ttft="500ms"`, `gpus=["h100", "l40s"]`.
 
     Returns:
-        The plan, whose candidates are in rank order, and what was assumed, in `notes`.
+        The plan with its curve, candidates in rank order, and what was assumed, in `notes`.
 
     Raises:
         RequirementError: the model is unknown, or the question has faults, of which it names all.
@@ -58,7 +58,8 @@ def plan(
     asked = {key: list(each) if isinstance(each, tuple) else each for key, each in question.items()}
     file = plan_of_keys({"model": str(model), **asked})
     site = read_learned(settings.sizing.learned_file)
-    (answer,) = plan_answers(file, Planner(boards, prices, settings.sizing, site))
+    planner = Planner(boards, prices, settings.sizing, site)
+    (answer,) = plan_answers(file, planner, has_curve=True)
     return answer
 
 

@@ -22,7 +22,7 @@ def planned(**asked: object) -> GpuPlan:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"rps": 20}, {"rps": 20, "tpot": "30ms", "ttft": "p95=1s"}, {"concurrency": 8}]
+    "asked", [{"rps": 20}, {"rps": 20, "tpot": "30ms", "ttft": "p95=1s"}, {"concurrency": 100}]
 )
 def test_no_point_is_better_for_less(asked: dict[str, object]) -> None:
     """Whoever pays more gets a greater rate, or shorter latencies."""
@@ -50,17 +50,20 @@ def test_first_candidate_is_on_its_curve_or_its_price_buys_more() -> None:
     )
 
 
-def test_latency_is_that_of_the_first_candidate_if_none_is_asked_for() -> None:
-    """Shorter ones cost more."""
-    plan = planned(rps=20)
-    best = plan.best
-    assert best is not None
-    assert best.rate.tpot_ms is not None
-    shorter = [point for point in plan.curve if point.latency_ratio < 1.0]
-    assert shorter
-    for point in shorter:
-        limit = point.latency_ratio * best.rate.tpot_ms.value
-        assert point.limits["tpot_ms"] == pytest.approx(limit)
+@pytest.mark.parametrize("limits", [{}, {"tpot": 30.0}, {"ttft": 800.0, "tpot": 30.0}])
+def test_each_point_is_the_answer_of_a_plan(limits: dict[str, float]) -> None:
+    """Without a latency that is asked for, only rates vary, and nothing limits them."""
+    plan = planned(rps=10, **{name: f"{limit}ms" for name, limit in limits.items()})
+    for point in plan.curve:
+        scaled = {name: f"{point.latency_ratio * limit}ms" for name, limit in limits.items()}
+        question = {**ASKED, "rps": 10 * point.rate_ratio, **scaled}
+        best = PLANNER.plan(requirement_of(question)).best
+        assert best is not None
+        assert point.candidate.with_spares == best.with_spares
+        assert point.dollars_per_hour == best.dollars_per_hour
+        assert point.limits.keys() == {f"{name}_ms" for name in limits}
+    ratios = {(point.rate_ratio, point.latency_ratio) for point in plan.curve}
+    assert any(latency != 1.0 for _, latency in ratios) == bool(limits)
 
 
 def test_training_has_no_curve() -> None:

@@ -400,8 +400,9 @@ def test_a_manifest_names_its_parts_as_kubernetes_takes_them() -> None:
 
 def test_files_of_another_plan_are_removed(tmp_path: Path, capsys: Captured) -> None:
     """Not those that others wrote; the text says which were written."""
-    folder = saved(tmp_path, "llama-3.1-8b", "--gpus", "h100-sxm5-80gb")
+    folder = saved(tmp_path, "llama-3.1-8b", "--rps", "9", "--gpus", "h100-sxm5-80gb")
     assert f"wrote {folder}/launch.sh, " in capsys.readouterr().out
+    assert json.loads((folder / "plan.json").read_text(encoding="utf-8"))["curve"]
     (folder / "verify.sh").write_text("mine\n", encoding="utf-8")
     saved(tmp_path, "llama-3.1-8b", "--train", "lora", "--json")
     out, err = capsys.readouterr()

@@ -170,7 +170,7 @@ def _run(arguments: argparse.Namespace) -> int:
         say(form_document(arguments.form, planner))
         return 0
     is_text = arguments.format in {None, "text"}
-    has_curve = any((not is_text, arguments.details, arguments.all, arguments.html))
+    has_curve = any((not is_text, arguments.details, arguments.all, arguments.html, arguments.save))
     answered = partial(plan_answers, planner=planner, has_curve=has_curve)
     file, answers = _answered(arguments, answered)
     measured = _measured(arguments, file, answers, planner)

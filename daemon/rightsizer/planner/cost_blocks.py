@@ -181,7 +181,10 @@ def curve_section(plan: GpuPlan) -> Block:
         return ""
     most = max(point.dollars_per_hour for point in points)
     rate = "requests/s" if points[0].requests_per_second is not None else "in flight"
-    header = ("$/h", (rate, CellKind.NUMBER), "within", "GPUs")
+    is_limited = bool(points[0].limits)
+    within = ("within",) if is_limited else ()
+    what = "rate and latency" if is_limited else "rate"
+    header = ("$/h", (rate, CellKind.NUMBER), *within, "GPUs")
     rows = []
     for point in points:
         cost = priced(point.dollars_per_hour, point.candidate.hourly_range)
@@ -190,12 +193,13 @@ def curve_section(plan: GpuPlan) -> Block:
             (
                 Bar("dollars an hour", (share,), cost),
                 number(point.requests_per_second or point.load.concurrency),
-                _limits_text(point),
+                *((_limits_text(point),) if is_limited else ()),
                 point.candidate.with_spares,
             )
         )
     return section(
-        "cost against rate and latency, where nothing is better for less:", table(header, rows)
+        f"cost against {what}, where nothing is better for less:",
+        table(header, rows),
     )
 
 

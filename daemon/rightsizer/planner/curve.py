@@ -25,7 +25,7 @@ class CurvePoint(Struct, frozen=True):
     rate_ratio: float
     """Times the rate that is asked for."""
     latency_ratio: float
-    """Times the latencies that are asked for, or those of the plan's first candidate."""
+    """Times the latencies that are asked for; 1 without any."""
     load: RequestLoad
     requests_per_second: float | None
     """`None` where requests in flight are asked for."""
@@ -53,9 +53,10 @@ def curve_of(
 ) -> tuple[CurvePoint, ...]:
     """Return the points around a plan's first candidate that no other is better than, by cost.
 
+    Latencies vary only where some are asked for, so that each point is the answer of a plan.
     Empty of training, and without a rate or a price.
     """
-    load = _limited(requirement.load, best)
+    load = requirement.load
     if requirement.task.trains or (load.concurrency is None and load.units_per_second is None):
         return ()
     points = [_point(requirement, (1.0, 1.0, load), best)]
@@ -68,17 +69,6 @@ def curve_of(
     points = [point for point in points if point.candidate.dollars_per_hour is not None]
     best_of = (point for point in points if not any(one.is_better(point) for one in points))
     return tuple(sorted(best_of, key=lambda point: point.dollars_per_hour))
-
-
-def _limited(load: RequestLoad, best: PlanCandidate) -> RequestLoad:
-    """Return a load with a latency: where none is asked for, what the first candidate has."""
-    if any(getattr(load, name) is not None for name in _LIMITS):
-        return load
-    between = best.rate.tpot_ms
-    first = best.rate.ttft_ms
-    if between is not None:
-        return replace(load, tpot_ms=between.value)
-    return load if first is None else replace(load, latency_ms=first.value)
 
 
 def _around(load: RequestLoad) -> Iterator[tuple[float, float, RequestLoad]]:
