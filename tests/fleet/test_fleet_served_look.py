@@ -1,5 +1,6 @@
 """Served models in a look: load, prediction, what each needs, beside the truth of their site."""
 
+import copy
 import csv
 import json
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Final
 import pytest
 
 from rightsizer.fleet.answers import merged, selected
+from rightsizer.fleet.served_blocks import served_rank
 from served_look import ServedLook, looked_at, served_store
 from served_models import ServedModel, served_models
 
@@ -98,10 +100,22 @@ def test_text_and_table_have_the_same(estate: Estate, tmp_path: Path) -> None:
 
 
 def test_merge_and_selection_keep_the_models(estate: Estate) -> None:
-    """Those of the clusters and teams that are shown."""
+    """Those of the clusters and teams that are shown; of all clusters what is short first."""
     document = estate.look.document
-    both = merged([document], ["one"])
-    assert both["served_models"] == document["served_models"]
+    second = copy.deepcopy(document)
+    for cluster in second["clusters"]:
+        cluster["name"] = "west"
+    for answer in second["served_models"]:
+        answer["cluster"] = "west"
+    short = second["served_models"][-1]
+    finding = {"kind": "too_small", "options": [{}], "abstained": None}
+    short |= {"findings": [finding], "savings_dollars_per_hour": -3.0}
+    both = merged([document, second], ["one", "two"])["served_models"]
+    kept = [*document["served_models"], *second["served_models"]]
+    assert len(both) == len(kept)
+    assert all(answer in both for answer in kept)
+    assert both == sorted(both, key=served_rank)
+    assert both[0] == short
     assert len(selected(document, team="serving")["served_models"]) == len(estate.look.models)
 
 

@@ -12,6 +12,7 @@ from rightsizer.fleet.context import FleetContext
 from rightsizer.fleet.sources.pod_owners import LookbackSpan
 from rightsizer.fleet.sources.served_models import GpuWorkload, served_loads
 from rightsizer.fleet.sources.serving import ServingMetrics
+from rightsizer.io.terminal import counted
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.units import Nanoseconds
@@ -42,7 +43,7 @@ def served_models(
     try:
         answers = served_answers(loads, config_file, sorted(filter(None, kinds)))
     except RightsizerError as error:
-        return ServedModels(note=f"What {len(loads)} engines serve was not planned: {error}.")
+        return ServedModels(note=f"Not planned: {counted(len(loads), 'served model')}: {error}.")
     return ServedModels(tuple(answers))
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from rightsizer.io.terminal import counted
 from rightsizer.model.units import number_text
 from rightsizer.report.blocks import (
     NOTHING,
@@ -124,10 +125,17 @@ def _cells(row: _JsonRow) -> Iterator[str | float | None]:
     yield row["name"]
     yield row["model"]
     yield row["engine"]
-    yield f"{row['gpus']} x {row['gpu']}" + (f", {replicas} replicas" if replicas > 1 else "")
+    yield _gpus_text(row) + (f", {replicas} replicas" if replicas > 1 else "")
     yield row["requests_per_second"]
     for name in _FIGURES:
         yield _beside(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
+def _gpus_text(row: _JsonRow) -> str:
+    """Return `2 x L40S`; without a kind, of more than one GPU, they are of several."""
+    if row["gpu"]:
+        return f"{row['gpus']} x {row['gpu']}"
+    return counted(row["gpus"], "GPU") + (" of several kinds" if row["gpus"] > 1 else "")
 
 
 def _beside(measured: float | None, low: float | None, high: float | None) -> str:

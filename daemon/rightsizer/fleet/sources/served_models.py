@@ -81,6 +81,7 @@ class GpuWorkload(Struct, frozen=True):
 class _Replica(NamedTuple):
     """A model in one pod."""
 
+    pod: Pod
     holder: GpuWorkload
     sample: ServedSample
     hours: Mapping[Nanoseconds, float]
@@ -118,9 +119,13 @@ def served_loads(
     holders = {pod: workloads[key] for pod, key in keys.items() if key in workloads}
     if not holders:
         return ()
+    counts = dict.fromkeys(queries.present() & holders.keys(), 1)
     for replica in _replicas(queries, pages, holders, span):
         groups[replica.key].append(replica)
-    loads = (_load(replicas, span) for replicas in groups.values())
+        if replica.pod in counts:
+            counts[replica.pod] = max(counts[replica.pod], replica.sample.facts.engines)
+    shares = _gpus_of_engines(counts, holders)
+    loads = (_load(replicas, counts, shares, span) for replicas in groups.values())
     return tuple(sorted(loads, key=lambda load: (load.namespace, load.workload, load.model)))
 
 
@@ -144,7 +149,7 @@ def _replicas(
         lived = _seconds_of_day(hours_of[pod], span)
         for sample in served_samples(page, EngineMetricsPage(engine, nothing), lived):
             key = pod, sample.facts.model
-            yield _Replica(holder, sample, hourly.get(key, {}), fine.get(key, {}))
+            yield _Replica(pod, holder, sample, hourly.get(key, {}), fine.get(key, {}))
 
 
 def _seconds_of_day(hours: Iterable[Nanoseconds], span: LookbackSpan) -> float:
@@ -153,16 +158,35 @@ def _seconds_of_day(hours: Iterable[Nanoseconds], span: LookbackSpan) -> float:
     return max(1, sum(time > recent for time in hours)) * seconds(COARSE_STEP)
 
 
-def _load(replicas: Sequence[_Replica], span: LookbackSpan) -> ServedLoad:
-    """Return the load of replicas together."""
+def _gpus_of_engines(
+    engines: Mapping[Pod, int], holders: Mapping[Pod, GpuWorkload]
+) -> dict[str, int | None]:
+    """Return the GPUs of one engine by workload, whatever each serves; `None` if they differ."""
+    counts: defaultdict[str, int] = defaultdict(int)
+    for pod, count in engines.items():
+        counts[holders[pod].workload.key] += count
+    devices = {holder.workload.key: len(holder.devices) for holder in holders.values()}
+    return {
+        key: devices[key] // count if devices[key] and devices[key] % count == 0 else None
+        for key, count in counts.items()
+    }
+
+
+def _load(
+    replicas: Sequence[_Replica],
+    engines: Mapping[Pod, int],
+    shares: Mapping[str, int | None],
+    span: LookbackSpan,
+) -> ServedLoad:
+    """Return the load of replicas together.
+
+    `engines` has those of each pod at the end of the span, `shares` the GPUs of one by workload.
+    """
     hours = _added(replica.hours for replica in replicas)
-    newest = max(hours, default=0)
-    # Of what ran in the last hour, if anything did.
-    running = [replica for replica in replicas if newest in replica.hours] or replicas[:1]
+    # Pods that a rollout replaced served, but hold no GPUs now.
+    running = [replica for replica in replicas if replica.pod in engines] or replicas[:1]
     holder = running[0].holder
     facts = running[0].sample.facts
-    engines = sum(replica.sample.facts.engines for replica in running)
-    shared, rest = divmod(len(holder.devices), engines)
     counts = side_by_side(
         (replica.sample.counts for replica in replicas), _seconds_of_day(hours, span)
     )
@@ -177,8 +201,8 @@ def _load(replicas: Sequence[_Replica], span: LookbackSpan) -> ServedLoad:
         board=holder.board,
         workload=holder.workload.name,
         namespace=holder.workload.namespace,
-        engines=engines,
-        tensor=facts.tensor or (shared if shared and not rest else None),
+        engines=sum(replica.sample.facts.engines for replica in running),
+        tensor=facts.tensor or shares.get(holder.workload.key),
         requests_per_second_by_hour=_by_hour(hours) if counts_requests else (),
         requests_per_second_peak=_peak(_added(replica.slots for replica in replicas))
         if counts_requests
@@ -263,6 +287,18 @@ class _Queries:
                 kept = tuple(sorted(_without_pod(labels).items()))
                 pages[pod].setdefault(name, {})[kept] = series.value
         return pages
+
+    def present(self) -> set[Pod]:
+        """Return the pods whose engines export something at the end of the span."""
+        names = {
+            name
+            for engine in self._engines
+            for signal in engine.measures
+            for name in _names(signal)
+        }
+        queries = self._queries("last_over_time", names, FINE_STEP)
+        answers = (self._store.instant(query, self._span.end) for query in queries)
+        return {_pod_of(series.labels) for series in chain.from_iterable(answers)}
 
     def requests(
         self, length: Nanoseconds, step: Nanoseconds
