@@ -30,9 +30,11 @@ def test_needs_of_engines_are_those_of_the_planner() -> None:
     known, unknown = needs.latest
     assert known.devices == CHAT.devices
     assert known.model == "Llama-3.1-8B-Instruct"
-    assert known.needs.startswith("1 x ")
+    assert known.short.startswith("1 x ")
+    assert known.needs.startswith(f"{known.short}: ")
     assert "to keep TTFT <= 1s, TPOT <= 50ms" in known.needs
     assert known.saves.startswith("saves $")
+    assert unknown.short == "unknown"
     assert unknown.needs.startswith("unknown: x: runs on an unknown GPU")
 
 

@@ -71,7 +71,8 @@ def test_what_is_served_stands_beside_the_holder() -> None:
     """In the row in few words, in the details in all; a filter finds the model."""
     load = ServedLoad("hub/llama-8b", "vllm", 60.0, requests_per_second=3.1, devices=("GPU-0",))
     held = {**DEVICE, "workloads": [{"workload": "kubernetes:chat/chat-api"}]}
-    need = ServedNeed(load.devices, "llama-8b", "1 x L40S: 97% to keep it", "saves $4 an hour")
+    needs = "1 x L40S: 97% to keep it"
+    need = ServedNeed(load.devices, "llama-8b", "1 x L40S", needs, "saves $4 an hour")
     report = {
         "agent": {"source": "nvml", "served_needs": [plain_fields(need)]},
         "devices": [held],
@@ -85,6 +86,6 @@ def test_what_is_served_stands_beside_the_holder() -> None:
     view = TableView(selected="GPU-0", width=160)
     Console(file=printed, width=view.width).print(node_view(frame, view))
     text = printed.getvalue()
-    assert "chat-api; 3.1/s llama-8b" in text
+    assert "chat-api; 3.1/s llama-8b; needs 1 x L40S" in " ".join(text.split())
     assert "Serves hub/llama-8b on vllm, 3.1 requests/s." in text
     assert "llama-8b needs 1 x L40S: 97% to keep it; saves $4 an hour." in text

@@ -15,6 +15,7 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.model.served_load import ServedLatency, ServedLoad
 from rightsizer.model.units import GIB
 from rightsizer.planner.planner import Planner
+from rightsizer.planner.served.answer_blocks import needs_of
 from rightsizer.planner.served.answers import predicted_loads, served_answers
 from rightsizer.planner.served.engine import NOTHING_STATED, Statement, served_engine
 from rightsizer.planner.served.finding import ServedFinding, ServedFindingKind
@@ -84,14 +85,27 @@ def test_json_has_the_prediction_beside_the_measurement(file: Path, capsys: Capt
 
 
 @pytest.mark.parametrize(
-    "content", ["[no json", "no page", "[]", '[{"model": 1}]', '{"served": []}']
+    ("content", "fault"),
+    [
+        ("[no json", "is no JSON"),
+        ("no page", "has no metrics of a serving engine"),
+        ("[]", "no model is served"),
+        ('[{"model": 1}]', "load 1: "),
+        ('{"served": []}', "no model is served"),
+        ("5", "holds no list of loads"),
+    ],
 )
-def test_file_without_loads_is_refused(content: str, tmp_path: Path, capsys: Captured) -> None:
-    """The error names the file."""
+def test_file_without_loads_is_refused(
+    content: str, fault: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """The error names the file, the fault and one remedy."""
     file = tmp_path / "loads.json"
     file.write_text(content, encoding="utf-8")
-    assert main(["served", str(file)]) == 1
-    assert "loads.json: " in capsys.readouterr().err
+    assert main(["served", str(file)]) in {1, 2}
+    error = capsys.readouterr().err
+    assert "loads.json: " in error
+    assert fault in error
+    assert error.count(";") <= 1
 
 
 def test_file_and_address_together_are_refused(file: Path, capsys: Captured) -> None:
@@ -288,6 +302,40 @@ def test_limit_of_requests_is_raised_before_gpus_are_added() -> None:
     finding = one(limited, ServedFindingKind.TOO_SMALL)
     assert not finding.options
     assert "its limit of 8 requests at a time is reached" in finding.causes[0]
+    (answer,) = served_answers(predicted_loads([limited], PLANNER, LEVEL), PLANNER)
+    assert str(needs_of(answer)) == "what it has, with a higher limit of requests at a time"
+
+
+def test_limit_of_requests_does_not_hide_gpus_that_are_too_few() -> None:
+    """What it has would not hold its busiest load with any limit."""
+    limited = replace(
+        CHAT,
+        requests_per_second=300.0,
+        requests_per_second_peak=400.0,
+        requests_running=16.0,
+        requests_waiting=90.0,
+        maximum_running=8,
+        time_per_output_token=None,
+    )
+    finding = one(limited, ServedFindingKind.TOO_SMALL)
+    assert "its limit of 8 requests at a time is reached" in finding.causes[0]
+    assert any(option.candidate.count > 2 for option in finding.options)
+
+
+def test_slices_are_considered_like_boards(file: Path, capsys: Captured) -> None:
+    """As kinds to consider, and as what runs."""
+    slice_ = "H100-SXM5-80GB:3g.40gb"
+    level = ["--ttft", "p95=400ms", "--tpot", "50ms", "--json"]
+    assert main(["served", str(file), "--boards", slice_, *level]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    changes = [option["change"] for found in answer["findings"] for option in found["options"]]
+    assert any(slice_ in change for change in changes)
+    assert main(["served", str(file), "--gpu", slice_, "--boards", "L40S", *level]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert answer["gpu"] == slice_
+    assert main(["served", str(file), "--gpu", "h100-sxm5-80gb:9g"]) != 0
+    error = capsys.readouterr().err
+    assert "--gpu: H100-SXM5-80GB has no slice '9g'; it has 1g.10gb" in error
 
 
 def test_slow_engine_names_causes_nearest_first() -> None:

@@ -1,5 +1,6 @@
 """The page's view of a report, before and after rendering to HTML."""
 
+import html
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -448,12 +449,19 @@ def test_a_gpu_that_serves_shows_model_and_load() -> None:
     report = node_report()
     uuid = next(device.report.device.uuid for device in view_of(report).devices if device.is_fresh)
     load = ServedLoad("hub/llama", "vllm", 600.0, requests_per_second=3.1, devices=(uuid,))
-    need = ServedNeed((uuid,), "llama", "1 x L40S: 97% to keep it", "saves $4 an hour")
+    needs = "what it has, to keep today's level; state another (--ttft)"
+    need = ServedNeed((uuid,), "llama", "what it has", needs, "saves $4 an hour")
     agent = replace(report.agent, served_needs=(need,))
     serving = replace(report, served=(load,), agent=agent)
 
     page = page_of(serving)
     assert "3.1/s llama" in page
     assert "hub/llama on vllm, 3.1 requests/s" in page
-    assert 'title="llama needs 1 x L40S: 97% to keep it; saves $4 an hour">needs 1 x L40S<' in page
+    assert ">needs what it has<" in page
+    row = page.partition(">needs what it has<")[0].rpartition("<tr")[2]
+    assert "--ttft" not in row
+    assert needs not in html.unescape(page)
+    query = PageQuery(DEFAULT_SPAN, gpu=uuid)
+    card = WebPage(FreshnessSettings(), FitSettings(), 60.0).render(serving, NOW, query).decode()
+    assert f"llama needs {needs}; saves $4 an hour." in html.unescape(card)
     assert all(device.served == () for device in view_of(serving, NOW + HOUR).devices)

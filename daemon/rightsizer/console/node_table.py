@@ -182,10 +182,11 @@ def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> l
 
 
 def _holders(row: NodeRow) -> str:
-    """Return who holds it, and what is served on it."""
+    """Return who holds it, what is served on it, and what that needs."""
     names = [name.rpartition("/")[2] for name in row.holders]
     served = [printable(served_label(load)) for load in row.served]
-    return "; ".join(filter(None, (", ".join(names), ", ".join(served)))) or ABSENT
+    needs = [f"needs {printable(need.short)}" for need in row.needs]
+    return "; ".join(filter(None, map(", ".join, (names, served, needs)))) or ABSENT
 
 
 def _columns(width: int) -> tuple[str, ...]:

@@ -95,6 +95,8 @@ class ServedNeed(Struct, frozen=True):
     """UUIDs of its GPUs now."""
     model: str
     """Without its folder or organization."""
+    short: str
+    """What it needs in a few words, for a row."""
     needs: str
     """Other GPUs, another layout or format, with their certainty; or why nothing else is known."""
     saves: str = ""

@@ -40,6 +40,7 @@ def served_needs(answers: Iterable[Mapping[str, Any]]) -> tuple[ServedNeed, ...]
     needs = []
     for answer in answers:
         load = convert(answer["load"], ServedLoad)
-        needed = answer.get("needs") or f"unknown: {answer['error']}"
-        needs.append(ServedNeed(load.devices, load.title, needed, answer.get("saves", "")))
+        short = answer.get("needs_short", "unknown")
+        needed = answer.get("needs") or f"{short}: {answer['error']}"
+        needs.append(ServedNeed(load.devices, load.title, short, needed, answer.get("saves", "")))
     return tuple(need for need in needs if need.devices)

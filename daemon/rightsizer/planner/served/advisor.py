@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from rightsizer.io.codec import encode
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.finding import Savings
+from rightsizer.planner.biller import PlanPrices
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.display import interval_text, number, percent
-from rightsizer.planner.planner import Planner
+from rightsizer.planner.planner import Planner, boards_of
 from rightsizer.planner.served.causes import causes_of
 from rightsizer.planner.served.engine import (
     Question,
@@ -51,7 +52,10 @@ class ServedAdvisor:
     """Search for other GPUs and layouts of engines."""
 
     def __init__(self, planner: Planner, boards: _Boards = ()) -> None:
-        """Create it; `boards` are the kinds of GPU to consider, by default all with a price."""
+        """Create it; `boards` are the kinds of GPU to consider, by default all with a price.
+
+        They may be slices of one.
+        """
         self.planner = planner
         self.boards = boards
         self._found: dict[str, PlanCandidate | None] = {}
@@ -130,17 +134,15 @@ class ServedAdvisor:
 
     def _prices(self, engine: ServedEngine) -> Iterator[tuple[float, str]]:
         """Yield the price of one GPU of each kind to consider, and its key."""
-        catalogue = self.planner.catalogue
-        prices = self.planner.prices
+        prices = PlanPrices(self.planner.catalogue, self.planner.prices)
         own = engine.board
-        for key in self.boards or catalogue.boards:
-            board = catalogue.boards[key]
-            price = prices.dollars_per_hour(key)
-            is_open = board.vendor == own.vendor and not prices.sole_cloud(key)
+        for board in boards_of(self.boards, prices.catalogue):
+            price = prices.dollars_per_hour(board)
+            is_open = board.vendor == own.vendor and not prices.prices.sole_cloud(board.key)
             # Boards for desktops do not reach each other, and are not for data centers.
             is_open = is_open and board.reaches_peers >= own.reaches_peers
             if price and (self.boards or is_open):
-                yield price, key
+                yield price, board.key
 
     def _smaller(self, prediction: ServedPrediction) -> ServedFinding | None:
         """Return what costs less and keeps the level."""
@@ -194,8 +196,10 @@ class ServedAdvisor:
         before = prediction.candidate
         summary = f"{engine.name}: short: {'; '.join(shortage)}"
         gains = tuple(setting_gains(prediction, self.planner))
+        causes: tuple[str, ...] = gains
         if limit := reached_limit(prediction):
-            causes: tuple[str, ...] = (limit, *gains)
+            causes = (limit, *gains)
+        if limit and prediction.holds_peak:
             return ServedFinding(
                 ServedFindingKind.TOO_SMALL, engine, summary, causes=causes, evidence=shortage
             )
@@ -215,7 +219,6 @@ class ServedAdvisor:
             del options[1]
         options.sort(key=lambda option: -option.savings.dollars_per_hour)
         as_it_is = self._best({**own, "parallel": parallel_keys(engine.layout)})
-        causes = gains
         if as_it_is is not None:
             causes += ("the layout that runs should hold this load: see why it is slow first",)
             causes += causes_of(prediction, self.planner)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from operator import mul
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from rightsizer.model.units import GIB, format_duration
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.display import NOTHING, dollars, interval_text, number, percent
 from rightsizer.planner.plan_check import FigureComparison
+from rightsizer.planner.served.engine_settings import reached_limit
 from rightsizer.planner.served.finding import (
     ServedFinding,
     ServedFindingKind,
@@ -107,7 +108,7 @@ def _answer_blocks(answer: ServedAnswer) -> Iterator[Block]:
         yield f"error: {answer.name}: {answer.error.removeprefix(f'{answer.name}: ')}"
         return
     yield serves_text(prediction)
-    yield f"needs: {needs_text(answer)}"
+    yield f"needs: {needs_of(answer)}"
     yield saves_text(answer)
     yield table(_HEADINGS, map(_row, prediction.comparisons))
     # What is measured says more of today's level than any prediction does.
@@ -149,40 +150,58 @@ def serves_text(prediction: ServedPrediction) -> str:
     )
 
 
-def needs_text(answer: ServedAnswer) -> str:
-    """Return what an engine would need for its busiest load, and how surely that is enough."""
+class NeedText(NamedTuple):
+    """What an engine would need for its busiest load, in a few words and in all."""
+
+    short: str
+    rest: str = ""
+    """How surely that is enough, or why nothing is known."""
+
+    def __str__(self) -> str:
+        """`1 x L40S: 97% to keep TTFT p95 <= 400ms at its busiest load`."""
+        return f"{self.short}{self.rest}"
+
+
+_UNKNOWN: Final = "unknown"
+_NOTHING_ELSE: Final = "what it has"
+
+
+def needs_of(answer: ServedAnswer) -> NeedText:
+    """Return what an engine of which there is a prediction would need."""
     prediction = answer.prediction
     if prediction is None:
-        return f"unknown: {answer.error}"
+        return NeedText(_UNKNOWN, f": {answer.error}")
     engine = prediction.engine
     if engine.peak_rate <= 0.0:
-        return "unknown, no request was finished"
+        return NeedText(_UNKNOWN, ", no request was finished")
     if answer.sharers:
-        return f"unknown, it shares its GPUs with {', '.join(answer.sharers)}"
+        return NeedText(_UNKNOWN, f", it shares its GPUs with {', '.join(answer.sharers)}")
     options = [finding.options[0] for finding in answer.findings if finding.options]
     if options:
         level = engine.level or "the rate"
         sure = percent(options[0].probability)
-        return f"{options[0].change}: {sure} to keep {level} at its busiest load"
+        return NeedText(options[0].change, f": {sure} to keep {level} at its busiest load")
     if any(finding.kind is ServedFindingKind.TOO_SMALL for finding in answer.findings):
-        return "more than it has; nothing considered is sure to hold its busiest load"
+        if prediction.holds_peak and reached_limit(prediction):
+            return NeedText(f"{_NOTHING_ELSE}, with a higher limit of requests at a time")
+        return NeedText("more than it has", "; nothing considered is sure to hold its busiest load")
     return _without_findings(prediction)
 
 
-def _without_findings(prediction: ServedPrediction) -> str:
+def _without_findings(prediction: ServedPrediction) -> NeedText:
     """Return what an engine needs of which nothing was found."""
     engine = prediction.engine
     largest = prediction.largest_rate
     if largest is None:
-        return "unknown, the largest rate of what it has is not predicted"
+        return NeedText(_UNKNOWN, ", the largest rate of what it has is not predicted")
     if not prediction.holds_peak:
         held = number(largest.value)
-        return f"unknown: predicted to hold {held} requests/s, measured {number(engine.peak_rate)}"
+        measured = number(engine.peak_rate)
+        return NeedText(_UNKNOWN, f": predicted to hold {held} requests/s, measured {measured}")
     if engine.level and not engine.is_level_stated:
-        return (
-            "what it has, to keep today's level; state another (--ttft and --tpot, or in a policy)"
-        )
-    return "what it has"
+        remedy = "state another (--ttft and --tpot, or in a policy)"
+        return NeedText(_NOTHING_ELSE, f", to keep today's level; {remedy}")
+    return NeedText(_NOTHING_ELSE)
 
 
 def saves_text(answer: ServedAnswer) -> str:

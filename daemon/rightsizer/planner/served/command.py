@@ -109,10 +109,14 @@ def _statement(arguments: argparse.Namespace, catalogue: Catalogue) -> Statement
 
 
 def _board(name: str, catalogue: Catalogue) -> str:
+    """Return the key of one board, or of one slice; raises `UsageError`."""
+    whole, mark, profile = name.partition(":")
     try:
-        return catalogue.get(name).key
+        key = catalogue.get(whole).key
+        (board,) = boards_of((f"{key}{mark}{profile}",), catalogue, "--gpu")
     except UsageError as error:
         raise UsageError(f"--gpu: {error}") from None
+    return board.key
 
 
 def _loads(arguments: argparse.Namespace) -> Sequence[AnyLoad]:

@@ -6,7 +6,7 @@ from rightsizer.io.codec import plain_fields
 from rightsizer.planner.plan_encoder import encode_candidate, encode_comparison, encode_interval
 from rightsizer.planner.served.answer_blocks import (
     ServedAnswer,
-    needs_text,
+    needs_of,
     option_text,
     saves_text,
     serves_text,
@@ -21,12 +21,14 @@ def encode_served(answer: ServedAnswer) -> dict[str, Any]:
     load = None if answer.load is None else plain_fields(answer.load)
     if prediction is None:
         return {"name": answer.name, "load": load, "error": answer.error}
+    needs = needs_of(answer)
     return {
         "name": answer.name,
         "load": load,
         **_encode_prediction(prediction),
         "serves": serves_text(prediction),
-        "needs": needs_text(answer),
+        "needs": str(needs),
+        "needs_short": needs.short,
         "saves": saves_text(answer),
         "savings_dollars_per_hour": None if answer.savings is None else answer.dollars_per_hour,
         "findings": [_encode_finding(finding) for finding in answer.findings],

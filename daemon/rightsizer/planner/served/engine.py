@@ -15,7 +15,7 @@ from rightsizer.planner.aliases import aliases_of
 from rightsizer.planner.display import number
 from rightsizer.planner.models.known_models import find_model, is_repository
 from rightsizer.planner.plan_file import plan_of_keys
-from rightsizer.planner.planner import Planner
+from rightsizer.planner.planner import Planner, boards_of
 from rightsizer.sizing.collectives import SERVER_GPUS
 from rightsizer.sizing.engine import TAKEN_RATIO, ServingEngine
 from rightsizer.sizing.estimate import halved
@@ -67,6 +67,7 @@ class Statement(Struct, frozen=True):
     models: Mapping[str, str] = {}
     """Model by the name that an engine serves it as; empty name for any."""
     board: str = ""
+    """Key of a board or of a slice."""
     gpus: int | None = None
     tensor: int | None = None
     precision: str = ""
@@ -392,7 +393,8 @@ class _EngineBuilder:
 
 def _board(load: ServedLoad, planner: Planner, statement: Statement) -> Board:
     if statement.board:
-        return planner.catalogue.get(statement.board)
+        (stated,) = boards_of((statement.board,), planner.catalogue, "--gpu")
+        return stated
     board = planner.catalogue.find(load.board) if load.board else None
     if board is not None:
         return board

@@ -31,8 +31,13 @@ class UnreadLoad(Struct, frozen=True):
     """A load that cannot be read."""
 
     name: str
-    error: str
-    """What is wrong, where, and the remedy."""
+    fault: str
+    """What is wrong, and where."""
+
+    @property
+    def error(self) -> str:
+        """What is wrong, where, and the remedy."""
+        return f"{self.fault}; correct it, or leave it out"
 
 
 AnyLoad: TypeAlias = ServedLoad | UnreadLoad
@@ -78,13 +83,15 @@ def _text(path: Path) -> str:
 
 
 def _read(text: str, place: str, window_seconds: float | None) -> Sequence[AnyLoad]:
-    if text.lstrip().startswith(("[", "{")):
+    try:
+        parsed = decode(text, Any)
+    except ValueError as error:
+        if text.lstrip().startswith(("[", "{")):
+            raise RequirementError(f"{place}: is no JSON: {error}; {_REMEDY}") from None
+    else:
         if window_seconds is not None:
             raise UsageError(f"--window: {place} says for how long it was measured; leave it out")
-        try:
-            return _converted(decode(text, Any), place)
-        except ValueError as error:
-            raise RequirementError(f"{place}: is no JSON: {error}; {_REMEDY}") from None
+        return _converted(parsed, place)
     page = parse_page(text)
     if window_seconds is None:
         fault = "a page counts from the start of its engine"
@@ -127,7 +134,7 @@ def _converted(parsed: Any, place: str) -> Sequence[AnyLoad]:
     loads = [_load(value, f"{place}: load {number}") for number, value in enumerate(parsed, 1)]
     unread = [load for load in loads if isinstance(load, UnreadLoad)]
     if unread and len(unread) == len(loads):
-        raise RequirementError(f"{unread[0].error}; {_REMEDY}")
+        raise RequirementError(f"{unread[0].fault}; {_REMEDY}")
     return loads
 
 
@@ -139,4 +146,4 @@ def _load(value: Any, place: str) -> AnyLoad:
         keys = ("workload", "model", "engine")
         names = [value.get(key) for key in keys] if isinstance(value, Mapping) else []
         name = next((name for name in names if name and isinstance(name, str)), place)
-        return UnreadLoad(name, f"{place}: {error}; correct it, or leave it out")
+        return UnreadLoad(name, f"{place}: {error}")
