@@ -310,7 +310,7 @@ ODD: dict[str, tuple[list[DeviceProfile], str]] = {
     "nothing": ([], "no kernel in it"),
     "idle": ([device(time=None, kernels=(), launches=None)], "no kernel ran"),
     "sums alone": ([NO_TIME], "no timeline"),
-    "one kernel": ([device(kernels=(kernel(count=1),))], "only 1 kernels"),
+    "one kernel": ([device(kernels=(kernel(count=1),))], "only 1 kernel, too few"),
     "start-up": ([device(launches=LaunchUse(1000, 30.0, 0, 1000))], "a start-up: a launch took 30"),
     "no launches": ([device(launches=None)], "launches of its kernels are not in the profile"),
 }
