@@ -270,9 +270,9 @@ def _pools(pools: Sequence[_JsonMapping]) -> Section:
         number_column("free"): itemgetter("free_now"),
         number_column("waited for"): itemgetter("waiting_gpus"),
     }
-    found = table_of(pools, columns, search="a pool or a board", **_cut("pools"))
+    pools_table = table_of(pools, columns, search="a pool or a board", **_cut("pools"))
     note = "Means over the span in whole GPUs, a MIG instance by its part; dark is active."
-    return section("Pools", found, Key((), note=note))
+    return section("Pools", pools_table, Key((), note=note))
 
 
 def _held_bar(pool: _JsonMapping) -> Bar:

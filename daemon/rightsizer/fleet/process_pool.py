@@ -34,7 +34,7 @@ def paused_collection() -> Iterator[None]:
 
 _MOST: Final = 8
 _GPUS_A_WORKER: Final = 4000
-"""Later evaluations of them take a few times the startup time of a process."""
+"""A process takes half a second of CPU to start, in which a thousand GPUs are judged."""
 _NEWS, _RESULT, _TROUBLE = range(3)
 
 Task = TypeVar("Task")

@@ -63,7 +63,6 @@ _WORTH_NAMING: Final = 0.1
 _ARCHITECTURES: Final = ("volta", "turing", "ampere", "hopper", "blackwell")
 """With different matrix units; Ada runs kernels written for Ampere."""
 COLLECTIVE_HEADER: Final = ("collective", "times", "time", "bus", "at best", "of the link")
-_MEASURED: Final = ("occupancy_ratio", "dram_ratio")
 
 
 def time_text(value: float | None) -> str:

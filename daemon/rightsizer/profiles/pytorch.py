@@ -333,8 +333,8 @@ class PyTorchEvents:
         self._pass_over(event.name for event in spans.events)
 
     def _device(self, event: TraceEvent) -> str:
-        found = _arguments(event).get("device")
-        key = str(event.pid if found is None else found)[:_CATEGORY_MAXIMUM]
+        device = _arguments(event).get("device")
+        key = str(event.pid if device is None else device)[:_CATEGORY_MAXIMUM]
         if len(self.used_devices) < self._limits.devices_maximum:
             self.used_devices[key] = None
         return key

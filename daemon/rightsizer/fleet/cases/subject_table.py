@@ -77,8 +77,8 @@ class DeviceTable:
 
     def _times(self, kind: ColumnKind, name: str) -> Floats:
         """Nanoseconds by row; 0 if unknown."""
-        found = self._sums.column(kind, name)
-        return np.zeros(len(self.rows)) if found is None else found[self._places]
+        times = self._sums.column(kind, name)
+        return np.zeros(len(self.rows)) if times is None else times[self._places]
 
     def _share(self, kind: ColumnKind, *names: str) -> Floats:
         times = sum(self._times(kind, name) for name in names)

@@ -51,8 +51,8 @@ class ServedAnswer(Struct, frozen=True):
     @property
     def advised(self) -> ServedOption | None:
         """First option of the first finding that advises something."""
-        found = (finding for finding in self.findings if finding.options and not finding.abstained)
-        return next((finding.options[0] for finding in found), None)
+        advised = (finding for finding in self.findings if not finding.abstained)
+        return next((finding.options[0] for finding in advised if finding.options), None)
 
     @property
     def savings(self) -> Savings | None:
