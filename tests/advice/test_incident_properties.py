@@ -32,7 +32,7 @@ def test_folding_loses_no_device_and_raises_nothing(
     left = [
         each.finding
         for each in after_folding
-        if each.may_open and not each.incident and each.finding.rule == "hardware_unhealthy"
+        if each.may_open and not each.incidents and each.finding.rule == "hardware_unhealthy"
     ]
     named = [uuid for finding in left for uuid in finding.culprits]
     assert sorted(named) == sorted(f"GPU-{index}" for index in faults)

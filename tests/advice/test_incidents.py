@@ -413,6 +413,49 @@ def test_a_sick_gpu_of_a_large_job_stays_sick_in_the_next() -> None:
     assert advice.finding.devices == uuids(5)
 
 
+def test_sick_gpus_of_one_job_are_each_its_own() -> None:
+    """Two boards are two repairs, whoever holds both, and each has a recommendation of its own."""
+    ledger = Ledger()
+    held = [list(EIGHT)]
+    events = run(ledger, node({2: ROWS}, xids={5: BUS}, held=held))
+    (rows, bus) = (event.advice for event in opened(events))
+
+    assert [advice.finding.devices for advice in (rows, bus)] == [uuids(2), uuids(5)]
+    assert rows.finding.workload == bus.finding.workload == workload("job-0").key
+    assert rows.finding.summary.startswith("GPU 2: remapping a memory row has failed")
+    assert bus.finding.summary.startswith("GPU 5: Xid 79 once")
+    assert not run(ledger, node({2: ROWS}, xids={5: BUS}, held=[[2, 5, 6]]), 10)
+    ended = [
+        event
+        for minutes in range(20, 80, 10)
+        for event in run(ledger, node(xids={5: BUS}, held=held), minutes)
+    ]
+    assert [(event.kind, event.advice.id) for event in ended] == [(AdviceEventKind.CLOSED, rows.id)]
+
+
+def test_sick_gpu_beside_a_dead_switch_is_its_own() -> None:
+    """One job has both: the switch's GPUs are one finding, the third is another."""
+    events = run(Ledger(), node({5: ROWS}, xids={2: BUS, 3: BUS}, held=[list(EIGHT)]))
+    devices = [event.advice.finding.devices for event in opened(events)]
+
+    assert sorted(devices) == [uuids(2, 3), uuids(5)]
+
+
+def test_recommendation_of_a_job_ends_for_those_of_its_gpus() -> None:
+    """A version that opened one for both had it claimed; so are the two."""
+    ledger = Ledger()
+    cases = node(dict.fromkeys((2, 5), ROWS), held=[list(EIGHT)])
+    ledger.update(judge_all(lambda _: cases, [hardware_unhealthy.RULE]), NOW)
+    (joint,) = ledger.advice()
+    ledger.act(joint.id, AdviceState.CLAIMED, "ana", after(5))
+    events = run(ledger, cases, 10)
+    advice = [event.advice for event in opened(events)]
+
+    assert [event.advice.id for event in closed(events)] == [joint.id]
+    assert [each.finding.devices for each in advice] == [uuids(2), uuids(5)]
+    assert {(each.state, each.actor) for each in advice} == {(AdviceState.CLAIMED, "ana")}
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_only_rules_of_faults_name_shared_parts(rule: Rule[Any]) -> None:
     """Declared where the fault is found; any kind but `degraded` has none."""

@@ -2,8 +2,9 @@
 
 A part is the likely cause if most devices below it complain of what it can cause, or if their rule
 says that a part's complaints are one matter, as of a GPU's free MIG instances. A fault of a GPU's
-hardware is an incident of that GPU, whoever holds it. An open incident keeps its id while devices
-and workloads join and leave, and ends when too few devices complain.
+hardware is an incident of that GPU, whoever holds it; several sick GPUs of one workload are as many
+incidents. An open incident keeps its id while devices and workloads join and leave, and ends when
+too few devices complain.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -34,6 +35,10 @@ CasesOf = Callable[[Rule[Any]], Sequence[Case]]
 def host_of(device: Device) -> Hashable:
     """Host name of a device's node; empty for the agent's own."""
     return device.host
+
+
+_Complaints = Mapping[str, frozenset[str]]
+"""Culprits by key of the workload."""
 
 
 class Part(Struct, frozen=True):
@@ -140,6 +145,13 @@ def watched_places(
     )
 
 
+class Incident(Struct, frozen=True):
+    """Judgement on a part, and what it replaces of the judgements on workloads."""
+
+    judgement: Judgement
+    folded: _Complaints
+
+
 def with_incidents(  # noqa: PLR0913, PLR0917 - what was judged, by which rules, where.
     judgements: Sequence[Judgement],
     rules: Iterable[Rule[Any]],
@@ -152,8 +164,8 @@ def with_incidents(  # noqa: PLR0913, PLR0917 - what was judged, by which rules,
     """Return the judgements in order, those of a shared cause suppressed, then the incidents.
 
     Independent of the order of judgements. A rule that raises is passed to `failed`, and folds
-    nothing. A judgement is folded as a whole or not at all, so that
-    every device remains named by a finding that may become advice.
+    nothing. A judgement is folded only if incidents stand for all of its culprits, so that every
+    device remains named by a finding that may become advice.
     """
     incidents = open_incidents(advice)
     result = list(judgements)
@@ -173,12 +185,23 @@ def with_incidents(  # noqa: PLR0913, PLR0917 - what was judged, by which rules,
             except Exception as error:  # noqa: BLE001 - a rule's fault must stop no other.
                 failed(rule.name, "", error)
                 continue
-            for incident in found:
-                for place in places:
-                    if judgements[place].key in incident.folded:
-                        result[place] = judgements[place].folded_into(incident.judgement)
-                result.append(incident.judgement)
+            for place in places:
+                result[place] = _folded(judgements[place], found)
+            result += [incident.judgement for incident in found]
     return tuple(result)
+
+
+def _folded(judgement: Judgement, incidents: Iterable[Incident]) -> Judgement:
+    """Fold a judgement if incidents stand for all of its culprits."""
+    by_key = {
+        incident.judgement.key: incident.folded[judgement.key]
+        for incident in incidents
+        if judgement.key in incident.folded
+    }
+    taken = frozenset[str]().union(*by_key.values())
+    if not by_key or not taken.issuperset(judgement.finding.culprits):
+        return judgement
+    return judgement.folded_into(tuple(by_key))
 
 
 def _by_node(cases: Iterable[Case], place_of: PlaceOf) -> list[list[Case]]:
@@ -189,17 +212,6 @@ def _by_node(cases: Iterable[Case], place_of: PlaceOf) -> list[list[Case]]:
         if len(places) == 1 and case.node is not None:
             found.setdefault(places.pop(), []).append(case)
     return list(found.values())
-
-
-class Incident(Struct, frozen=True):
-    """Judgement on a part, and the keys of the workloads whose judgements it replaces."""
-
-    judgement: Judgement
-    folded: frozenset[str]
-
-
-_Complaints = Mapping[str, frozenset[str]]
-"""Culprits by key of the workload."""
 
 
 class _NodeRule:
@@ -253,7 +265,7 @@ class _NodeRule:
         part = self._likeliest(larger, left) or part
         if self._devices.keys().isdisjoint(part.members):
             return []
-        taken = {each: uuids for each, uuids in left.items() if uuids <= part.members}
+        taken = self._among(part.members, left)
         finding = None
         if _count(taken) >= part.least:
             finding = self._verdict(part, key, taken)
@@ -261,10 +273,8 @@ class _NodeRule:
                 taken = {}
         else:
             # What the incident already names is no news; another GPU is.
-            named = frozenset(advice.finding.devices)
-            taken = {each: uuids for each, uuids in taken.items() if uuids <= named}
-        for each in taken:
-            del left[each]
+            taken = self._among(frozenset(advice.finding.devices), taken)
+        _take(left, taken)
         return [self._incident(part, key, taken, finding)]
 
     def _begun(self, left: dict[str, frozenset[str]]) -> list[Incident]:
@@ -275,8 +285,7 @@ class _NodeRule:
             parts.remove(part)
             if (finding := self._verdict(part, part.key, taken)) is not None:
                 found.append(self._incident(part, part.key, taken, finding))
-                for key in taken:
-                    del left[key]
+                _take(left, taken)
         return found
 
     def _likeliest(self, parts: Iterable[Part], left: _Complaints) -> Part | None:
@@ -296,12 +305,28 @@ class _NodeRule:
         )
 
     def _caused(self, part: Part, left: _Complaints) -> dict[str, frozenset[str]]:
-        """Complaints that the part explains as a whole."""
-        return {
-            key: uuids
+        """Complaints that the part explains."""
+        caused = frozenset(
+            uuid
             for key, uuids in left.items()
-            if uuids <= part.members and all(self._may_cause(part, key, uuid) for uuid in uuids)
+            for uuid in uuids & part.members
+            if self._may_cause(part, key, uuid)
+        )
+        return self._among(caused, left)
+
+    def _among(self, uuids: frozenset[str], left: _Complaints) -> dict[str, frozenset[str]]:
+        """Complaints of some devices: as a whole, but a fault of a GPU's hardware by GPU."""
+        taken = {key: culprits & uuids for key, culprits in left.items()}
+        return {
+            key: some
+            for key, some in taken.items()
+            if some and (some == left[key] or self._is_by_board(key))
         }
+
+    def _is_by_board(self, key: str) -> bool:
+        """Whether the rule says that each culprit's fault is one of its own GPU."""
+        shared_by = self._judgements[key].finding.shared_by
+        return all(SharedPart.BOARD in parts for parts in shared_by.values())
 
     def _may_cause(self, part: Part, key: str, uuid: str) -> bool:
         causes = self._judgements[key].finding.shared_by.get(uuid, ())
@@ -310,11 +335,7 @@ class _NodeRule:
 
     def _is_stated(self, part: Part, taken: _Complaints) -> bool:
         """Whether the rule names the GPU of each instance, so that nothing is inferred."""
-        findings = (self._judgements[key].finding for key in taken)
-        causes = [
-            shared_parts for finding in findings for shared_parts in finding.shared_by.values()
-        ]
-        return part.kind is SharedPart.BOARD and all(part.kind in cause for cause in causes)
+        return part.kind is SharedPart.BOARD and all(map(self._is_by_board, taken))
 
     def _verdict(self, part: Part, key: str, taken: _Complaints) -> Finding | None:
         """The rule's verdict on all affected devices as one case, never surer than the others.
@@ -355,16 +376,19 @@ class _NodeRule:
             case = Case(key, None, self._present(part), (), ())
             subject = CaseSubject(self._rule.name, case, self._rule.market)
             finding = subject.find_nothing(f"{part.name}: no trouble of several GPUs.")
+        conduct = self._rule.conduct()
         judgement = Judgement(
             finding,
             key,
-            self._rule.conduct(),
-            may_open=finding.is_actionable and any(each.may_open for each in folded),
+            conduct,
+            may_open=finding.is_actionable
+            and any(each.may_open for each in folded)
+            and finding.confidence >= conduct.minimum_confidence_ratio,
             still_holds=self._still_holds(part, taken),
             workload=_common(each.workload for each in folded),
             folds=tuple(each.finding.id for each in folded),
         )
-        return Incident(judgement, frozenset(taken))
+        return Incident(judgement, taken)
 
     def _present(self, part: Part) -> tuple[Device, ...]:
         return tuple(self._devices[each] for each in sorted(part.members & self._devices.keys()))
@@ -384,6 +408,14 @@ class _NodeRule:
         if supporting >= part.least:
             return True
         return None if supporting + undecided >= part.least else False
+
+
+def _take(left: dict[str, frozenset[str]], taken: _Complaints) -> None:
+    """Remove complaints for which an incident stands."""
+    for key, uuids in taken.items():
+        left[key] -= uuids
+        if not left[key]:
+            del left[key]
 
 
 def _is_foldable(judgement: Judgement) -> bool:

@@ -110,13 +110,13 @@ class Ledger:
         ordered = sorted(
             judgements, key=lambda each: (each.key, each.finding.rule, each.finding.id)
         )
-        single = [each for each in ordered if not each.incident]
+        single = [each for each in ordered if not each.incidents]
         for judgement in single:
             for record in self._records.open_of(judgement.key, judgement.finding.rule):
                 events.extend(self._refresh_or_close(record, judgement, run))
         events.extend(self._open_most_urgent(single, run))
         for judgement in ordered:
-            if judgement.incident:
+            if judgement.incidents:
                 events.extend(self._close_folded(judgement, now))
         events.extend(self._expire_gone(now))
         if measured is not None:
@@ -228,15 +228,19 @@ class Ledger:
         return self._put_closed(closed, now, was_right=was_right)
 
     def _close_folded(self, judgement: Judgement, now: Nanoseconds) -> list[AdviceEvent]:
-        """Close open advice that an open incident stands for; without room for that, keep it."""
+        """Close open advice that open incidents stand for; without room for those, keep it."""
         rule = judgement.finding.rule
-        incident = next(iter(self._records.open_of(judgement.incident, rule)), None)
+        incidents = [
+            record.advice.id
+            for key in judgement.incidents
+            for record in self._records.open_of(key, rule)
+        ]
         events = []
         for record in self._records.open_of(judgement.key, rule):
-            if incident is None:
+            if not incidents:
                 self._records.put(replace(record, seen=now, quiet_since=None))
                 continue
-            why = f"part of {incident.advice.id}"
+            why = f"part of {', '.join(incidents)}"
             closed = record.closed(AdviceState.EXPIRED, now, why)
             events += self._put_closed(closed, now, was_right=None)
         return events

@@ -219,8 +219,8 @@ class Judgement(Struct, frozen=True):
     """Findings excluded by an operator for this workload."""
     has_conflict: bool = False
     """Whether another rule's verdict on the workload contradicts it."""
-    incident: str = ""
-    """Key of the judgement that stands for it and others of one cause, or empty."""
+    incidents: tuple[str, ...] = ()
+    """Keys of the judgements that stand for it, and for others of one cause."""
     folds: tuple[str, ...] = ()
     """Ids of the findings that it stands for."""
 
@@ -261,10 +261,11 @@ class Judgement(Struct, frozen=True):
             has_conflict=True,
         )
 
-    def folded_into(self, incident: "Judgement") -> "Judgement":
-        """Let an incident stand for it; open advice closes once that is open."""
-        finding = _with_evidence(self.finding, "held_back", f"incident of {incident.key}")
-        return replace(self, finding=finding, may_open=False, incident=incident.key)
+    def folded_into(self, incidents: tuple[str, ...]) -> "Judgement":
+        """Let incidents, by key, stand for it; open advice closes once one is open."""
+        why = f"incident of {', '.join(incidents)}"
+        finding = _with_evidence(self.finding, "held_back", why)
+        return replace(self, finding=finding, may_open=False, incidents=incidents)
 
     def with_exclusions(self, exclusions: tuple[Exclusion, ...], now: Nanoseconds) -> "Judgement":
         """Apply an operator's exclusions."""
