@@ -301,4 +301,4 @@ def test_an_instance_has_its_number_and_its_model_no_profile() -> None:
     made = device(0, title="MIG 0:3 (1g.10gb)", name=name, mig_profile="1g.10gb")
     report = {**frame().report, "devices": [made]}
     (row,) = node_rows(NodeFrame(report, {"devices": []}))
-    assert (row.title, row.board) == ("MIG 0:3 (1g.10gb)", "H100 80GB HBM3")
+    assert (row.title, row.model) == ("MIG 0:3 (1g.10gb)", "H100 80GB HBM3")

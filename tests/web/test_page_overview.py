@@ -17,14 +17,16 @@ from sample_devices import HOUR, NOW
 def test_the_table_of_gpus_begins_with_what_saves_most() -> None:
     """Each board has a row, silent ones first, with its one most important action."""
     rows = node_view(rated_report(), NOW, FreshnessSettings(), FitSettings(), PageQuery()).overview
-    ranks = [row.to_do[0].finding.rank for row in rows if row.to_do]
+    ranks = [row.opened[0].finding.rank for row in rows if row.opened]
     assert ranks == sorted(ranks)
-    wasted = [row.waste.wasted.gpu_hours for row in rows if not (row.to_do or row.card.report.down)]
+    wasted = [
+        row.waste.wasted.gpu_hours for row in rows if not (row.opened or row.card.report.down)
+    ]
     assert wasted == sorted(wasted, reverse=True)
     assert [bool(row.card.report.down) for row in rows] == sorted(
         (bool(row.card.report.down) for row in rows), reverse=True
     )
-    advised = {row.card.title: row.to_do[0].finding for row in rows if row.to_do}
+    advised = {row.card.title: row.opened[0].finding for row in rows if row.opened}
     assert {
         title: action_label(finding.action, finding.kind) for title, finding in advised.items()
     } == {
@@ -45,7 +47,7 @@ def test_of_equally_urgent_advice_on_a_gpu_the_one_that_saves_most_stands_first(
     report = replace(report, advice=(*report.advice, replace(idle, finding=worth_more)))
     view = node_view(report, NOW, FreshnessSettings(), FitSettings(), PageQuery())
     row = next(each for each in view.overview if each.card.title == "GPU 3")
-    assert [each.id for each in row.to_do] == ["dearer", idle.id]
+    assert [each.id for each in row.opened] == ["dearer", idle.id]
 
 
 def test_gpu_without_open_advice_names_the_advice_that_has_ended() -> None:

@@ -2,19 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.console.advice import dearest_first
+from rightsizer.console.advice import dearest_first, dollars_per_day
 from rightsizer.console.command import printable
 from rightsizer.io.codec import convert
-from rightsizer.model.finding import UNADVISED
 from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.units import HOUR_SECONDS
-from rightsizer.report.gpu_row import GpuRow
-from rightsizer.report.labels import STATE_ORDER
+from rightsizer.report.gpu_row import GPU_COLUMNS, GpuColumn, GpuRow
+from rightsizer.report.labels import action_label
 
 JsonMapping = Mapping[str, Any]
 
@@ -31,10 +31,8 @@ class NodeFrame(Struct, frozen=True):
 class NodeRow(GpuRow, frozen=True, kw_only=True):
     """A GPU or MIG instance as an agent describes it."""
 
-    board: str
     cells: tuple[str, ...]
     """Dominant state of each interval; empty if unknown."""
-    signals: JsonMapping
     processes: tuple[JsonMapping, ...]
     advice: JsonMapping | None
     """First open recommendation, in the order of `advise`."""
@@ -43,7 +41,7 @@ class NodeRow(GpuRow, frozen=True, kw_only=True):
     def text(self) -> str:
         """Text that a filter searches."""
         models = (load.model for load in self.served)
-        return " ".join((self.title, self.board, self.state, *self.holders, *models)).lower()
+        return " ".join((self.title, self.model, self.state, *self.holders, *models)).lower()
 
 
 def node_rows(frame: NodeFrame) -> list[NodeRow]:
@@ -75,22 +73,33 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
     return NodeRow(
         uuid=uuid,
         title=printable(device["title"]),
-        board=printable(_board(device)),
+        model=printable(_model(device)),
         state=device["state"],
         cells=_stretches(past.get("cells", ())),
+        used_ratio=past["used_seconds"] / known if known else None,
         wasted_ratio=wasted / known if known else None,
         wasted_gpu_hours=wasted / HOUR_SECONDS * device.get("capacity_ratio", 1.0),
-        signals=device["signals"],
+        readings=device["signals"],
         holders=tuple(printable(each["workload"]) for each in device["workloads"]),
         processes=tuple(device["processes"] or ()),
         down="" if down is None else printable(str(down.get("detail") or down.get("reason"))),
         advice=advice,
-        rank=UNADVISED if advice is None else dearest_first(advice),
-        is_cause=advice is not None and uuid in advice["culprits"],
+        **({} if advice is None else _advised(uuid, advice)),
     )
 
 
-def _board(device: JsonMapping) -> str:
+def _advised(uuid: str, advice: JsonMapping) -> dict[str, Any]:
+    """Return what a row says of its recommendation."""
+    return {
+        "to_do": action_label(advice["action"], advice["finding"]),
+        "severity": advice["severity"],
+        "saves_dollars_per_day": max(0.0, dollars_per_day(advice)),
+        "rank": dearest_first(advice),
+        "is_cause": uuid in advice["culprits"],
+    }
+
+
+def _model(device: JsonMapping) -> str:
     """Return the model's name, without the vendor and without the profile of an instance."""
     name = str(device["name"] or device["board"] or "").removeprefix("NVIDIA ")
     return name.removesuffix(f" MIG {device['mig_profile']}")
@@ -108,12 +117,12 @@ def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
     return tuple(found)
 
 
-SORTS: Final = {
-    "savings": lambda row: (*row.order, row.title),
-    "wasted": lambda row: (not row.down, -(row.wasted_ratio or 0.0), row.title),
-    "gpu": lambda row: row.title,
-    "state": lambda row: (STATE_ORDER.index(row.state), row.title),
-    "memory": lambda row: -float(row.signals.get("memory_used_bytes", 0.0)),
-    "power": lambda row: -float(row.signals.get("power_watts", 0.0)),
+def _by(column: GpuColumn, row: NodeRow) -> tuple[float | str, str]:
+    value = column.sort(row) if column.sort else 0.0
+    return value if isinstance(value, str) else -value, row.title
+
+
+SORTS: Final = {"savings": lambda row: (*row.order, row.title)} | {
+    column.name.lower(): partial(_by, column) for column in GPU_COLUMNS if column.sort
 }
 """Sort orders by name; the first one is the default."""

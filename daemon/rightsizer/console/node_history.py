@@ -5,8 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from rightsizer.console.node_frame import NodeFrame, node_rows
+from rightsizer.model.signal import Signal
 
 _BARS: Final = " ▁▂▃▄▅▆▇█"
+_SIGNALS: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED, Signal.POWER)
 _MOST: Final = 1000
 """Columns of the widest terminal."""
 
@@ -32,10 +34,7 @@ class NodeHistory:
             return
         self._generation = frame.report["generation"]
         for row in node_rows(frame):
-            signals = row.signals
-            self._figures[row.uuid].append(
-                Figures(signals.get("gpu_busy"), signals.get("memory_used"), signals.get("power"))
-            )
+            self._figures[row.uuid].append(Figures(*map(row.readings.get, _SIGNALS)))
 
     def of(self, uuid: str) -> Sequence[Figures]:
         """Return the readings of a GPU, oldest first."""

@@ -30,9 +30,10 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.report.block_text import text_of
 from rightsizer.report.explanation import read_explanation
 from rightsizer.report.explanation_blocks import explanation_blocks
+from rightsizer.report.gpu_row import GPU_COLUMNS
 from rightsizer.report.labels import action_label
 
-_KEYS: Final = "↑↓ select  e explain  c claim  s sort: {sort}  / search: {wanted}  h help  q quit"
+_KEYS: Final = "h help  q quit  ↑↓ select  e explain  c claim  s sort: {sort}  / search: {wanted}"
 _PAGE_KEYS: Final = "↑↓ PgUp PgDn scroll  Esc back  q quit"
 _POLL_SECONDS: Final = 0.1
 _ESCAPE: Final = "\x1b"
@@ -68,15 +69,12 @@ rightsizer top: what each GPU of this node does, and what to do about it
   ↑ ↓      select a GPU: its recommendation, its processes, its readings
   e Enter  explain its recommendation: evidence, savings, risk, commands
   c        claim it, so that others know that you are at it
-  s        sort by savings, waste, GPU, state, memory or power
+  s        sort by savings, then by each column
   /        search by GPU, model, state or holder; Enter keeps it, Esc ends it
   Esc      back: from this page, a question, a search, a selection
   q        quit
 
-  Last 24 h  main state of each part of the day, colored as in the column Now
-  Wasted     share of the known past that was idle, stalled or throttled
-  Busy       share of time with a kernel resident; a kernel that waits counts, too
-  To do      the most urgent recommendation, and what it saves a day
+{columns}
 
 States: docs/definitions.md of Rightsizer. Names and users of processes are this host's.
 """
@@ -164,8 +162,8 @@ class NodeScreen:
             "e": lambda: self._explain(frame),
             "enter": lambda: self._explain(frame),
             "c": lambda: self._ask(frame),
-            "h": lambda: self._open(_HELP),
-            "?": lambda: self._open(_HELP),
+            "h": lambda: self._open(_help()),
+            "?": lambda: self._open(_help()),
             "down": lambda: self._select(frame, 1),
             "j": lambda: self._select(frame, 1),
             "up": lambda: self._select(frame, -1),
@@ -343,6 +341,13 @@ class NodeScreen:
         if uuids:
             place = uuids.index(self._selected) + step if self._selected in uuids else 0
             self._selected = uuids[place % len(uuids)]
+
+
+def _help() -> str:
+    meanings = (
+        f"  {column.name:<11}  {column.meaning}" for column in GPU_COLUMNS if column.meaning
+    )
+    return _HELP.format(columns="\n".join(meanings))
 
 
 def _target(advice: Mapping[str, Any]) -> str:

@@ -11,12 +11,11 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.console.advice import dollars_per_day
 from rightsizer.console.command import printable, program
-from rightsizer.console.node_frame import SORTS, JsonMapping, NodeFrame, NodeRow, node_rows
-from rightsizer.model.units import dollars_text, percent_text
-from rightsizer.report.labels import ABSENT, action_label, display_name
-from rightsizer.report.served_labels import served_detail, served_label
+from rightsizer.console.node_frame import SORTS, NodeFrame, NodeRow, node_rows
+from rightsizer.report.gpu_row import GPU_COLUMNS, GpuColumn
+from rightsizer.report.labels import ABSENT, display_name
+from rightsizer.report.served_labels import served_detail
 
 COLORS: Final = {
     "compute_bound": "green",
@@ -34,36 +33,21 @@ COLORS: Final = {
 """Colors of states, as on the page."""
 _QUOTED: Final = re.compile("'[^']*'")
 _SEVERITIES: Final = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "blue"}
+_STYLES: Final = COLORS | _SEVERITIES
 _IDLE: Final = ("idle_held", "idle_empty")
-_GIB: Final = 2**30
 _WIDE: Final = 120
-"""Width below which board names, strips and holders are omitted."""
+"""Width below which boards of different models are not named."""
 _WIDER: Final = 140
 """Width below which strips are halved for the recommendation."""
-_COLUMNS: Final = (
-    "GPU",
-    "Last 24 h",
-    "Now",
-    "Wasted",
-    "Busy",
-    "Memory",
-    "Power",
-    "Holder",
-    "To do",
-    "Saves",
-)
-_NARROW_COLUMNS: Final = ("GPU", "Now", "Wasted", "Memory", "To do", "Saves")
 _NARROW: Final = 76
-"""Width below which only the main columns are shown."""
-_NARROWEST_COLUMNS: Final = ("GPU", "Wasted", "To do", "Saves")
+"""Width below which instances are named without their profile."""
 _FRAME_LINES: Final = 6
 """Headline, table header, omitted rows, footer."""
 _MOST_INSTRUCTIONS: Final = 2
 _CHOSEN: Final = "on grey23"
 """Background of the selected row; states keep their colors."""
-_FIGURES: Final = frozenset({"Wasted", "Busy", "Memory", "Power", "Saves"})
-
-_SHORTENED: Final = frozenset({"Now", "To do"})
+_FIGURES: Final = ("number", "below number", "saves")
+_SHORTENED: Final = ("Now", "To do")
 """Columns that shrink in a narrow terminal."""
 
 
@@ -95,16 +79,17 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     chosen = next((row for row in shown if row.uuid == view.selected), None)
     details = _details(chosen, view) if chosen else []
     visible = _visible(shown, chosen, view.height, len(details))
-    is_wide = view.width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
     # Models beside their holders leave no room for what to do.
-    shortened = _SHORTENED | ({"Holder"} if any(row.served for row in visible) else set())
-    for name in _columns(view.width):
-        justify: JustifyMethod = "right" if name in _FIGURES else "left"
-        table.add_column(name, justify=justify, no_wrap=name not in shortened)
-    names_boards = is_wide and len({row.board for row in shown} - {""}) > 1
+    shortened = [*_SHORTENED, *(["Holder"] if any(row.served for row in visible) else [])]
+    columns = [column for column in GPU_COLUMNS if column.least_width <= view.width]
+    for column in columns:
+        justify: JustifyMethod = "right" if column.kind in _FIGURES else "left"
+        table.add_column(column.name, justify=justify, no_wrap=column.name not in shortened)
+    names_model = view.width >= _WIDE and len({row.model for row in shown} - {""}) > 1
     for row in visible:
-        cells = _cells(row, view.width, names_board=names_boards, is_chosen=row is chosen)
+        title = _title(row, view.width, names_model=names_model, is_chosen=row is chosen)
+        cells = (_cell(column, row, title, view.width) for column in columns)
         table.add_row(*cells, style=_CHOSEN if row is chosen else "")
     parts: list[RenderableType] = [_headline(frame), table]
     if hidden := len(shown) - len(visible):
@@ -137,7 +122,7 @@ def _headline(frame: NodeFrame) -> Text:
     silent = sum(bool(row.down) or row.state == "unknown" for row in rows)
     working = len(rows) - idle - stalled - silent
     opened = sum(each["closed"] is None for each in frame.report["advice"])
-    boards = {row.board for row in rows}
+    boards = {row.model for row in rows}
     devices = frame.report["devices"]
     instances = sum(bool(device["mig_profile"]) for device in devices)
     gpus = f"x {min(boards)}" if len(boards) == 1 and all(boards) and not instances else "GPUs"
@@ -150,60 +135,22 @@ def _headline(frame: NodeFrame) -> Text:
     )
 
 
-def _cells(row: NodeRow, width: int, *, names_board: bool, is_chosen: bool) -> list[RenderableType]:
-    signals = row.signals
-    board = (f" {row.board}", "dim") if names_board else ""
+def _title(row: NodeRow, width: int, *, names_model: bool, is_chosen: bool) -> Text:
+    model = (f" {row.model}", "dim") if names_model else ""
     # Without the profile of an instance, which leaves no room for what to do.
-    has_room = width >= (_WIDER if names_board else _NARROW)
+    has_room = width >= (_WIDER if names_model else _NARROW)
     name = row.title if has_room else row.title.partition(" (")[0]
-    title = Text.assemble("▸ " if is_chosen else "  ", (name, "bold"), board)
-    states = row.cells if width >= _WIDER else row.cells[::2]
-    strip = (("█" if state else " ", COLORS.get(state, "")) for state in states)
-    to_do: RenderableType = ABSENT
-    saves = ABSENT
-    if row.advice is not None:
-        label = action_label(row.advice["action"], row.advice["finding"])
-        to_do = _short(label, _SEVERITIES[row.advice["severity"]])
-        worth = dollars_per_day(row.advice)
-        saves = f"{dollars_text(worth)}/day" if worth > 0 else ABSENT
-    cells: dict[str, RenderableType] = {
-        "GPU": title,
-        "Last 24 h": Text.assemble(*strip),
-        "Now": _short(row.down or display_name(row.state), COLORS.get(row.state, "")),
-        "Wasted": ABSENT if row.wasted_ratio is None else percent_text(row.wasted_ratio),
-        "Busy": percent_text(signals["gpu_busy"]) if "gpu_busy" in signals else ABSENT,
-        "Memory": _of(signals, "memory_used_bytes", "memory_total_bytes", _GIB, "GiB"),
-        "Power": _of(signals, "power_watts", "power_limit_watts", 1.0, "W"),
-        "Holder": _short(_holders(row), ""),
-        "To do": to_do,
-        "Saves": saves,
-    }
-    return [cells[name] for name in _columns(width)]
+    return Text.assemble("▸ " if is_chosen else "  ", (name, "bold"), model)
 
 
-def _holders(row: NodeRow) -> str:
-    """Return who holds it, what is served on it, and what that needs."""
-    names = [name.rpartition("/")[2] for name in row.holders]
-    served = [printable(served_label(load)) for load in row.served]
-    needs = [f"needs {printable(need.short)}" for need in row.needs]
-    return "; ".join(filter(None, map(", ".join, (names, served, needs)))) or ABSENT
-
-
-def _columns(width: int) -> tuple[str, ...]:
-    if width >= _WIDE:
-        return _COLUMNS
-    return _NARROW_COLUMNS if width >= _NARROW else _NARROWEST_COLUMNS
-
-
-def _short(text: str, style: str) -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
-
-
-def _of(signals: JsonMapping, part: str, whole: str, size: float, unit: str) -> str:
-    if part not in signals:
-        return ABSENT
-    of = f"/{signals[whole] / size:.0f}" if whole in signals else ""
-    return f"{signals[part] / size:.0f}{of} {unit}"
+def _cell(column: GpuColumn, row: NodeRow, title: Text, width: int) -> Text:
+    if column.kind == "gpu":
+        return title
+    if column.kind == "past":
+        states = row.cells if width >= _WIDER else row.cells[::2]
+        return Text.assemble(*(("█" if state else " ", COLORS.get(state, "")) for state in states))
+    text = printable(column.text(row)) or ABSENT
+    return Text(text, _STYLES.get(column.tone(row), ""), no_wrap=True, overflow="ellipsis")
 
 
 def _details(row: NodeRow, view: TableView) -> list[RenderableType]:

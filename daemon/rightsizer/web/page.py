@@ -139,6 +139,7 @@ def content_security_policy() -> str:
 def _template() -> Template:
     # Imported on use, as in `render`.
     from rightsizer.advice.compatible import savings_sum  # noqa: PLC0415
+    from rightsizer.report import gpu_row  # noqa: PLC0415
     from rightsizer.report.evidence_labels import evidence_labels  # noqa: PLC0415
     from rightsizer.web.view import advice, device, totals  # noqa: PLC0415
 
@@ -152,6 +153,11 @@ def _template() -> Template:
         "uncapitalized": labels.uncapitalized,
     }
     words = {"advice": advice, "cards": device, "labels": labels, "totals": totals}
-    functions = {"evidence_labels": evidence_labels, "savings_sum": savings_sum}
+    functions = {
+        "amount_text": gpu_row.amount_text,
+        "evidence_labels": evidence_labels,
+        "page_columns": [each for each in gpu_row.GPU_COLUMNS if "below" not in each.kind],
+        "savings_sum": savings_sum,
+    }
     environment.globals |= words | functions | {"spans": SPANS}
     return environment.get_template("page.html")

@@ -11,7 +11,7 @@ from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, Time
 from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
-from rightsizer.model.units import GIB, Nanoseconds, percent_text
+from rightsizer.model.units import Nanoseconds, percent_text
 from rightsizer.model.window import Provisioning, ResourceProvisioning
 from rightsizer.report.labels import MomentLabel, display_name, moment_label
 from rightsizer.web.settings import FitSettings
@@ -115,20 +115,6 @@ GAUGES: Final = (
     (Signal.MEMORY_USED, "Memory", "Framebuffer used of total"),
     (Signal.POWER, "Power above idle", "Draw above idle, of the limit above idle"),
 )
-_DETAILS: Final = {
-    Signal.MEMORY_USED: (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, GIB, "GiB"),
-    Signal.POWER: (Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, 1.0, "W"),
-}
-"""By a gauge's signal: quantity, total, and unit."""
-
-
-def gauge_detail(signal: Signal, signals: Mapping[Signal, float]) -> str:
-    """Return the amount and its total; empty if unknown."""
-    if signal not in _DETAILS or _DETAILS[signal][0] not in signals:
-        return ""
-    part, whole, size, unit = _DETAILS[signal]
-    of = f" of {signals[whole] / size:.0f}" if whole in signals else ""
-    return f"{signals[part] / size:.0f}{of} {unit}"
 
 
 class DeviceContext(Struct, frozen=True):

@@ -32,7 +32,7 @@ from rightsizer.web.view.device import (
     DevicePast,
     device_view,
 )
-from rightsizer.web.view.overview import OverviewRow, overview_rows
+from rightsizer.web.view.overview import OverviewRow, OverviewTable
 from rightsizer.web.view.signals import DrawnPast, SignalChart, drawn_past, signal_charts
 from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report, state_times
 from rightsizer.web.view.topology import TopologyView, topology_view
@@ -245,7 +245,7 @@ class _NodePage:
             names=self._names,
             advice=own,
             closed=self._advice(is_open=False),
-            overview=overview_rows(devices, self._spending, report.advice),
+            overview=OverviewTable(self._spending, report.advice, self._names).rows(devices),
             devices=devices,
             cards=devices if is_one_gpu or len(devices) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
