@@ -137,7 +137,7 @@ def test_a_part_that_is_missing_is_one_error(
         (
             "transformer/config.json",
             '{"_class_name": "FluxTransformer2DModel"}',
-            "transformer/config.json: config.json: attention_head_dim: is missing",
+            "transformer/config.json: config.json: in_channels: is missing",
         ),
         (
             "transformer/config.json",

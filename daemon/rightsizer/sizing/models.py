@@ -49,10 +49,6 @@ class TokenIndexer(Struct, frozen=True):
         """Total of all heads."""
         return self.heads * self.head_dim
 
-    def parameters(self, hidden: int, query_rank: int) -> int:
-        """Per layer: queries, key with its norm, and weight of each head."""
-        return query_rank * self.width + hidden * (self.head_dim + self.heads) + 2 * self.head_dim
-
 
 class UnreadParameters(Struct, frozen=True):
     """Parameters outside the layers, all in memory."""

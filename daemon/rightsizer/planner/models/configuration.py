@@ -163,6 +163,11 @@ class Configuration(Struct, frozen=True):
         value = self.values.get(key)
         return tuple(value) if isinstance(value, list | tuple) else ()
 
+    def length(self, key: str, otherwise: int) -> int:
+        """Return the number of entries of a list, or the default if there is none."""
+        value = self.values.get(key)
+        return len(value) if isinstance(value, list | tuple) else otherwise
+
     def names(self, key: str) -> tuple[str, ...]:
         """Return the texts in a list, empty if absent."""
         return tuple(item for item in self.lists(key) if isinstance(item, str))

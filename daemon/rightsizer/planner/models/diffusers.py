@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models import PublishedModel
-from rightsizer.planner.models import diffusion_transformers as dit
 from rightsizer.planner.models.checkpoint_format import checkpoint_format
 from rightsizer.planner.models.configuration import (
     DESCRIBE,
@@ -18,10 +17,9 @@ from rightsizer.planner.models.configuration import (
     parsed_config,
     wrong,
 )
-from rightsizer.planner.models.encoder_decoder import t5_encoder_parameters
-from rightsizer.planner.models.hugging_face import read_config
-from rightsizer.planner.models.layer_work import LayerWork
-from rightsizer.planner.models.unet import unet_work
+from rightsizer.planner.models.formulas import FUNCTIONS, Formulas, formula_rows
+from rightsizer.planner.models.hugging_face import read_config, two_stacks
+from rightsizer.planner.models.layer_work import WORKS, LayerWork
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Diffusion
 from rightsizer.sizing.parameters import count_parameters
@@ -62,55 +60,30 @@ _USUAL_PIXELS: Final = 1024
 """Side length if the file does not state it, the default of these pipelines."""
 
 
-class Denoiser(Struct, frozen=True):
-    """A denoiser class, and the defaults of its pipeline."""
-
-    name: str
-    work: Callable[[Configuration, int, int], LayerWork]
-    """By configuration, latent pixels per side and prompt tokens."""
-    text_tokens: int = 0
-    """Maximum prompt of the pipeline, to which shorter ones are usually padded."""
-    patch: int | None = None
-    """Latent pixels per token, of one side; `patch_size` of the file if `None`."""
-    scale: int = 8
-    """Pixels per latent pixel, of one side, if the decoder is unknown."""
-    has_size: bool = True
-    """Whether `sample_size` states the image size it was trained for."""
-    is_guided: bool = True
-    """Whether it runs with and without the prompt, unless guidance is distilled."""
-
-
-DENOISERS: Final = (
-    Denoiser("UNet2DConditionModel", unet_work, 77, patch=2),
-    Denoiser("SD3Transformer2DModel", dit.stable_diffusion_3_work, 77 + 256),
-    Denoiser(
-        "FluxTransformer2DModel", dit.flux_work, 512, patch=2, has_size=False, is_guided=False
-    ),
-    Denoiser("PixArtTransformer2DModel", dit.pixart_work, 300),
-    Denoiser("DiTTransformer2DModel", dit.dit_work),
-    Denoiser("SanaTransformer2DModel", dit.sana_work, 300, scale=32),
-    Denoiser("AuraFlowTransformer2DModel", dit.auraflow_work, 256),
-    Denoiser("QwenImageTransformer2DModel", dit.qwen_image_work, 512, has_size=False),
-    Denoiser("ZImageTransformer2DModel", dit.z_image_work, 512, patch=2, has_size=False),
-)
-"""Tests compare each with its published count, and with FLOPs counted during a run."""
-
-
-def find_denoiser(config: Configuration) -> Denoiser:
-    """Return the class of a configuration."""
+def find_denoiser(config: Configuration) -> Mapping[str, Any]:
+    """Return the row of a configuration's class."""
     kind = config.text("_class_name")
     wanted = _OLD.get(config.text("norm_type"), kind) if kind == _OLD_CLASS else kind
-    for denoiser in DENOISERS:
-        if denoiser.name == wanted:
-            return denoiser
+    denoisers = formula_rows("denoisers")
+    if wanted in denoisers:
+        return {"class": wanted, **denoisers[wanted]}
     if any(part in kind for part in _VIDEO) or kind.endswith("3DModel"):
         step = DESCRIBE.format(" of one step of a whole clip")
         remedy = f"name a model that is known, such as wan2.2 or hunyuanvideo, or {step}"
         raise wrong("_class_name", f"{kind} makes videos, which are not read", remedy)
     remedy = f"name the folder of a whole pipeline or its denoiser's file, or {_DESCRIBE}"
-    known_names = ", ".join(known.name for known in DENOISERS)
     fault = f"'{kind}' is no denoiser that is known"
-    raise wrong("_class_name", fault, f"{remedy}. Known are {known_names}")
+    raise wrong("_class_name", fault, f"{remedy}. Known are {', '.join(denoisers)}")
+
+
+def _check_allowed(config: Configuration, allowed: Mapping[str, Any]) -> None:
+    """Raise for values of parts that are not counted."""
+    for key, usual in allowed.items():
+        value = config.values.get(key, usual[0])
+        listed = config.lists(key)
+        plain = listed[0] if listed and listed == listed[:1] * len(listed) else value
+        if plain not in usual:
+            raise wrong(key, f"{value!r} is not counted", _DESCRIBE)
 
 
 class LatentDecoder(Struct, frozen=True):
@@ -199,12 +172,18 @@ def read_denoiser(
 ) -> PublishedModel[Diffusion]:
     """Return the model of a denoiser's parsed `config.json`, without text encoders."""
     config = Configuration(values)
-    denoiser = find_denoiser(config)
+    row = find_denoiser(config)
     if asked.frames is not None:
         raise RequirementError("model.frames: the model makes images; leave it out")
-    scale = decoder.scale if decoder else denoiser.scale
-    patch = denoiser.patch or config.needed("patch_size")
-    latents = config.whole("sample_size") if denoiser.has_size else None
+    functions: Mapping[str, Callable[..., Any]] = {
+        **FUNCTIONS,
+        **WORKS,
+        "stated": config.values.get,
+    }
+    denoiser = Formulas(row, config, {}, functions)
+    scale = decoder.scale if decoder else denoiser["scale"]
+    patch = denoiser["token"]
+    latents = config.whole("sample_size") if denoiser["has_size"] else None
     pixels = asked.image
     if pixels is None:
         pixels = latents * scale if latents else _USUAL_PIXELS
@@ -212,14 +191,17 @@ def read_denoiser(
     if side < patch:
         fault = f"{pixels} pixels are fewer than the {scale * patch} of one token"
         raise RequirementError(f"model.image: {fault}; give those of a side of the image")
-    work = denoiser.work(config, side, denoiser.text_tokens)
+    _check_allowed(config, row["allowed"])
+    sized = Formulas(row, config, {"side": side}, functions)
+    sized.check()
+    work: LayerWork = sized["work"]
     usual = Diffusion(work.parameters)
     taught = config.is_set("guidance_embeds") or bool(config.whole("time_cond_proj_dim"))
-    guided = denoiser.is_guided and not taught if asked.guided is None else asked.guided
+    guided = denoiser["is_guided"] and not taught if asked.guided is None else asked.guided
     model = Diffusion(
         parameters=work.parameters,
         forward_flops=work.flops,
-        name=name or denoiser.name,
+        name=name or row["class"],
         steps=usual.steps if asked.steps is None else asked.steps,
         guided=guided,
         decoder_parameters=decoder.parameters if decoder else usual.decoder_parameters,
@@ -255,7 +237,8 @@ def read_text_encoder(values: Mapping[str, object], loader: str) -> tuple[float,
     """Return parameters and notes for a parsed `config.json` of a transformers class."""
     config = Configuration(values)
     if loader in _HALVES:
-        return t5_encoder_parameters(config, is_umt5=loader == "UMT5EncoderModel"), ()
+        stacks = two_stacks(config, "umt5" if loader == "UMT5EncoderModel" else "t5")
+        return float(stacks["encoder_alone"]), ()
     try:
         read = read_config(values)
     except RequirementError as error:

@@ -1,13 +1,16 @@
-"""Hugging Face model families: keys, experts, and exact parameters with all biases."""
+"""Hugging Face model families: keys, experts, exact parameters, and layers of their own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration, wrong
-from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.planner.models.formulas import FUNCTIONS, Formulas, formula_rows
+from rightsizer.sizing.models import LayerKind, TokenIndexer, Transformer
+from rightsizer.sizing.parameters import attention_parameters, count_parameters
 
 _EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
 """Spellings by version and family of transformers, also for the next four."""
@@ -35,6 +38,9 @@ _DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index", "num_de
 _STEPS: Final = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
 _EXPANSION: Final = 4
 _MOST_LAYERS: Final = 10_000
+_LINEAR: Final = "linear_attention"
+_SCALES: Final = {"float32": 2, "bfloat16": 1, "float16": 1, "auto": 1}
+"""16-bit numbers per element of a state."""
 
 
 class TransformerFamily(Struct, frozen=True):
@@ -173,32 +179,24 @@ def family_parameters(
     shape: Transformer, config: Configuration, family: TransformerFamily
 ) -> float:
     """Count a shape's matrices, with the norms, biases and positions of its family."""
-    matrices = count_parameters(shape).total - (2 * shape.layers + 1) * shape.hidden
-    kind = config.text("model_type")
-    norms = family.layer_norms
-    if kind == "falcon" and config.is_set("parallel_attn", otherwise=True):
-        usual = 2 if config.is_set("new_decoder_architecture") else 1
-        norms = min(config.whole("num_ln_in_parallel_attn") or usual, 2)
-    if kind == "stablelm" and config.is_set("use_parallel_residual"):
-        norms = 1
-    layer = norms * _norm(shape, config, family) + _attention_bias(shape, config, family)
-    if family.norms_whole_projections:  # In addition to one head's norm for each of the two.
-        layer += (shape.heads + shape.key_value_heads - 2) * shape.head_width
-    total = matrices + shape.layers * layer + _ffn_bias(shape, config, family)
-    mixed = _layers_with_experts(shape)
-    width = shape.ffn_width
-    if mixed:  # Shared width beyond a whole number of experts.
-        rest = _shared_width(config, family, shape.layers, width) - shape.shared_experts * width
-        total += mixed * (3 if shape.gated_ffn else 2) * shape.hidden * rest
-    return float(total + _outer_parameters(shape, config, family))
+    given = {
+        **asdict(family),
+        **_fields(shape),
+        "biased": family.attention_bias,
+        "matrices": count_parameters(shape).total - (2 * shape.layers + 1) * shape.hidden,
+    }
+    functions: Mapping[str, Callable[..., Any]] = {
+        **FUNCTIONS,
+        "has_bias": partial(_has_bias, config, family),
+        "shared_width": partial(_shared_width, config, family, shape.layers, shape.ffn_width),
+    }
+    row = formula_rows("families")["transformer"]
+    return float(Formulas(row, config, given, functions)["total"])
 
 
-def _norm(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """Parameters of one norm; a configuration may add a bias, or omit the weight."""
-    if not config.is_set("layer_norm_elementwise_affine", otherwise=True):
-        return 0
-    vectors = 2 if config.is_set("norm_bias") else family.norm_vectors
-    return vectors * shape.hidden
+def _fields(shape: Transformer) -> dict[str, Any]:
+    widths = ("head_width", "key_value_heads", "ffn_width")
+    return asdict(shape) | {name: getattr(shape, name) for name in widths}
 
 
 def _has_bias(config: Configuration, family: TransformerFamily, switch: str) -> bool:
@@ -208,75 +206,55 @@ def _has_bias(config: Configuration, family: TransformerFamily, switch: str) -> 
     return bool(switch) and config.is_set(switch, otherwise=switch in family.switched_on)
 
 
-def _attention_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """Biases of queries, keys, values and output; the shape only counts the first three."""
-    queries = shape.heads * shape.head_width
-    keys = shape.key_value_heads * shape.head_width
-    sinks = shape.heads if config.text("model_type") == "gpt_oss" else 0
-    if family.attention_bias == "output":
-        return shape.hidden
-    if family.has_attention_gate:
-        sinks += shape.hidden * queries
-    if family.attention_bias == "qkv" or not _has_bias(config, family, family.attention_bias):
-        return sinks
-    if shape.kv_lora_rank:
-        # Biases of compression and output; expansion has none.
-        compressed = shape.kv_lora_rank + shape.rope_head_dim
-        return (shape.query_lora_rank or 0) + compressed + shape.hidden
-    output = shape.hidden if family.has_output_bias else 0
-    return queries + 2 * keys + output + sinks
+def state_scale(config: Configuration, key: str, otherwise: str) -> int:
+    """Return how many numbers of 16 bits an element of a recurrent state takes."""
+    state_format = config.text(key) or otherwise
+    if state_format not in _SCALES:
+        raise wrong(key, f"'{state_format}' is not known", f"take one of {', '.join(_SCALES)}")
+    return _SCALES[state_format]
 
 
-def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """Biases of all layers, including the router and the gate of shared experts."""
-    count = 0
-    mixed = _layers_with_experts(shape)
-    if family.ffn_bias == "output":
-        return shape.layers * shape.hidden
-    if _has_bias(config, family, family.ffn_bias):
-        inner = 2 if shape.gated_ffn else 1
-        dense = inner * (shape.dense_ffn or shape.ffn_width) + shape.hidden
-        count += (shape.layers - mixed) * dense
-        shared = shape.shared_experts * shape.ffn_width
-        of_experts = inner * shared + shape.hidden if shared else 0
-        if family.ffn_bias == "all":
-            of_experts = shape.experts * (inner * shape.ffn_width + shape.hidden + 1)
-        count += mixed * of_experts
-    if config.whole("shared_expert_intermediate_size"):
-        count += (mixed or shape.layers) * shape.hidden
-    if family.has_router_bias:
-        count += (shape.layers - shape.dense_layers) * shape.experts
-    return count
+def present_kinds(*kinds: LayerKind) -> tuple[LayerKind, ...]:
+    """Return the kinds that have layers."""
+    return tuple(kind for kind in kinds if kind.layers)
 
 
-def _layers_with_experts(shape: Transformer) -> int:
-    return shape.layers - shape.dense_layers if shape.experts > 1 else 0
+def with_special_layers(shape: Transformer, config: Configuration) -> Transformer:
+    """Return the shape with what its family adds, and with linear attention if a file has it.
+
+    The input shape counts full attention in every layer.
+    """
+    rows = formula_rows("shapes")
+    kinds = (_LINEAR,) if config.whole("linear_num_value_heads") is not None else ()
+    for kind in (*kinds, config.text("model_type")):
+        if kind in rows:
+            shape = _special(shape, config, rows[kind])
+    return shape
 
 
-def _outer_parameters(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """Parameters before the first layer and after the last."""
-    norm = _norm(shape, config, family)
-    # Layers that normalize their input need a final norm for the output.
-    is_first = config.is_set("do_layer_norm_before", otherwise=True)
-    is_kept = is_first and not config.is_set("_remove_final_layer_norm")
-    count = norm if family.has_final_norm and is_kept else 0
-    count += norm if family.has_embedding_norm else 0
-    count += shape.vocab if _has_bias(config, family, family.head_bias) else 0
-    if family.positions:
-        places = config.whole(family.positions) or 0
-        count += (places + family.position_offset) * shape.hidden
-    count += (config.whole(family.position_buckets) or 0) * shape.heads
-    if family.is_encoder:
-        count += (config.whole("type_vocab_size") or 0) * shape.hidden
-    pooled = config.whole("projection_size") or shape.hidden
-    count += pooled * (shape.hidden + 1) if family.has_pooler else 0
-    # An embedding narrower than the layers has shorter rows, and needs projections.
-    width = config.whole(family.embedding) or shape.hidden
-    saved = shape.hidden - width
-    if not saved:
-        return count
-    if not family.is_encoder:  # Only OPT: projections in and out.
-        return count - shape.vocab * saved + 2 * width * shape.hidden
-    places = (config.whole(family.positions) or 0) + (config.whole("type_vocab_size") or 0)
-    rows = shape.vocab + places + family.norm_vectors
-    return count - rows * saved + (width + 1) * shape.hidden
+def _special(shape: Transformer, config: Configuration, row: Mapping[str, Any]) -> Transformer:
+    functions: Mapping[str, Callable[..., Any]] = {
+        **FUNCTIONS,
+        "attention_of": lambda heads: attention_parameters(replace(shape, kv_heads=heads)),
+        "get": _within,
+        "indexer": TokenIndexer,
+        "kind": LayerKind,
+        "kinds": present_kinds,
+        "state_scale": partial(state_scale, config),
+        "whole_within": partial(_whole_within, config),
+    }
+    given = {**_fields(shape), "attention": attention_parameters(shape)}
+    formulas = Formulas(row, config, given, functions)
+    fields = formulas.results("shape")
+    return replace(shape, parameters=(shape.parameters or 0.0) + formulas["adds"], **fields)
+
+
+def _within(block: object, part: str, key: str) -> object:
+    inner = block.get(part) if isinstance(block, Mapping) else None
+    return inner.get(key) if isinstance(inner, Mapping) else None
+
+
+def _whole_within(config: Configuration, key: str, inner: str) -> int | None:
+    """Return a number of the first part of a part."""
+    parts = (part for part in config.part(key).values() if isinstance(part, Mapping))
+    return Configuration(next(parts, {})).whole(inner)

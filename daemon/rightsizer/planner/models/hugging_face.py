@@ -15,18 +15,17 @@ from rightsizer.planner.models.checkpoint_format import (
 from rightsizer.planner.models.configuration import (
     AS_PUBLISHED,
     MODEL_TYPES,
-    ConfigReader,
     Configuration,
     wrong,
 )
-from rightsizer.planner.models.encoder_decoder import BART_KINDS, read_bart, read_encoder_decoder
 from rightsizer.planner.models.family import (
     FAMILIES,
     TransformerFamily,
     family_parameters,
     mixture_shape,
+    with_special_layers,
 )
-from rightsizer.planner.models.special_layers import FAMILY_LAYERS, with_linear_attention
+from rightsizer.planner.models.formulas import Formulas, formula_rows
 from rightsizer.planner.models.towers import (
     COLORS,
     OTHER_PARTS,
@@ -45,11 +44,6 @@ _MULTIPLIED: Final = frozenset({"yarn", "linear", "dynamic"})
 _SCALED: Final = "gemma3"
 """The only one whose files state the length after a linear scaling."""
 _WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention"})
-_TWO_STACKS: Final[Mapping[str, ConfigReader]] = {
-    **dict.fromkeys(("t5", "mt5", "umt5"), read_encoder_decoder),
-    **dict.fromkeys(("whisper", *BART_KINDS), read_bart),
-}
-"""Each follows its transformers class; tests compare them with published counts."""
 _VISION: Final = frozenset({"vit", "deit"})
 _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
 _TIED: Final = "tie_word_embeddings"
@@ -154,7 +148,7 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
     check_model(model)
     if isinstance(model, Transformer) and leaves_attention_out(config):
         model = replace(model, attention_in_16_bits=True)
-    has_two_stacks = config.text("model_type") in _TWO_STACKS
+    has_two_stacks = config.text("model_type") in formula_rows("stacks")
     longest = None if has_two_stacks else _context_tokens(config)
     read = TextModel(model, checkpoint_format(config), longest, format_notes(config))
     has_more = any(config.part(key) for key in OTHER_PARTS)
@@ -179,9 +173,16 @@ def as_decoder(values: Mapping[str, object]) -> Mapping[str, object] | None:
 
 def is_known_type(kind: str) -> bool:
     """Whether files of a `model_type` are read by what they say of it."""
-    from rightsizer.planner.models.recurrent import READERS  # noqa: PLC0415 - as below.
+    return kind in {*_IMAGES_AND_TEXTS, *_known_types()}
 
-    return kind in {*_VISION, *_IMAGES_AND_TEXTS, *_TWO_STACKS, *FAMILIES, *READERS}
+
+def _known_types() -> set[str]:
+    return {*_VISION, *formula_rows("stacks"), *formula_rows("recurrents"), *FAMILIES}
+
+
+def two_stacks(config: Configuration, kind: str) -> Formulas:
+    """Return the formulas of an encoder with a decoder."""
+    return Formulas(formula_rows("stacks")[kind], config, {"is_umt5": kind == "umt5"})
 
 
 def read_image_tower(values: Mapping[str, object], name: str) -> TextModel | None:
@@ -231,8 +232,9 @@ def _read(config: Configuration, name: str) -> LayeredModel:
     if kind in _VISION:
         return _vision_transformer(config, name)
     defaults = MODEL_TYPES["defaults"].get(kind, {})
-    if kind in _TWO_STACKS:
-        return _TWO_STACKS[kind](Configuration(config.values, defaults), name)
+    if kind in formula_rows("stacks"):
+        stacks = two_stacks(Configuration(config.values, defaults), kind)
+        return Transformer(name=name, **stacks.results("shape"))
     if kind in FAMILIES:
         family = FAMILIES[kind]
         nested = {key: each for part in family.nested for key, each in config.part(part).items()}
@@ -242,12 +244,12 @@ def _read(config: Configuration, name: str) -> LayeredModel:
             if key not in values and key not in defaults:
                 values.update((key, values[other]) for other in others if other in values)
         return _transformer(Configuration(values, defaults), family, name)
-    # Three modules that most plans do not need.
-    from rightsizer.planner.models.recurrent import READERS  # noqa: PLC0415
+    if kind in formula_rows("recurrents"):
+        # Imported on use: most plans do not need it.
+        from rightsizer.planner.models.recurrent import read_recurrent  # noqa: PLC0415
 
-    if kind in READERS:
-        return READERS[kind](Configuration(config.values, defaults), name)
-    known = ", ".join(sorted({*_VISION, *_TWO_STACKS, *READERS, *FAMILIES}))
+        return read_recurrent(Configuration(config.values, defaults), name)
+    known = ", ".join(sorted(_known_types()))
     fault = f"'{kind}' is not known" if kind else "is missing"
     remedy = f"{_DESCRIBE if kind else AS_PUBLISHED}. Known are {known}"
     raise wrong("model_type", fault, remedy)
@@ -309,6 +311,4 @@ def _transformer(config: Configuration, family: TransformerFamily, name: str) ->
     )
     check_model(shape)
     whole = replace(shape, parameters=family_parameters(shape, config, family))
-    whole = with_linear_attention(whole, config)
-    beside = FAMILY_LAYERS.get(config.text("model_type"))
-    return beside(whole, config) if beside else whole
+    return with_special_layers(whole, config)

@@ -1,5 +1,8 @@
 """Work of a denoiser's layers: parameters and FLOPs of one step, counted together."""
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
 from msgspec import Struct
 
 
@@ -66,3 +69,27 @@ def feed_forward(width: int, inner: int, rows: int) -> LayerWork:
 def gated_feed_forward(width: int, inner: int, rows: int, *, bias: bool = False) -> LayerWork:
     """Three matrices, two of them parallel."""
     return linear(width, 2 * inner, rows, bias=bias) + linear(inner, width, rows, bias=bias)
+
+
+def added(works: Iterable[LayerWork]) -> LayerWork:
+    """Return the work of all."""
+    return sum(works, LayerWork())
+
+
+WORKS: Final[Mapping[str, Callable[..., Any]]] = {
+    function.__name__: function
+    for function in (
+        added,
+        attention,
+        convolution,
+        cross_attention,
+        depthwise,
+        embedding,
+        feed_forward,
+        gated_feed_forward,
+        linear,
+        self_attention,
+        vectors,
+    )
+}
+"""Functions of formulas."""
