@@ -12,6 +12,8 @@ import hypothesis
 import pytest
 import structlog
 
+from forked_workers import ForkedWorkers
+
 # How long an example takes says how busy the machine is. Every run draws the same examples, so that
 # what fails is of the change; `pytest --hypothesis-profile thorough` draws many others.
 hypothesis.settings.register_profile(
@@ -28,10 +30,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the golden files instead of comparing with them",
     )
+    parser.addoption(
+        "--workers",
+        type=int,
+        default=0,
+        help="run the tests in so many processes, forked after collecting them",
+    )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let processes of tests be ended, though a shell's background or `nohup` ignores signals."""
+    if config.option.workers:
+        config.pluginmanager.register(ForkedWorkers(config.option.workers))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

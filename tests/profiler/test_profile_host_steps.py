@@ -13,7 +13,8 @@ from rightsizer.profiler.workload import judged_workloads
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.registry import open_profile
 
-_RECORDINGS: Final = 5
+_PROCESSES: Final = 3
+_AGAIN: Final = 5
 _STEPS: Final = 8
 _STEP: Final = 10_000.0
 _OPERATORS: Final = 60
@@ -210,21 +211,23 @@ def test_long_waits_of_a_gpu_name_where_its_host_was(tmp_path: Path) -> None:
 def test_planted_faults_are_found_in_what_is_recorded_here(program: str, tmp_path: Path) -> None:
     """Current PyTorch and JAX record; evaluation/profiles/planted/ has recordings of both.
 
-    On a busy machine no operator may be as short as a launch: each fault counts in any recording.
+    On a busy machine no operator may be as short as a launch: each fault counts in any recording,
+    of which one process makes several.
     """
     due = {
         "sync_points": Reason.HOST_BOUND,
         "tiny_kernels": Reason.LAUNCH_BOUND,
         "host_bound_step": Reason.HOST_BOUND,
     }
-    for attempt in range(_RECORDINGS):
+    again = ["tiny_kernels"] * _AGAIN if program == "plant_torch" else ()
+    for attempt in range(_PROCESSES):
         (folder := tmp_path / str(attempt)).mkdir()
-        into, _, _ = recorded(program, folder, *due)
+        into, _, _ = recorded(program, folder, *due, *again)
         paths = [*into.glob("*.json"), *into.rglob("*.xplane.pb")]
         for loop, reason in tuple(due.items()):
-            (path,) = [each for each in paths if loop in str(each.relative_to(into))]
-            if reason in _complaints(open_profile(path, ReadLimits())):
+            of_loop = [path for path in paths if loop in str(path.relative_to(into))]
+            if any(reason in _complaints(open_profile(path, ReadLimits())) for path in of_loop):
                 del due[loop]
         if not due:
             return
-    pytest.fail(f"not found in {_RECORDINGS} recordings: {', '.join(due)}")
+    pytest.fail(f"not found in {_PROCESSES} times {1 + _AGAIN} recordings: {', '.join(due)}")

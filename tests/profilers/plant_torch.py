@@ -1,8 +1,9 @@
 """Training loops on the CPU, each with one fault or none, recorded by PyTorch's own profiler.
 
 Runs in the environment described by tests/profilers/recorders.txt: `plant_torch.py FOLDER LOOP...`
-writes one trace for each loop, without names for all. `sync_points`, `tiny_kernels` and
-`host_bound_step` have the fault in their name; the others have none.
+writes one trace for each loop, without names for all, and further ones for a name that comes again.
+`sync_points`, `tiny_kernels` and `host_bound_step` have the fault in their name; the others have
+none.
 """
 
 import sys
@@ -174,9 +175,12 @@ def main(folder: Path, names: list[str]) -> None:
     """Record each loop into a file of its own."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    for name in names or LOOPS:
+    for number, name in enumerate(names or LOOPS):
         loop, steps, with_stack = LOOPS[name]
-        record(loop(), steps, folder / f"torch_{name}.json", with_stack=with_stack)
+        into = folder / f"torch_{name}.json"
+        if into.exists():
+            into = folder / f"torch_{name}_{number}.json"
+        record(loop(), steps, into, with_stack=with_stack)
 
 
 if __name__ == "__main__":
