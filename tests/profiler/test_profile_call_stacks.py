@@ -19,7 +19,12 @@ def _waits(*calls: tuple[str, int, str, tuple[int, int]]) -> list[str]:
             stacks.frame(thread, name, span)
         else:
             stacks.add(thread, CallKind[kind.upper()], name, span)
-    return [name for name, _ in stacks.waits()]
+    return _names(stacks)
+
+
+def _names(stacks: CallStacks) -> list[str]:
+    stacks.flush()
+    return [name for *_, names in stacks.waits() for name in names]
 
 
 WAIT = ("wait", 1, "cudaStreamSynchronize", (50, 60))
@@ -58,13 +63,23 @@ _SPAN = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: (min(
 def test_any_calls_are_told_as_by_looking_at_each(
     operators: list[tuple[int, int]], waits: list[tuple[int, int]]
 ) -> None:
-    """Of the calls around a wait, the one that begins first and ends last is used."""
+    """Of the calls around a wait, which are nested, the outermost one is used."""
     stacks = CallStacks(ReadLimits())
+    operators = [
+        (start, end)
+        for place, (start, end) in enumerate(operators)
+        if all(
+            end <= begin or until <= start or begin <= start <= end <= until
+            for begin, until in operators[:place]
+        )
+    ]
     for place, span in enumerate(operators):
         stacks.add(1, CallKind.OPERATOR, f"op{place}", span)
     for span in waits:
         stacks.add(1, CallKind.WAIT, "wait", span)
-    for name, (start, end) in stacks.waits():
+    stacks.flush()
+    ((starts, ends, names),) = stacks.waits()
+    for name, start, end in zip(names, starts.tolist(), ends.tolist(), strict=True):
         holding = [
             operator for operator in operators if operator[0] <= start and operator[1] >= end
         ]
@@ -106,6 +121,6 @@ def test_threads_are_bounded_and_no_wait_is_lost() -> None:
     for thread in range(5000):
         stacks.add(thread, CallKind.OPERATOR, "aten::item", (0, 10))
         stacks.add(thread, CallKind.WAIT, "wait", (2, 5))
-    names = [name for name, _ in stacks.waits()]
+    names = _names(stacks)
     assert len({stacks.thread(number) for number in range(5000)}) == 4097
     assert (names.count("wait in aten::item"), names.count("wait")) == (4096, 904)

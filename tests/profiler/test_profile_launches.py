@@ -14,15 +14,13 @@ CALLS = ((5, 10, 30), (5, 10, 20), (5, 40, 45), (6, 0, 9))
 def test_a_number_used_twice_names_its_first_call(calls: tuple[tuple[int, int, int], ...]) -> None:
     """In any order of writing, the first to begin counts, and of those the first to end."""
     launches = Launches()
-    for call in calls:
-        launches.add(*call)
+    launches.extend(*np.array(calls).T, np.full(len(calls), 1))
     (row,) = launches.rows(np.array([5]))
-    assert launches.span(row) == (10, 20)
+    assert [column[row] for column in launches.columns] == [5, 10, 20, 1]
 
 
 def test_an_unknown_number_names_none() -> None:
     """Covers numbers between known ones, and beyond all."""
     launches = Launches()
-    launches.add(5, 0, 1)
-    launches.add(7, 0, 1)
+    launches.extend(*np.array([(5, 0, 1, 1), (7, 0, 1, 1)]).T)
     assert launches.rows(np.array([6, 8])).tolist() == [-1, -1]

@@ -131,7 +131,7 @@ def test_a_profile_without_launches_says_nothing_of_them() -> None:
 
 def test_a_graph_is_busy_time_and_no_kernel() -> None:
     """Its kernels are not in the profile."""
-    device = only(recorded(kernel(0, 10), Call("graph", ("0", (5, 40)))))
+    device = only(recorded(kernel(0, 10), Call("kernel", ("0", (5, 40), None))))
 
     assert device.time is not None
     assert nanoseconds(device.time.kernel_seconds) == 40
@@ -205,7 +205,7 @@ def test_occupancy_counts_by_how_long_a_kernel_ran() -> None:
 def test_measured_kernel_facts_take_precedence_over_its_name() -> None:
     """Counters are more reliable."""
     recorder = Recorder(ReadLimits())
-    recorder.kernel("0", (0, 30), "mine", is_collective=True)
+    recorder.kernels(["0"], [0], [30], [None], ["mine"], [""], collectives={"mine"})
 
     assert only(recorder).kernels[0].is_collective
 
@@ -237,7 +237,7 @@ def test_more_events_than_allowed_are_refused_with_the_remedy() -> None:
     with pytest.raises(ProfileError, match=r"more than 1000 events; .*raise events_maximum"):
         recorded(
             *(kernel(at, at + 1) for at in range(1001)), limits=ReadLimits(events_maximum=1000)
-        )
+        ).devices()
 
 
 def test_steps_beyond_the_limit_are_counted_as_refused() -> None:

@@ -5,7 +5,6 @@ import sys
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -13,7 +12,8 @@ import numpy as np
 from msgspec import Struct
 
 from rightsizer.model.profile import FrameUse, ProductUse
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import seconds
+from rightsizer.profiles.columns import EventRows, Values, integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import is_of_a_gpu
 from rightsizer.profiles.products import TensorProduct
@@ -28,7 +28,6 @@ from rightsizer.profiles.timeline import (
     Numbers,
     SpanLine,
     in_order,
-    is_in_time,
 )
 
 _LIBRARY_FRAME: Final = re.compile(r"<|.*[/\\](?:site|dist)-packages[/\\]")
@@ -61,16 +60,9 @@ class CallKind(IntEnum):
     """Read of a value that a device has to compute first."""
 
 
-class Call(NamedTuple):
-    """One call of a thread."""
+class CallName(NamedTuple):
+    """Name of calls, with the product that an operator computes."""
 
-    start: Nanoseconds
-    end: Nanoseconds
-    kind: CallKind
-    name: str
-
-
-class _CallName(NamedTuple):
     kind: CallKind
     name: str
     product: TensorProduct | None = None
@@ -81,45 +73,23 @@ class _Calls(SpanLine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.names: Column = array("q")
+        self._names: Column = array("q")
 
-    def nested(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int]]:
-        """Yield calls by start; of equal starts the longer first."""
-        # Not as lists, which take four times the memory.
-        return zip(*(array("q", column.tobytes()) for column in self._nested()), strict=True)
+    def extend_named(self, starts: Numbers, ends: Numbers, names: Numbers) -> None:
+        """Add calls."""
+        self.extend(starts, ends)
+        self._names.frombytes(names.tobytes())
 
-    def _nested(self) -> tuple[Numbers, Numbers, Numbers]:
-        starts, ends, names = (
-            np.array(column) for column in (self._starts, self._ends, self.names)
-        )
+    def nested(self, numbers: Numbers | None = None) -> tuple[Numbers, Numbers, Numbers]:
+        """Return calls, with some names, by start; of equal starts the longer first."""
+        starts, ends, names = map(np.array, (self._starts, self._ends, self._names))
         rows = np.lexsort((-ends, starts))
+        if numbers is not None:
+            rows = rows[np.isin(names[rows], numbers)]
         return starts[rows], ends[rows], names[rows]
 
-    def nesting(self) -> "_Nesting":
-        """Return which call encloses which."""
-        starts, ends, names = self._nested()
-        until = array("q", ends.tobytes())
-        parents: Column = array("q")
-        depths: Column = array("q")
-        opened: list[int] = []
-        for row, end in enumerate(until):
-            while opened and until[opened[-1]] < end:
-                opened.pop()
-            parents.append(opened[-1] if opened else -1)
-            depths.append(len(opened))
-            if len(opened) < _DEEPEST:
-                opened.append(row)
-            else:
-                ends[row] = NO_NUMBER
-        return _Nesting(starts, ends, names, np.array(parents), np.array(depths))
 
-    def chosen(self, numbers: Sequence[int]) -> Intervals:
-        """Return the calls with some names."""
-        is_chosen = np.isin(np.array(self.names), numbers)
-        return np.array(self._starts)[is_chosen], np.array(self._ends)[is_chosen]
-
-
-class _Nesting(Struct, frozen=True):
+class Nesting(Struct, frozen=True):
     """Calls of one thread by start, each after those around it."""
 
     starts: Numbers
@@ -133,50 +103,53 @@ class _Nesting(Struct, frozen=True):
     def around(self, begins: Numbers, ends: Numbers) -> Numbers:
         """Return the innermost call around each interval; -1 for none."""
         places = np.searchsorted(self.starts, begins, side="right") - 1
+        if not self.starts.size:
+            return places
         while (is_outside := (places >= 0) & (self.ends[places] < ends)).any():
             places[is_outside] = self.parents[places[is_outside]]
         return places
 
+    def innermost(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Return start and end of each interval with its innermost call."""
+        edges = np.unique(np.append(self.starts, self.ends[self.ends != NO_NUMBER]))
+        calls = self.around(edges[:-1], edges[1:])
+        is_within = calls >= 0
+        return edges[:-1][is_within], edges[1:][is_within], calls[is_within]
 
-@dataclass(slots=True)
-class _OpenCall:
-    name: int
-    end: Nanoseconds
+    def levels(self) -> Iterator[Numbers]:
+        """Yield the calls of each depth."""
+        order = np.argsort(self.depths, kind="stable")
+        return iter(np.split(order, np.cumsum(np.bincount(self.depths))[:-1]))
 
 
-class _Nest:
-    """Open calls of a thread, during one walk in time order."""
-
-    def __init__(self, calls: _Calls | None) -> None:
-        self._rest = iter(()) if calls is None else calls.nested()
-        self._next = next(self._rest, None)
-        self._open: list[_OpenCall] = []
-
-    def around(self, start: Nanoseconds, end: Nanoseconds) -> list[_OpenCall]:
-        """Return the calls that enclose an interval, outermost first."""
-        while self._next is not None and self._next[0] <= start:
-            begin, until, name = self._next
-            self._close(begin)
-            if len(self._open) < _DEEPEST:
-                self._open.append(_OpenCall(name, until))
-            self._next = next(self._rest, None)
-        self._close(start)
-        return [call for call in self._open if call.end >= end]
-
-    def _close(self, now: Nanoseconds) -> None:
-        while self._open and self._open[-1].end < now:
-            self._open.pop()
+def _nesting(starts: Numbers, ends: Numbers, names: Numbers) -> Nesting:
+    until = array("q", ends.tobytes())
+    parents: Column = array("q")
+    depths: Column = array("q")
+    opened: list[int] = []
+    for row, end in enumerate(until):
+        while opened and until[opened[-1]] < end:
+            opened.pop()
+        parents.append(opened[-1] if opened else -1)
+        depths.append(len(opened))
+        if len(opened) < _DEEPEST:
+            opened.append(row)
+        else:
+            ends[row] = NO_NUMBER
+    return Nesting(starts, ends, names, np.array(parents), np.array(depths))
 
 
 class CallStacks:
     """Operators, Python frames and waits by thread; names are bounded."""
 
     def __init__(self, limits: ReadLimits) -> None:
-        self._names: dict[_CallName, int] = {}
+        self._names: dict[CallName, int] = {}
         self._limits = limits
         self._threads: set[int] = set()
         self._calls: defaultdict[int, _Calls] = defaultdict(_Calls)
         self._waits: defaultdict[int, _Calls] = defaultdict(_Calls)
+        self._rows = EventRows(self.extend)
+        self._wait_rows = EventRows(self.extend_waits)
         self.are_frames_own = True
         """Whether library frames are omitted."""
 
@@ -191,32 +164,60 @@ class CallStacks:
         names = [name.name for name in self._names if name.kind is CallKind.OPERATOR]
         return bool(names) and not any(map(is_of_a_gpu, names))
 
-    def calls(self, thread: int, kinds: Collection[CallKind]) -> Iterator[Call]:
-        """Yield calls of some kinds of a thread, by start; of equal starts the longer first."""
-        names = list(self._names)
-        for start, end, number in self._calls[thread].nested():
-            if names[number].kind in kinds:
-                yield Call(start, end, *names[number][:2])
+    def names(self) -> Sequence[str]:
+        """Return the names of calls by number."""
+        return [call.name for call in self._names]
+
+    def kinds(self) -> Numbers:
+        """Return the kinds of calls by number of name."""
+        return np.array([call.kind for call in self._names], np.int64)
+
+    def nesting(self, thread: int, kinds: Collection[CallKind]) -> Nesting:
+        """Return the calls of some kinds of a thread."""
+        numbers = np.flatnonzero(np.isin(self.kinds(), [*kinds]))
+        return _nesting(*self._calls[thread].nested(numbers))
+
+    def chosen(self, is_chosen: Callable[[CallName], bool]) -> Intervals:
+        """Return the calls of all threads with some names."""
+        numbers = self._numbers(is_chosen)
+        return in_order(
+            *(calls.nested(numbers)[:2] for calls in self._calls.values() or (_Calls(),))
+        )
+
+    def _numbers(self, is_chosen: Callable[[CallName], bool]) -> Numbers:
+        return np.flatnonzero([is_chosen(name) for name in self._names])
 
     def read_backs(self, is_named: Callable[[str], bool]) -> Iterator[tuple[int, int, str]]:
         """Yield start, end and origin of operators with such names, and of other read-backs."""
-        names = list(self._names)
-        wanted = {
-            number
-            for number, call_name in enumerate(names)
-            if call_name.kind is CallKind.READ_BACK
-            or (call_name.kind is CallKind.OPERATOR and is_named(call_name.name))
-        }
+        names = self.names()
+        wanted = self._numbers(
+            lambda call: (
+                call.kind is CallKind.READ_BACK
+                or (call.kind is CallKind.OPERATOR and is_named(call.name))
+            )
+        )
         for calls in self._calls.values():
-            nest = _Nest(calls)
-            for start, end, number in calls.nested():
-                if number in wanted:
-                    around = [names[call.name] for call in nest.around(start, end)]
-                    lines = [
-                        call_name.name for call_name in around if call_name.kind is CallKind.LINE
-                    ]
-                    name = names[number].name
-                    yield start, end, f"{name} in {lines[-1]}" if lines else name
+            starts, ends, numbers = calls.nested()
+            rows = np.flatnonzero(np.isin(numbers, wanted))
+            _, lines = self._origins(_nesting(starts, ends.copy(), numbers))
+            columns = (column[rows].tolist() for column in (starts, ends, numbers, lines))
+            for start, end, number, line in zip(*columns, strict=True):
+                name = names[number]
+                yield start, end, f"{name} in {names[line]}" if line >= 0 else name
+
+    def _origins(self, calls: Nesting) -> tuple[Numbers, Numbers]:
+        """Return outermost operator and innermost line of each call; -1 for none, and last."""
+        kinds = self.kinds()
+        operators = np.full(calls.depths.size + 1, -1)
+        lines = np.full(calls.depths.size + 1, -1)
+        for level in calls.levels():
+            names = calls.names[level]
+            outer = operators[calls.parents[level]]
+            is_first = (outer < 0) & (kinds[names] == CallKind.OPERATOR)
+            operators[level] = np.where(is_first, names, outer)
+            is_line = kinds[names] == CallKind.LINE
+            lines[level] = np.where(is_line, names, lines[calls.parents[level]])
+        return operators, lines
 
     def thread(self, number: int) -> int:
         """Return the number of a thread, or -1 beyond the limit, where calls are not kept."""
@@ -226,40 +227,41 @@ class CallStacks:
             self._threads.add(number)
         return number
 
-    def add(
-        self,
-        thread: int,
-        kind: CallKind,
-        name: str,
-        span: Interval,
-        product: TensorProduct | None = None,
-    ) -> None:
-        """Add a call, and the product that an operator computes."""
-        thread = self.thread(thread)
-        is_kept = thread != -1 or kind is CallKind.WAIT
-        if not (name and is_kept and is_in_time(*span)):
-            return
-        into = (self._waits if kind is CallKind.WAIT else self._calls)[thread]
-        into.add(*span)
-        into.names.append(self.number(kind, name, product))
+    def add(self, thread: int, kind: CallKind, name: str, span: Interval) -> None:
+        """Add a call."""
+        rows = self._wait_rows if kind is CallKind.WAIT else self._rows
+        rows.add(thread, self.number(kind, name), *span)
 
     def number(self, kind: CallKind, name: str, product: TensorProduct | None = None) -> int:
         """Return the number of a name; -1 for an empty one."""
         if not name:
             return -1
-        key = _CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
+        key = CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
         if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:
-            key = _CallName(kind, _OTHERS)
+            key = CallName(kind, _OTHERS)
         return self._names.setdefault(key, len(self._names))
 
-    def add_all(self, threads: Numbers, numbers: Numbers, starts: Numbers, ends: Numbers) -> None:
+    def extend(self, threads: Values, numbers: Values, starts: Values, ends: Values) -> None:
         """Add calls that are no waits, by numbers of their names."""
+        self._extend(self._calls, threads, numbers, starts, ends)
+
+    def extend_waits(self, threads: Values, numbers: Values, starts: Values, ends: Values) -> None:
+        """Add waits, by numbers of their names."""
+        self._extend(self._waits, threads, numbers, starts, ends)
+
+    def _extend(self, into: defaultdict[int, _Calls], *columns: Values) -> None:
+        threads, numbers, starts, ends = map(integers, columns)
         is_kept = (numbers >= 0) & (starts > -LATEST) & (starts <= ends) & (ends < LATEST)
-        for thread in np.unique(threads).tolist():
-            if self.thread(thread) != -1:
-                rows = is_kept & (threads == thread)
-                self._calls[thread].extend(starts[rows], ends[rows])
-                self._calls[thread].names.frombytes(numbers[rows].tobytes())
+        for number in np.unique(threads).tolist():
+            thread = self.thread(number)
+            if thread != -1 or into is self._waits:
+                rows = is_kept & (threads == number)
+                into[thread].extend_named(starts[rows], ends[rows], numbers[rows])
+
+    def flush(self) -> None:
+        """Take the calls that were given one by one."""
+        self._rows.flush()
+        self._wait_rows.flush()
 
     def frame(self, thread: int, name: str, span: Interval) -> bool:
         """Add a Python function or module; return whether it was kept."""
@@ -268,28 +270,25 @@ class CallStacks:
             self.add(thread, *call, span)
         return call is not None
 
-    def waits(self) -> Iterator[tuple[str, Interval]]:
+    def waits(self) -> Iterator[tuple[Numbers, Numbers, Sequence[str]]]:
         """Yield waits with their origin: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
-        call_names = list(self._names)
+        names = [*self.names(), ""]
         for thread, waits in self._waits.items():
-            nest = _Nest(self._calls.get(thread))
-            for start, end, number in waits.nested():
-                calls = [call_names[call.name] for call in nest.around(start, end)]
-                operators = [call.name for call in calls if call.kind is CallKind.OPERATOR]
-                lines = [call.name for call in calls if call.kind is CallKind.LINE]
-                origin = ", ".join((*operators[:1], *lines[-1:]))
-                name = call_names[number].name
-                yield f"{name} in {origin}" if origin else name, (start, end)
+            starts, ends, numbers = waits.nested()
+            calls = _nesting(*self._calls.get(thread, _Calls()).nested())
+            around = calls.around(starts, ends)
+            origins = (column[around].tolist() for column in self._origins(calls))
+            texts: list[str] = []
+            for number, *origin in zip(numbers.tolist(), *origins, strict=True):
+                within = ", ".join(filter(None, (names[place] for place in origin)))
+                texts.append(f"{names[number]} in {within}" if within else names[number])
+            yield starts, ends, texts
 
     def busy(self, thread: int) -> Intervals:
         """Return operators and waits of a thread; they may overlap."""
-        operators = [
-            number
-            for number, name in enumerate(self._names)
-            if name.kind in {CallKind.OPERATOR, CallKind.WAIT}
-        ]
-        lines = (self._calls.get(thread), self._waits.get(thread))
-        return in_order(*((line or _Calls()).chosen(operators) for line in lines))
+        operators = self._numbers(lambda call: call.kind in {CallKind.OPERATOR, CallKind.WAIT})
+        lines = (lines.get(thread, _Calls()) for lines in (self._calls, self._waits))
+        return in_order(*(line.nested(operators)[:2] for line in lines))
 
     def find_launches(self, launches: Launches, tree: "FrameTree") -> None:
         """Set frame and product of each launch; none if no call is known."""
@@ -301,14 +300,14 @@ class CallStacks:
         for thread, calls in self._calls.items():
             rows = np.flatnonzero(threads == thread)
             if rows.size and len(calls):
-                nesting = calls.nesting()
+                nesting = _nesting(*calls.nested())
                 around = nesting.around(starts[rows], ends[rows])
                 frames, product_calls = self._placed(nesting, around, tree, launches.products)
                 launches.frames[rows] = frames[around]
                 launches.product_calls[rows] = product_calls[around]
 
     def _placed(
-        self, calls: "_Nesting", around: Numbers, tree: "FrameTree", products: Column
+        self, calls: Nesting, around: Numbers, tree: "FrameTree", products: Column
     ) -> tuple[Numbers, Numbers]:
         """Return frame and product call of calls that launched anything, and last -1 for none."""
         frames = np.full(calls.depths.size + 1, -1)
@@ -316,13 +315,13 @@ class CallStacks:
         is_used = np.zeros(calls.depths.size + 1, bool)
         is_used[around] = True
         is_used[-1] = False
-        depths = range(int(calls.depths[np.flatnonzero(is_used)].max(initial=-1)) + 1)
-        for depth in reversed(depths):
-            is_used[calls.parents[is_used[:-1] & (calls.depths == depth)]] = True
+        levels: list[Numbers] = []
+        for level in reversed([*calls.levels()]):
+            levels.append(level[is_used[level]])
+            is_used[calls.parents[levels[-1]]] = True
         names = list(self._names)
         has_product = np.array([name.product is not None for name in names])
-        for depth in depths:
-            level = np.flatnonzero(is_used[:-1] & (calls.depths == depth))
+        for level in filter(len, reversed(levels)):
             keys = np.stack((frames[calls.parents[level]], calls.names[level]))
             pairs, places, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
             within = [tree.within(parent, names[name].name) for parent, name in pairs.T.tolist()]

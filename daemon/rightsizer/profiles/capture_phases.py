@@ -1,7 +1,9 @@
 """Times in which graphs are recorded: what is launched then does not run."""
 
+import numpy as np
+
 from rightsizer.model.units import Nanoseconds
-from rightsizer.profiles.timeline import Interval, union
+from rightsizer.profiles.timeline import Interval, Intervals, united
 
 
 class CapturePhases:
@@ -14,7 +16,7 @@ class CapturePhases:
         """Add a call of a thread that begins or ends recording: `Begin` or `End`."""
         self._marks.append((span[end == "End"], thread, end))
 
-    def phases(self) -> list[Interval]:
+    def phases(self) -> Intervals:
         """Return the phases: captures that follow each other within the time of the longest."""
         begun: dict[int, Nanoseconds] = {}
         captures: list[Interval] = []
@@ -23,6 +25,7 @@ class CapturePhases:
                 begun.setdefault(thread, at)
             elif thread in begun:
                 captures.append((begun.pop(thread), at))
-        longest = max((end - start for start, end in captures), default=0)
-        widened = ((start, end + longest) for start, end in sorted(captures))
-        return [(start, end - longest) for start, end in union(widened)]
+        starts, ends = np.array(sorted(captures), np.int64).reshape(-1, 2).T
+        longest = (ends - starts).max(initial=0)
+        begins, untils = united(starts, ends + longest)
+        return begins, untils - longest

@@ -3,27 +3,26 @@
 A CPU's operators follow each other as a GPU's would; only their durations differ.
 """
 
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from heapq import merge
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from rightsizer.model.units import Nanoseconds
-from rightsizer.profiles.call_stacks import Call, CallKind, CallStacks
+from rightsizer.profiles.call_stacks import CallKind, CallStacks, Nesting
+from rightsizer.profiles.columns import summed
 from rightsizer.profiles.limits import TimeSettings
 from rightsizer.profiles.names import is_read_back
 from rightsizer.profiles.time_use import StepSpan
 from rightsizer.profiles.timeline import (
-    Column,
+    LATEST,
     CoveredLength,
-    Interval,
-    SpanLine,
-    Within,
+    Intervals,
+    Numbers,
+    common,
+    in_order,
     outside,
-    union,
+    united,
 )
 
 Holders: TypeAlias = Mapping[str, tuple[int, Nanoseconds]]
@@ -32,67 +31,62 @@ _AWAIT: Final = "::Await"
 """XLA marks both start and end of a wait by a moment of this name."""
 
 
-@dataclass(slots=True)
-class _NestedCall:
-    call: Call
-    end: Nanoseconds
-    around: "_NestedCall | None"
-    own: Nanoseconds = 0
-    """Outside of the calls within it."""
-    pending: list[Interval] = field(default_factory=list)
-    """The same in intervals, while it is short."""
-    is_leaf: bool = True
-    is_closed: bool = False
-
-
 class HostLine:
-    """Operators of all threads, assigned to steps in one pass per thread."""
+    """Operators of all threads, by step."""
 
     def __init__(
         self,
         stacks: CallStacks,
         settings: TimeSettings,
         steps: Sequence[StepSpan],
-        taken: Iterable[Interval],
+        taken: Intervals,
     ) -> None:
         """Measure at least one step; `taken` are times that are already attributed."""
-        self._stacks = stacks
-        self._longest_short = settings.launch_maximum_nanoseconds
-        self._operators = SpanLine()
-        self._long = SpanLine()
-        self._leaves: Column = array("q")
-        taken = [*taken]
-        launches = (CallKind.LAUNCH,)
-        is_compiled = any(True for thread in stacks.threads for _ in stacks.calls(thread, launches))
-        self._issued = CallKind.LAUNCH if is_compiled else CallKind.OPERATOR
-        leaves = {thread: self._take(thread) for thread in stacks.threads}
-        self._leaves = array("q", sorted(self._leaves))
+        kinds = stacks.kinds()
+        issued = CallKind.LAUNCH if CallKind.LAUNCH in kinds else CallKind.OPERATOR
+        nestings = {
+            thread: stacks.nesting(thread, (CallKind.OPERATOR, CallKind.LAUNCH))
+            for thread in stacks.threads
+        }
+        operators: list[Intervals] = []
+        long: list[Intervals] = []
+        leaves: dict[int, Numbers] = {}
+        for thread, nesting in nestings.items():
+            of_call = kinds[nesting.names]
+            is_within = nesting.parents >= 0
+            operators.append((nesting.starts[~is_within], nesting.ends[~is_within]))
+            parents = nesting.parents[is_within]
+            is_leaf = of_call == issued
+            is_leaf[parents[of_call[is_within] == of_call[parents]]] = False
+            leaves[thread] = nesting.starts[is_leaf]
+            starts, ends, calls = nesting.innermost()
+            times = np.zeros(of_call.size, np.int64)
+            np.add.at(times, calls, ends - starts)
+            is_long = (times > settings.launch_maximum_nanoseconds) & (of_call != CallKind.LAUNCH)
+            long.append((starts[is_long[calls]], ends[is_long[calls]]))
+        self._leaves = np.sort(np.concatenate([*leaves.values(), np.empty(0, np.int64)]))
         self.read_back_uses: dict[str, tuple[int, Nanoseconds]] = {}
         """Read-backs of values by origin: number and time."""
-        self._waits = SpanLine()
-        self._read_starts = [*self._find_reads(taken)]
+        waits, self._read_starts = self._find_reads(stacks, taken)
         marks = [mark for step in steps for mark in (step.start, step.end)]
         self._fixed = CoveredLength(marks)
         self._paused = CoveredLength(marks)
-        lines = [span_line.intervals() for span_line in (self._long, self._waits)]
-        self._fixed.add_all(union(merge(*lines, taken)))
-        lines = [span_line.intervals() for span_line in (self._operators, self._waits)]
-        pauses = [
-            each
-            for each in outside(marks[0], marks[-1], union(merge(*lines, taken)))
-            if each[1] - each[0] >= settings.pause_minimum_nanoseconds
-        ]
-        self._paused.add_all(pauses)
+        self._fixed.add(*united(*in_order(*long, waits, taken)))
+        span = np.array(marks[:1]), np.array(marks[-1:])
+        starts, ends, _ = outside(span, united(*in_order(*operators, waits, taken)))
+        is_pause = ends - starts >= settings.pause_minimum_nanoseconds
+        pauses = starts[is_pause], ends[is_pause]
+        self._paused.add(*pauses)
         self.holders: Holders = {}
         """Of pauses within steps."""
         if leaves:
-            within = Within(pauses)
-            parts = chain.from_iterable(within.of(step.start, step.end) for step in steps)
-            self.holders = holders(stacks, (max(leaves, key=leaves.__getitem__),), parts)
+            within = np.array([step.start for step in steps]), np.array([s.end for s in steps])
+            first = max(leaves, key=lambda thread: leaves[thread].size)
+            self.holders = holders(stacks, (first,), common(within, pauses)[:2])
 
     def operators(self, step: StepSpan) -> int:
         """Return the number of outermost operators."""
-        return self._issued_before(step.end) - self._issued_before(step.start)
+        return _between(self._leaves, step)
 
     def dispatch(self, step: StepSpan) -> Nanoseconds:
         """Return the time in short operators and between operators, without pauses."""
@@ -105,116 +99,76 @@ class HostLine:
 
     def read_backs(self, step: StepSpan) -> int:
         """Return the number of read-backs."""
-        return bisect_left(self._read_starts, step.end) - bisect_left(self._read_starts, step.start)
+        return _between(self._read_starts, step)
 
-    def _take(self, thread: int) -> int:
-        """Add the operators of a thread; return their number."""
-        count = len(self._leaves)
-        kinds = CallKind.OPERATOR, CallKind.LAUNCH
-        for start, end, opened in _innermost(self._stacks.calls(thread, kinds)):
-            if opened.around is None and opened.is_closed:
-                self._operators.add(opened.call.start, opened.end)
-            if opened.is_closed and opened.is_leaf and opened.call.kind is self._issued:
-                self._leaves.append(opened.call.start)
-            if opened.call.kind is CallKind.LAUNCH:
-                continue
-            opened.own += end - start
-            opened.pending.append((start, end))
-            if opened.own > self._longest_short:
-                for piece in opened.pending:
-                    self._long.add(*piece)
-                opened.pending.clear()
-        return len(self._leaves) - count
-
-    def _find_reads(self, taken: Iterable[Interval]) -> Iterator[Nanoseconds]:
-        """Yield the times of read-backs."""
-        stacks = self._stacks
-        optimizers = (
-            (call.start, call.end)
-            for thread in stacks.threads
-            for call in stacks.calls(thread, (CallKind.MODULE,))
-            if call.name.startswith("Optimizer.")
-        )
+    def _find_reads(self, stacks: CallStacks, taken: Intervals) -> tuple[Intervals, Numbers]:
+        """Return the waits for values, and the times of read-backs."""
         # Optimizers count steps in host tensors.
-        apart = Within(union(merge(taken, sorted(optimizers))))
+        optimizers = stacks.chosen(
+            lambda name: name.kind is CallKind.MODULE and name.name.startswith("Optimizer.")
+        )
+        apart = united(*in_order(taken, optimizers))
+        spans: list[tuple[Nanoseconds, Nanoseconds]] = []
+        reads: list[Nanoseconds] = []
         awaits: Nanoseconds | None = None
-        until: Nanoseconds | None = None
+        until: Nanoseconds = -LATEST
         for start, end, name in sorted(stacks.read_backs(is_read_back)):
             # Without an operator in between, the second of two waits for nothing more.
-            is_new = until is None or self._issued_before(start) > self._issued_before(until)
-            until = end if until is None else max(until, end)
+            before = np.searchsorted(self._leaves, (start, until))
+            is_new = until == -LATEST or before[0] > before[1]
+            until = max(until, end)
             is_await = _AWAIT in name
-            self._waits.add(start if awaits is None or is_new or not is_await else awaits, end)
+            spans.append((start if awaits is None or is_new or not is_await else awaits, end))
             if is_await:
                 awaits = start
-            if is_new and not apart.covers(start + 1):
+            place = np.searchsorted(apart[1], start + 1, side="right")
+            is_apart = place == apart[0].size or apart[0][place] >= start + 1
+            if is_new and is_apart:
                 count, time = self.read_back_uses.get(name, (0, 0))
                 self.read_back_uses[name] = count + 1, time + end - start
-                yield start
+                reads.append(start)
+        starts, ends = np.array(spans, np.int64).reshape(-1, 2).T
+        return (starts, ends), np.array(reads, np.int64)
 
-    def _issued_before(self, moment: Nanoseconds) -> int:
-        return bisect_left(self._leaves, moment)
+
+def _between(moments: Numbers, step: StepSpan) -> int:
+    begin, end = np.searchsorted(moments, (step.start, step.end)).tolist()
+    return int(end - begin)
 
 
-def holders(stacks: CallStacks, threads: Iterable[int], times: Iterable[Interval]) -> Holders:
+def holders(stacks: CallStacks, threads: Iterable[int], times: Intervals) -> Holders:
     """Return what the first thread with frames did at some times, sorted and disjoint.
 
     The innermost frame that users can change counts, with the number of times it was active.
     """
-    times = [*times]
-    starts = [start for start, _ in times]
-    found: dict[str, tuple[int, Nanoseconds]] = {}
-    last: dict[str, int] = {}
+    names = stacks.names()
     for thread in threads:
-        within = Within(times)
-        calls = stacks.calls(thread, (CallKind.LINE, CallKind.MODULE))
-        for start, end, opened in _innermost(calls):
-            if parts := [*within.of(start, end)]:
-                name = _holder(opened, are_frames_own=stacks.are_frames_own)
-                places = {bisect_right(starts, begin) for begin, _ in parts}
-                count, time = found.get(name, (0, 0))
-                count += len(places - {last.get(name)})
-                found[name] = count, time + sum(until - begin for begin, until in parts)
-                last[name] = max(places)
-        if found:
-            break
-    return found
+        nesting = stacks.nesting(thread, (CallKind.LINE, CallKind.MODULE))
+        starts, ends, calls = nesting.innermost()
+        begins, untils, parts, places = common((starts, ends), times)
+        if begins.size:
+            calls = calls[parts]
+            of_call = {
+                call: _holder(call, nesting, names, are_frames_own=stacks.are_frames_own)
+                for call in np.unique(calls).tolist()
+            }
+            numbers = {name: number for number, name in enumerate(dict.fromkeys(of_call.values()))}
+            column = np.array([numbers[of_call[call]] for call in calls.tolist()])
+            pairs = np.unique(np.stack((column, places)), axis=1)
+            counts = np.bincount(pairs[0]).tolist()
+            sums = summed(column, untils - begins)
+            return {
+                name: (counts[number], time)
+                for name, (number, time, _) in zip(numbers, sums, strict=True)
+            }
+    return {}
 
 
-def _holder(innermost: _NestedCall, *, are_frames_own: bool) -> str:
-    of_file = "" if are_frames_own else _outermost(innermost).call.name.partition("(")[0]
-    holder = innermost
-    while holder.around is not None:
-        name = holder.call.name
-        if ": <" not in name and name.startswith(of_file):
-            break
-        holder = holder.around
-    return holder.call.name
-
-
-def _outermost(innermost: _NestedCall) -> _NestedCall:
-    while innermost.around is not None:
-        innermost = innermost.around
-    return innermost
-
-
-def _innermost(calls: Iterable[Call]) -> Iterator[tuple[Nanoseconds, Nanoseconds, _NestedCall]]:
-    """Yield start and end of each interval with its innermost call; its last one closes it."""
-    opened: _NestedCall | None = None
-    at: Nanoseconds = 0
-    for call in chain(calls, (None,)):
-        while opened is not None and (call is None or opened.end <= call.start):
-            begin = min(at, opened.end)
-            at = max(at, opened.end)
-            opened.is_closed = True
-            yield begin, at, opened
-            opened = opened.around
-        if call is None:
-            return
-        end = call.end
-        if opened is not None:
-            yield at, call.start, opened
-            opened.is_leaf &= call.kind is not opened.call.kind
-            end = min(end, opened.end)
-        at = call.start
-        opened = _NestedCall(call, end, opened)
+def _holder(call: int, nesting: Nesting, names: Sequence[str], *, are_frames_own: bool) -> str:
+    chain = [call]
+    while (parent := int(nesting.parents[chain[-1]])) >= 0:
+        chain.append(parent)
+    frames = [names[nesting.names[row]] for row in chain]
+    of_file = "" if are_frames_own else frames[-1].partition("(")[0]
+    own = (name for name in frames if ": <" not in name and name.startswith(of_file))
+    return next(own, frames[-1])

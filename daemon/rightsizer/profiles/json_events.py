@@ -15,9 +15,10 @@ import numpy as np
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.units import Nanoseconds
+from rightsizer.profiles.columns import integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.reader import Unpacked
-from rightsizer.profiles.timeline import LATEST, NO_NUMBER, Numbers
+from rightsizer.profiles.timeline import Numbers
 
 _CHUNK: Final = 2**18
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -118,12 +119,7 @@ def moment(written: msgspec.Raw) -> Nanoseconds | None:
 
 def whole_numbers(values: Sequence[Any]) -> Numbers:
     """Return integers, texts of digits too; `NO_NUMBER` for others, and large ones cut."""
-    if {*map(type, values)} != {int} or max(values) > LATEST or min(values) < -LATEST:
-        values = [
-            NO_NUMBER if number is None else max(-LATEST, min(number, LATEST))
-            for number in map(whole_number, values)
-        ]
-    return np.array(values, np.int64)
+    return integers(values if {*map(type, values)} == {int} else [*map(whole_number, values)])
 
 
 class JsonWindow:

@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from rightsizer.model.units import Nanoseconds
-from rightsizer.profiles.timeline import LATEST, Column, Numbers, is_in_time
+from rightsizer.profiles.timeline import LATEST, Column, Numbers
 
 _LEAST_RATIO: Final = 0.01
 """Share of launches worth naming; recordings that lost nothing have none."""
@@ -24,7 +23,7 @@ class LostKernels:
         self._is_known = True
 
     def calls(self, names: Sequence[str], correlations: Numbers, starts: Numbers) -> None:
-        """Add calls of the host."""
+        """Add calls of the host; in a capture kernels are launched without a run."""
         if any("BeginCapture" in name for name in {*names}):
             self._is_known = False
         is_counted = {name: _launches_a_kernel(name) for name in {*names}}
@@ -34,24 +33,9 @@ class LostKernels:
         for column in (correlations, starts):
             self._is_known &= bool(((column > -LATEST) & (column < LATEST)).all())
 
-    def call(self, name: str, correlation: int, start: Nanoseconds) -> None:
-        """Add a call of the host; in a capture kernels are launched without a run."""
-        if "BeginCapture" in name or not is_in_time(*sorted((correlation, start))):
-            self._is_known = False
-        elif _launches_a_kernel(name):
-            self._launched.append(correlation)
-            self._starts.append(start)
-
-    def run(self, correlation: int | None) -> None:
-        """Add a run of a kernel."""
-        if correlation is None or not is_in_time(correlation, correlation):
-            self._is_known = False
-        else:
-            self._ran.append(correlation)
-
     def runs(self, correlations: Numbers) -> None:
         """Add runs of kernels."""
-        if correlations.min() <= -LATEST or correlations.max() >= LATEST:
+        if ((correlations <= -LATEST) | (correlations >= LATEST)).any():
             self._is_known = False
         else:
             self._ran.frombytes(correlations.tobytes())

@@ -148,10 +148,15 @@ def python_span(name: str) -> tuple[SpanKind, str] | None:
 
 def range_name(text: str) -> str:
     """Return the name of a range without unique parts and folders."""
-    plain = _COUNTED.sub("", text)
+    return _without_folders(_COUNTED.sub("", text))
+
+
+@lru_cache(_REMEMBERED)
+def _without_folders(plain: str) -> str:
     return _PATH.sub(lambda path: re.split(r"[/\\]", path[0])[-1], plain).strip()
 
 
+@lru_cache(_REMEMBERED)
 def range_kind(name: str) -> SpanKind:
     """Return the kind of a range; an annotation if its name tells nothing more."""
     return _kind_by(_RANGES, name)
@@ -181,6 +186,7 @@ def is_turn(name: str) -> bool:
     return _TURN.fullmatch(name) is not None
 
 
+@lru_cache(_REMEMBERED)
 def is_step(name: str) -> bool:
     """Whether a range is an iteration of the program's main loop."""
     return _STEP.fullmatch(name) is not None

@@ -185,7 +185,6 @@ class PyTorchEvents:
         """Whether the host called the runtime of one."""
         self.lost = LostKernels()
         self._copy_calls = Launches()
-        self._copy_threads: dict[int, int] = {}
         self._threads = _Threads(recorder.thread_names)
         self._process: str | None = None
         self._awaited: Column = array("q")
@@ -263,14 +262,11 @@ class PyTorchEvents:
     def finish(self) -> None:
         """Record what depends on all events: steps known from devices only, memory totals."""
         self._take_whole(self._held, len(self._held))
-        rows = self._copy_calls.rows(np.array(self._awaited)).tolist()
-        for correlation, row in zip(self._awaited, rows, strict=True):
-            if row >= 0:
-                thread = self._copy_threads[correlation]
-                span = self._copy_calls.span(row)
-                self._recorder.stacks.add(thread, CallKind.WAIT, _AWAITED_COPY, span)
-        for name, span in self._recorder.stacks.waits():
-            self._recorder.wait(name, span)
+        rows = self._copy_calls.rows(np.array(self._awaited))
+        _, starts, ends, threads = (column[rows[rows >= 0]] for column in self._copy_calls.columns)
+        stacks = self._recorder.stacks
+        number = stacks.number(CallKind.WAIT, _AWAITED_COPY)
+        stacks.extend_waits(threads, [number] * threads.size, starts, ends)
         self._steps.finish()
         used = tuple(self.used_devices)
         for key, curve in self._memory.items():
@@ -332,49 +328,52 @@ class PyTorchEvents:
     def _named(self, spans: _Spans) -> None:
         self._pass_over(event.name for event in spans.events)
 
-    def _device(self, event: TraceEvent) -> str:
-        device = _arguments(event).get("device")
-        key = str(event.pid if device is None else device)[:_CATEGORY_MAXIMUM]
-        if len(self.used_devices) < self._limits.devices_maximum:
-            self.used_devices[key] = None
-        return key
+    def _devices(self, spans: _Spans, every: Sequence[_Arguments]) -> Sequence[str]:
+        """Return the keys of devices, which are noted as used."""
+        written = [arguments.get("device") for arguments in every]
+        pids = [event.pid for event in spans.events]
+        pairs = [*zip(map(_plain, written), pids, strict=True)]
+        keys = {
+            (device, pid): str(pid if device is None else device)[:_CATEGORY_MAXIMUM]
+            for device, pid in dict.fromkeys(pairs)
+        }
+        for key in keys.values():
+            if len(self.used_devices) < self._limits.devices_maximum:
+                self.used_devices[key] = None
+        return [keys[pair] for pair in pairs]
 
     def _kernels(self, spans: _Spans) -> None:
         every = [*map(_arguments, spans.events)]
-        written = [arguments.get("device") for arguments in every]
-        if {*map(type, written)} == {int} and len({*written}) == 1:
-            self._kernels_of(self._device(spans.events[0]), spans, every)
-            return
-        devices = defaultdict[str, list[int]](list)
-        for row, event in enumerate(spans.events):
-            devices[self._device(event)].append(row)
-        for device, rows in devices.items():
-            self._kernels_of(device, spans.chosen(rows), [every[row] for row in rows])
-
-    def _kernels_of(self, device: str, spans: _Spans, every: Sequence[_Arguments]) -> None:
         correlations = whole_numbers([arguments.get("correlation") for arguments in every])
         correlations[correlations == 0] = NO_NUMBER  # ROCm writes 0 for unknown ones.
         for row in np.flatnonzero(correlations == NO_NUMBER).tolist():
             correlations[row] = self._tied(spans.events[row], int(spans.places[row]))
         self.lost.runs(correlations)
+        devices = self._devices(spans, every)
+        names = [meaning.name for meaning in spans.meanings]
         collectives = [row for row, arguments in enumerate(every) if "Collective name" in arguments]
         for row in collectives:
             span = int(spans.starts[row]), int(spans.ends[row])
-            self._recorder.collective(device, span, every[row])
+            self._recorder.collective(devices[row], span, every[row])
+        streams = [
+            _plain(arguments.get("stream", event.tid))
+            for arguments, event in zip(every, spans.events, strict=True)
+        ]
+        texts = {
+            stream: f"stream {str(stream).removeprefix('stream ')}"[:_CATEGORY_MAXIMUM]
+            for stream in dict.fromkeys(streams)
+        }
         self._recorder.kernels(
-            device,
+            devices,
             spans.starts,
             spans.ends,
-            [meaning.name for meaning in spans.meanings],
             correlations,
-            collectives,
+            names,
+            [texts[stream] for stream in streams],
             # An estimate of 0, as for kernels with much shared memory, is none.
             [percent(arguments.get(_OCCUPANCY)) or None for arguments in every],
-            [
-                arguments.get("stream", event.tid)
-                for arguments, event in zip(every, spans.events, strict=True)
-            ],
             [_group(arguments) for arguments in every],
+            collectives={names[row] for row in collectives},
         )
 
     def _tied(self, kernel: TraceEvent, place: int) -> int:
@@ -386,18 +385,20 @@ class PyTorchEvents:
         return NO_NUMBER
 
     def _copies(self, spans: _Spans) -> None:
-        for event, meaning, span in spans.rows():
-            arguments = _arguments(event)
-            correlation = _correlation(arguments)
-            if meaning.copy == _AWAITED and correlation is not None:
-                self._awaited.append(correlation)
-            size = whole_number(arguments.get("bytes"))
-            self.copies_without_size += size is None
-            self._recorder.copy(self._device(event), span, *meaning.copy, size)
+        every = [*map(_arguments, spans.events)]
+        kinds = [meaning.copy for meaning in spans.meanings]
+        correlations = whole_numbers([arguments.get("correlation") for arguments in every])
+        is_awaited = np.array([kind == _AWAITED for kind in kinds])
+        is_awaited &= (correlations != NO_NUMBER) & (correlations != 0)
+        self._awaited.frombytes(correlations[is_awaited].tobytes())
+        sizes = [whole_number(arguments.get("bytes")) for arguments in every]
+        self.copies_without_size += sizes.count(None)
+        devices = self._devices(spans, every)
+        self._recorder.copies(devices, spans.starts, spans.ends, kinds, sizes)
 
     def _fills(self, spans: _Spans) -> None:
-        for event, _, span in spans.rows():
-            self._recorder.fill(self._device(event), span)
+        devices = self._devices(spans, [*map(_arguments, spans.events)])
+        self._recorder.fills(devices, spans.starts, spans.ends)
 
     def _host_calls(self, spans: _Spans) -> None:
         self.has_gpu = True
@@ -409,6 +410,7 @@ class PyTorchEvents:
         special = [row for row, meaning in enumerate(spans.meanings) if meaning.is_special]
         if special:
             is_tied[special] &= ["Synchronize" not in spans.meanings[row].name for row in special]
+        columns = correlations, spans.starts, spans.ends, threads
         for row in special:
             meaning = spans.meanings[row]
             span = int(spans.starts[row]), int(spans.ends[row])
@@ -418,8 +420,7 @@ class PyTorchEvents:
             if meaning.capture_end:
                 self._recorder.capture(thread, meaning.capture_end, span)
             if is_tied[row] and meaning.is_copy:
-                self._copy_calls.add(int(correlations[row]), *span)
-                self._copy_threads[int(correlations[row])] = thread
+                self._copy_calls.extend(*(each[row : row + 1] for each in columns))
         tied = np.flatnonzero(is_tied).tolist()
         for process in {spans.events[row].pid: None for row in tied}:
             self._refuse_merged(process)
@@ -428,12 +429,7 @@ class PyTorchEvents:
         )
         launches = [row for row in tied if not spans.meanings[row].capture_end]
         if launches:
-            self._recorder.launches(
-                correlations[launches],
-                spans.starts[launches],
-                spans.ends[launches],
-                threads[launches],
-            )
+            self._recorder.launches(*(each[launches] for each in columns))
         for row in np.flatnonzero(~is_tied).tolist():
             if not (spans.meanings[row].is_wait or spans.meanings[row].capture_end):
                 self._pass_over([spans.events[row].cat])
@@ -500,13 +496,16 @@ class PyTorchEvents:
         if self._calls:
             places, *columns = (np.concatenate(parts) for parts in zip(*self._calls, strict=True))
             rows = np.argsort(places, kind="stable")
-            self._recorder.stacks.add_all(*(column[rows] for column in columns))
+            self._recorder.stacks.extend(*(column[rows] for column in columns))
             self._calls.clear()
 
     def _device_annotations(self, spans: _Spans) -> None:
-        for event, meaning, span in spans.rows():
+        for row, (event, meaning, span) in enumerate(spans.rows()):
             is_step = bool(_STEP.match(meaning.name))
-            if not (is_step and self._steps.mark_device(meaning.name, span, self._device(event))):
+            (device,) = (
+                self._devices(spans.chosen([row]), [_arguments(event)]) if is_step else ("",)
+            )
+            if not (is_step and self._steps.mark_device(meaning.name, span, device)):
                 self._pass_over([event.cat])
 
     def _counted_ranges(self, spans: _Spans) -> None:
@@ -544,9 +543,9 @@ def _arguments(event: TraceEvent) -> _Arguments:
     return event.args if type(event.args) is dict else _NO_ARGUMENTS
 
 
-def _correlation(arguments: _Arguments) -> int | None:
-    """Return the correlation of a call with its launch; ROCm writes 0 for unknown."""
-    return whole_number(arguments.get("correlation")) or None
+def _plain(value: Any) -> Any:
+    """Return a number or a text, which every value has."""
+    return value if value is None or type(value) in {int, str} else str(value)
 
 
 def _group(arguments: _Arguments) -> str:

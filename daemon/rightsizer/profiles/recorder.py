@@ -1,16 +1,14 @@
-"""Recorder of a profile's timeline, event by event; computes each device's time use."""
+"""Recorder of a profile's timeline in columns; computes each device's time use."""
 
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import merge
-from itertools import chain, compress, islice, pairwise
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from rightsizer.io.terminal import counted
 from rightsizer.model.profile import (
@@ -28,6 +26,7 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiles.attention import unfused_attention
 from rightsizer.profiles.call_stacks import CallStacks, FrameTree
 from rightsizer.profiles.capture_phases import CapturePhases
+from rightsizer.profiles.columns import EventRows, Values, chosen, grouped, integers
 from rightsizer.profiles.host_line import HostLine, holders
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import kernel_family
@@ -35,6 +34,7 @@ from rightsizer.profiles.tables import (
     CollectiveTable,
     CopyTable,
     HostSpans,
+    KernelRow,
     KernelTable,
     short_name,
 )
@@ -61,16 +61,16 @@ from rightsizer.profiles.timeline import (
     MemoryCurve,
     Numbers,
     SpanLine,
-    Within,
+    common,
+    in_order,
     is_in_time,
-    union,
+    united,
 )
 
 _CORRELATIONS: Final = 2**62
 """Limit of correlations, above any clock; sums of two still fit a column."""
 
 _STREAMS: Final = 255
-_STREAM_CHARACTERS: Final = 40
 _OTHER_STREAMS: Final = "(other streams)"
 _GROUPS: Final = 255
 _COLLECTIVES: Final = 200_000
@@ -98,25 +98,56 @@ class _Device:
         self.steps: list[StepSpan] = []
         self.memory = MemoryCurve()
         self.streams: dict[str, int] = {}
-        self._streams_written: dict[int, int] = {}
         self.groups: dict[str, int] = {"": 0}
         self.frame_times = FrameTimes()
+
+    def add_kernels(  # noqa: PLR0913, PLR0917 - a column each.
+        self,
+        tree: FrameTree,
+        collectives: Collection[str],
+        starts: Numbers,
+        ends: Numbers,
+        correlations: Numbers,
+        names: Sequence[str | None],
+        streams: Sequence[str],
+        occupancy_ratios: Sequence[float | None] | None,
+        groups: Sequence[str] | None,
+        frames: Sequence[Sequence[str] | None] | None,
+    ) -> None:
+        """Add runs of kernels; those without a name are graphs."""
+        rows: dict[str | None, KernelRow] = {
+            name: self.kernels.row(name) for name in dict.fromkeys(names) if name is not None
+        }
+        for collective in {*collectives} & rows.keys():
+            rows[collective].is_collective = True
+        facts = {name: (row.number, row.is_collective) for name, row in rows.items()}
+        numbers = [facts.get(name, (NO_KERNEL, False)) for name in names]
+        stream_numbers = {name: self.stream(name) for name in dict.fromkeys(streams)}
+        group_names = groups or [""] * len(names)
+        group_numbers = {name: self.group(name) for name in dict.fromkeys(group_names)}
+        self.line.extend_runs(
+            starts,
+            ends,
+            correlations,
+            [number for number, _ in numbers],
+            [is_collective for _, is_collective in numbers],
+            [stream_numbers[name] for name in streams],
+            [group_numbers[name] for name in group_names],
+        )
+        durations = (ends - starts).tolist()
+        for name, ratio, duration in zip(names, occupancy_ratios or (), durations, strict=False):
+            if ratio is not None and (row := rows.get(name)):
+                row.measure("occupancy_ratio", ratio, duration or 1)
+        for path, of_path in grouped(frames or ()):
+            if path is not None:
+                (times,) = chosen(of_path, ends - starts)
+                self.frame_times.add(tree.path(path), int(times.sum()), of_path.size)
 
     def stream(self, name: str) -> int:
         """Return the number of a stream; streams beyond 255 share one."""
         if name not in self.streams and len(self.streams) >= _STREAMS:
             name = _OTHER_STREAMS
         return self.streams.setdefault(name, len(self.streams))
-
-    def stream_of(self, written: Any) -> int:
-        """Return the number of a stream, written as a number or with its name."""
-        known = self._streams_written.get(written) if type(written) is int else None
-        if known is None:
-            name = f"stream {str(written).removeprefix('stream ')}"[:_STREAM_CHARACTERS]
-            known = self.stream(name)
-            if type(written) is int and len(self._streams_written) < _STREAMS:
-                self._streams_written[written] = known
-        return known
 
     def group(self, name: str) -> int:
         """Return the number of a group of ranks; groups beyond 255 count as unknown."""
@@ -178,98 +209,124 @@ class Recorder:
         self.thread_names: dict[int, str] = {}
         self.notes: list[str] = []
         """Sentences on events that contradict each other, after the devices were computed."""
-        self.refused: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._events = 0
+        self._rows: Mapping[Callable[..., None], EventRows] = {
+            take: EventRows(take)
+            for take in (
+                self.kernels, self.copies, self.fills, self.launches, self.host_spans_of,
+                self.waits,
+            )
+        }  # fmt: skip
+
+    @property
+    def refused(self) -> Counter[str]:
         """Rejected events by fault."""
-        self.events = 0
-        """Accepted events."""
+        self.flush()
+        return self._refused
+
+    @property
+    def events(self) -> int:
+        """Number of accepted events."""
+        self.flush()
+        return self._events
 
     def device(self, key: str, **facts: Any) -> None:
         """Set facts of a device: fields of `ProfiledDevice`."""
         device = self._device(key)
         device.facts = replace(device.facts, **facts)
 
+    def kernels(  # noqa: PLR0913, PLR0917 - a column each.
+        self,
+        devices: Sequence[str],
+        starts: Values,
+        ends: Values,
+        correlations: Values,
+        names: Sequence[str | None],
+        streams: Sequence[str],
+        occupancy_ratios: Sequence[float | None] | None = None,
+        groups: Sequence[str] | None = None,
+        frames: Sequence[Sequence[str] | None] | None = None,
+        collectives: Collection[str] = (),
+    ) -> None:
+        """Add runs of kernels, and of graphs recorded as a whole, which have no names.
+
+        `frames` are named from the outermost, if the profile has them with the kernels; else those
+        of their launches are used. `collectives` are names known as such.
+        """
+        for device, columns in self._taken(
+            "kernel", starts, ends, correlations, devices, names, streams, occupancy_ratios,
+            groups, frames,
+        ):  # fmt: skip
+            self._device(device).add_kernels(self._frames, collectives, *columns)
+
+    def copies(
+        self,
+        devices: Sequence[str],
+        starts: Values,
+        ends: Values,
+        kinds: Sequence[tuple[CopyKind, HostMemory]],
+        sizes: Sequence[int | None],
+    ) -> None:
+        """Add copies from, to, or within devices."""
+        is_sound = [size is None or size >= 0 for size in sizes]
+        if not all(is_sound):
+            self._refused["copy of a negative size"] += is_sound.count(False)
+            rows = np.flatnonzero(is_sound)
+            starts, ends, devices, kinds, sizes = chosen(
+                rows, integers(starts), integers(ends), devices, kinds, sizes
+            )
+        for device, columns in self._taken("copy", starts, ends, None, devices, kinds, sizes):
+            into = self._device(device)
+            begins, untils, _, kinds_there, sizes_there = columns
+            into.copy_line.extend(begins, untils)
+            for kind, rows in grouped(kinds_there):
+                times, of_kind = chosen(rows, untils - begins, sizes_there)
+                size = None if None in of_kind else sum(of_kind)
+                into.copies.add(kind[0], kind[1], size, int(times.sum()), rows.size)
+
+    def fills(self, devices: Sequence[str], starts: Values, ends: Values) -> None:
+        """Add memory fills: neither kernels nor copies, but not idle either."""
+        for device, (begins, untils, _) in self._taken("fill", starts, ends, None, devices):
+            self._device(device).fill_line.extend(begins, untils)
+
+    def launches(self, correlations: Values, starts: Values, ends: Values, threads: Values) -> None:
+        """Add host calls that launched work with the same correlations."""
+        columns = self._valid("launch", starts, ends, correlations, integers(threads))
+        begins, untils, ties, numbers = columns
+        for thread in np.unique(numbers).tolist():
+            if self.stacks.thread(thread) == _NO_THREAD:
+                numbers = np.where(numbers == thread, _NO_THREAD, numbers)
+        self._launches.extend(ties, begins, untils, numbers)
+
+    def host_spans_of(
+        self, starts: Values, ends: Values, kinds: Sequence[SpanKind], names: Sequence[str]
+    ) -> None:
+        """Add spans of the host."""
+        begins, untils, _, *columns = self._valid("host span", starts, ends, None, kinds, names)
+        self._spans.extend(begins, untils, *columns, are_waits=False)
+
+    def waits(self, starts: Values, ends: Values, names: Sequence[str]) -> None:
+        """Add host calls that wait for the device."""
+        begins, untils, _, texts = self._valid("wait", starts, ends, None, names)
+        kinds = [SpanKind.SYNCHRONIZATION] * len(texts)
+        self._spans.extend(begins, untils, kinds, texts, are_waits=True)
+
     def kernel(  # noqa: PLR0913 - facts of a kernel in profilers.
         self,
         device: str,
         span: Interval,
-        name: str,
+        name: str | None,
         *,
         correlation: int | None = None,
-        is_collective: bool | None = None,
         occupancy_ratio: float | None = None,
         frames: Sequence[str] | None = None,
         stream: str = "",
-        group: str = "",
     ) -> None:
-        """Add a run of a kernel; `None` is derived from its name, or stays unknown.
-
-        `frames` are named from the outermost, if the profile has them with the kernel; else those
-        of its launch are used.
-        """
-        if not self._takes("kernel", span, correlation):
-            return
-        into = self._device(device)
-        duration = span[1] - span[0]
-        row = into.kernels.row(name)
-        if is_collective is not None:
-            row.is_collective = is_collective
-        if occupancy_ratio is not None:
-            row.measure("occupancy_ratio", occupancy_ratio, duration or 1)
-        into.line.add_run(
-            span,
-            correlation,
-            kernel=row.number,
-            is_collective=row.is_collective,
-            stream=into.stream(stream),
-            group=into.group(group),
+        """Add a run of a kernel, or of a graph without a name."""
+        self._rows[self.kernels].add(
+            device, *span, correlation, name, stream, occupancy_ratio, "", frames
         )
-        if frames is not None:
-            into.frame_times.add(self._frames.path(frames), duration)
-
-    def kernels(  # noqa: PLR0913, PLR0917 - a column each.
-        self,
-        device: str,
-        starts: Numbers,
-        ends: Numbers,
-        names: Sequence[str],
-        correlations: Numbers,
-        collectives: Sequence[int],
-        occupancy_ratios: Sequence[float | None],
-        streams: Sequence[Any],
-        groups: Sequence[str],
-    ) -> None:
-        """Add runs of kernels in columns; `collectives` are the places of those known as such."""
-        is_valid = self._are_valid("kernel", starts, ends, correlations)
-        into = self._device(device)
-        rows = [into.kernels.row(name) for name in names]
-        for place in collectives:
-            rows[place].is_collective = True
-        into.line.extend_runs(
-            starts[is_valid],
-            ends[is_valid],
-            correlations[is_valid],
-            [*compress([row.number for row in rows], is_valid)],
-            [*compress([row.is_collective for row in rows], is_valid)],
-            [*compress([into.stream_of(stream) for stream in streams], is_valid)],
-            [*compress([into.group(group) for group in groups], is_valid)],
-        )
-        durations = (ends - starts).tolist()
-        for place, ratio in enumerate(occupancy_ratios):
-            if ratio is not None and is_valid[place]:
-                rows[place].measure("occupancy_ratio", ratio, durations[place] or 1)
-
-    def collective(self, device: str, span: Interval, arguments: Mapping[str, Any]) -> None:
-        """Add PyTorch's description of a collective beside its kernel."""
-        if is_in_time(*span):
-            self._device(device).collectives.add(arguments, span[1] - span[0])
-
-    def graph(
-        self, device: str, span: Interval, correlation: int | None = None, stream: str = ""
-    ) -> None:
-        """Add a graph recorded as a whole: the device is busy with unknown kernels."""
-        if self._takes("graph", span, correlation):
-            into = self._device(device)
-            into.line.add_run(span, correlation, stream=into.stream(stream))
 
     def copy(
         self,
@@ -280,58 +337,50 @@ class Recorder:
         size_bytes: int | None,
     ) -> None:
         """Add a copy from, to, or within a device."""
-        if size_bytes is not None and size_bytes < 0:
-            self.refused["copy of a negative size"] += 1
-        elif self._takes("copy", span):
-            into = self._device(device)
-            into.copies.add(kind, memory, size_bytes, span[1] - span[0])
-            into.copy_line.add(*span)
+        self._rows[self.copies].add(device, *span, (kind, memory), size_bytes)
 
     def fill(self, device: str, span: Interval) -> None:
-        """Add a memory fill: neither kernel nor copy, but not idle either."""
-        if self._takes("fill", span):
-            self._device(device).fill_line.add(*span)
+        """Add a memory fill."""
+        self._rows[self.fills].add(device, *span)
 
     def launch(self, correlation: int, span: Interval, thread: int = -1) -> None:
         """Add a host call that launched work with the same correlation."""
-        if self._takes("launch", span, correlation):
-            self._launches.add(correlation, *span, self.stacks.thread(thread))
-
-    def launches(
-        self, correlations: Numbers, starts: Numbers, ends: Numbers, threads: Numbers
-    ) -> None:
-        """Add host calls in columns."""
-        valid = self._are_valid("launch", starts, ends, correlations)
-        for thread in np.unique(threads).tolist():
-            if self.stacks.thread(thread) == _NO_THREAD:
-                threads = np.where(threads == thread, _NO_THREAD, threads)
-        self._launches.extend(correlations[valid], starts[valid], ends[valid], threads[valid])
-
-    def capture(self, thread: int, end: str, span: Interval) -> None:
-        """Add a call that begins or ends the recording of a graph: `Begin` or `End`."""
-        if self._takes("capture", span):
-            self._captures.mark(thread, end, span)
+        self._rows[self.launches].add(correlation, *span, thread)
 
     def host_span(self, kind: SpanKind, name: str, span: Interval) -> None:
         """Add a span of the host."""
-        if self._takes("host span", span):
-            if kind is SpanKind.SYNCHRONIZATION:  # By its name alone it need not be a wait.
-                self._spans.add_sum(kind, name, 1, span[1] - span[0])
-            else:
-                self._spans.add(kind, name, span)
+        self._rows[self.host_spans_of].add(*span, kind, name)
 
     def wait(self, name: str, span: Interval) -> None:
         """Add a host call that waits for the device."""
-        if self._takes("wait", span):
-            self._spans.add(SpanKind.SYNCHRONIZATION, name, span)
+        self._rows[self.waits].add(*span, name)
 
-    def step(self, name: str, span: Interval, device: str | None = None) -> None:
-        """Add a step of a device, or of all devices without steps of their own."""
-        if not self._takes("step", span):
+    def flush(self) -> None:
+        """Take the events that were given one by one."""
+        for rows in self._rows.values():
+            rows.flush()
+        self.stacks.flush()
+
+    def collective(self, device: str, span: Interval, arguments: Mapping[str, Any]) -> None:
+        """Add PyTorch's description of a collective beside its kernel."""
+        if is_in_time(*span):
+            self._device(device).collectives.add(arguments, span[1] - span[0])
+
+    def capture(self, thread: int, end: str, span: Interval) -> None:
+        """Add a call that begins or ends the recording of a graph: `Begin` or `End`."""
+        if self._is_valid("capture", span):
+            self._captures.mark(thread, end, span)
+
+    def step(
+        self, name: str, span: Interval, device: str | None = None, *, is_counted: bool = False
+    ) -> None:
+        """Add a step of a device, or of all without their own; it may be counted as a span."""
+        if not self._is_valid("step", span):
             return
+        self._events -= is_counted
         self._step_count += 1
         if self._step_count > self._limits.steps_maximum:
-            self.refused[f"step beyond the first {self._limits.steps_maximum}"] += 1
+            self._refused[f"step beyond the first {self._limits.steps_maximum}"] += 1
             return
         steps = self._steps if device is None else self._device(device).steps
         steps.append(StepSpan(*span, short_name(name, self._limits.name_maximum_characters)))
@@ -339,14 +388,17 @@ class Recorder:
     def memory(self, device: str, used_bytes: int, at: Nanoseconds | None = None) -> None:
         """Add the memory in use at a time."""
         if used_bytes < 0:
-            self.refused["memory below zero"] += 1
+            self._refused["memory below zero"] += 1
         elif self._device(device).memory.add(at, used_bytes):
-            self.events += 1
+            self._events += 1
         else:
-            self.refused["memory beyond 64 bits"] += 1
+            self._refused["memory beyond 64 bits"] += 1
 
     def devices(self) -> tuple[DeviceProfile, ...]:
         """Return the profiles of all devices with work."""
+        self.flush()
+        for columns in self.stacks.waits():
+            self.waits(*columns)
         used = [each for each in self._devices.values() if each.is_used]
         used.sort(key=lambda each: (each.facts.index or 0, each.facts.key))
         self.stacks.find_launches(self._launches, self._frames)
@@ -359,6 +411,7 @@ class Recorder:
 
     def host_spans(self) -> tuple[HostSpanUse, ...]:
         """Return the host spans, longest first."""
+        self.flush()
         return self._spans.uses()
 
     def host_steps(self, *, are_operators_known: bool = True) -> tuple[HostStep, ...]:
@@ -366,6 +419,7 @@ class Recorder:
 
         What holds their pauses and asks for values becomes a span of the host.
         """
+        self.flush()
         if any(len(each.line) for each in self._devices.values()):
             return ()
         if not (steps := apart(self._steps)):
@@ -385,7 +439,7 @@ class Recorder:
         if not are_operators_known or not self.stacks.has_operators:
             return found
         taken = (self._spans.times(kind) for kind in (*kinds, SpanKind.CHECKPOINT))
-        line = HostLine(self.stacks, self._limits.time, steps, union(merge(*taken)))
+        line = HostLine(self.stacks, self._limits.time, steps, united(*in_order(*taken)))
         for name, (count, time) in line.holders.items():
             self._spans.add_sum(SpanKind.PAUSE, name, count, time)
         for name, (count, time) in line.read_back_uses.items():
@@ -408,39 +462,40 @@ class Recorder:
             self._devices.setdefault(key, _Device(key, self._limits))
         return self._devices[key]
 
-    def _takes(self, what: str, span: Interval, correlation: int | None = None) -> bool:
-        """Whether an event is valid; counted either way."""
-        (start, end), fault = span, ""
-        if end < start:
-            fault = "of a negative duration"
-        elif not is_in_time(start, end):
-            fault = "out of all time"
-        elif correlation is not None and not -_CORRELATIONS < correlation < _CORRELATIONS:
-            fault = "with a correlation out of range"
-        if fault:
-            self.refused[f"{what} {fault}"] += 1
-            return False
-        self.events += 1
-        self._limits.check_events(self.events)
-        return True
+    def _is_valid(self, what: str, span: Interval) -> bool:
+        return bool(self._valid(what, span[:1], span[1:], None)[0].size)
 
-    def _are_valid(
-        self, what: str, starts: Numbers, ends: Numbers, correlations: Numbers
-    ) -> "NDArray[np.bool_]":
-        """Whether each of some events is valid; counted either way."""
-        is_left = np.ones(len(starts), bool)
-        is_large = (np.abs(correlations) >= _CORRELATIONS) & (correlations != NO_NUMBER)
+    def _valid(
+        self, what: str, starts: Values, ends: Values, correlations: Values | None, *more: Any
+    ) -> tuple[Any, ...]:
+        """Return the columns without impossible events; they are counted either way."""
+        begins = integers(starts)
+        untils = integers(ends)
+        ties = np.full(begins.size, NO_NUMBER) if correlations is None else integers(correlations)
+        is_left = np.ones(begins.size, bool)
         for fault, has_fault in (
-            ("of a negative duration", ends < starts),
-            ("out of all time", (starts <= -LATEST) | (ends >= LATEST)),
-            ("with a correlation out of range", is_large),
+            ("out of all time", (begins <= -LATEST) | (untils >= LATEST)),
+            ("of a negative duration", untils < begins),
+            (
+                "with a correlation out of range",
+                (np.abs(ties) >= _CORRELATIONS) & (ties != NO_NUMBER),
+            ),
         ):
             if count := int(np.count_nonzero(is_left & has_fault)):
-                self.refused[f"{what} {fault}"] += count
+                self._refused[f"{what} {fault}"] += count
                 is_left &= ~has_fault
-        self.events += int(np.count_nonzero(is_left))
-        self._limits.check_events(self.events)
-        return is_left
+        rows = np.flatnonzero(is_left)
+        self._events += rows.size
+        self._limits.check_events(self._events)
+        return chosen(rows, begins, untils, ties, *more)
+
+    def _taken(
+        self, what: str, starts: Values, ends: Values, correlations: Values | None, *more: Any
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield the columns of each device, without its own."""
+        begins, untils, ties, devices, *rest = self._valid(what, starts, ends, correlations, *more)
+        for device, rows in grouped(devices):
+            yield device, chosen(rows, begins, untils, ties, *rest)
 
     def _profile(self, device: _Device) -> DeviceProfile:
         self.notes += islice(device.end_overruns(), _NOTES_PER_DEVICE)
@@ -457,16 +512,17 @@ class Recorder:
         steps = apart(device.steps or self._steps)
         limits = self._limits.time
         edges = timeline_edges((*_marks(steps), *device.line.span()), limits.timeline_moments)
-        phases = [*Within(self._captures.phases()).of(edges[0], edges[-1])]
-        marks = [*_marks(steps), *edges, *chain.from_iterable(phases)]
+        span = np.array(edges[:1]), np.array(edges[-1:])
+        phases = common(span, self._captures.phases())[:2]
+        marks = [*_marks(steps), *edges, *np.append(*phases).tolist()]
         lines = device.line, device.copy_line, device.fill_line
         line = MeasuredLine(*lines, self._launches, self._spans, marks, limits)
         pauses = line.host_waits.pauses
-        if sum(end - start for start, end in pauses) >= _WORTH_NAMING * (line.span[1] - line.start):
+        if int((pauses[1] - pauses[0]).sum()) >= _WORTH_NAMING * (line.span[1] - line.start):
             for name, (count, time) in holders(self.stacks, line.threads, pauses).items():
                 self._spans.add_sum(SpanKind.PAUSE, name, count, time)
-        if phases:
-            recorded = 1000 * seconds(sum(end - start for start, end in phases))
+        if phases[0].size:
+            recorded = 1000 * seconds(int((phases[1] - phases[0]).sum()))
             self.notes.append(
                 f"Graphs are recorded in {recorded:,.3g} ms of the time of device "
                 f"{device.facts.key}, which runs none of their kernels: no verdict rests on it."
@@ -499,7 +555,7 @@ class Recorder:
         loader = self._covered(SpanKind.LOADER, steps)
         long = long_collective_starts(
             steps,
-            (interval for interval, _, _ in device.line.collective_runs()),
+            device.line.chosen(device.line.is_collective),
             self._limits.time.long_collective_minimum_ratio,
         )
         return tuple(
@@ -537,7 +593,7 @@ class Recorder:
     def _covered(self, kind: SpanKind, steps: Iterable[StepSpan]) -> CoveredLength:
         """Return the coverage by host spans between starts and ends of steps."""
         line = CoveredLength(_marks(steps))
-        line.add_all(self._spans.times(kind))
+        line.add(*self._spans.times(kind))
         return line
 
 

@@ -1,6 +1,6 @@
 """Tables of kernels, copies, collectives and host spans: counts, times and bandwidth."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -19,6 +19,7 @@ from rightsizer.model.profile import (
     SpanKind,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.profiles.columns import chosen, grouped, summed
 from rightsizer.profiles.json_events import whole_number
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import (
@@ -27,7 +28,7 @@ from rightsizer.profiles.names import (
     kernel_family,
     uses_tensor_cores,
 )
-from rightsizer.profiles.timeline import Interval, NamedInterval, NamedLine, Numbers, union
+from rightsizer.profiles.timeline import Intervals, NamedLine, Numbers, united
 
 _COUNTERS: Final = frozenset(struct_field for struct_field in KernelCounters.__struct_fields__)
 _REST: Final = "(others)"
@@ -261,35 +262,63 @@ class HostSpans:
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
-        self._rows: dict[tuple[SpanKind, str], tuple[int, Nanoseconds]] = {}
+        self._rows: dict[tuple[SpanKind, str], int] = {}
+        self._sums: list[tuple[int, Nanoseconds]] = []
+        """Number and time by row."""
         self._lines = {kind: NamedLine() for kind in _LAID}
 
-    def add(self, kind: SpanKind, name: str, span: Interval) -> None:
-        """Add a span."""
-        kept = self.add_sum(kind, name, 1, span[1] - span[0])
-        if kind in self._lines:
-            self._lines[kind].add_named(kept, span)
+    def extend(
+        self,
+        starts: Numbers,
+        ends: Numbers,
+        kinds: Sequence[SpanKind],
+        names: Sequence[str],
+        *,
+        are_waits: bool,
+    ) -> None:
+        """Add spans; a synchronization by its name alone need not be a wait."""
+        for kind, rows in grouped(kinds):
+            begins, untils, of_kind = chosen(rows, starts, ends, names)
+            numbers = {name: self._row(kind, name) for name in dict.fromkeys(of_kind)}
+            column = np.array([numbers[name] for name in of_kind])
+            for number, time, count in summed(column, untils - begins):
+                self._add(number, count, time)
+            if kind in self._lines and (are_waits or kind is not SpanKind.SYNCHRONIZATION):
+                self._lines[kind].extend_named(begins, untils, column)
 
-    def add_sum(self, kind: SpanKind, name: str, count: int, total: Nanoseconds) -> str:
-        """Add several spans without times; return the name they are kept under."""
+    def add_sum(self, kind: SpanKind, name: str, count: int, total: Nanoseconds) -> None:
+        """Add several spans without times."""
+        self._add(self._row(kind, name), count, total)
+
+    def _add(self, row: int, count: int, total: Nanoseconds) -> None:
+        known, time = self._sums[row]
+        self._sums[row] = known + count, time + total
+
+    def _row(self, kind: SpanKind, name: str) -> int:
         key = (kind, short_name(name, self._limits.name_maximum_characters))
         if key not in self._rows and len(self._rows) >= self._limits.kernel_names_maximum:
             key = (kind, _REST)
-        known, time = self._rows.get(key, (0, 0))
-        self._rows[key] = (known + count, time + total)
-        return key[1]
+        if key not in self._rows:
+            self._rows[key] = len(self._sums)
+            self._sums.append((0, 0))
+        return self._rows[key]
 
-    def times(self, kind: SpanKind) -> Iterator[Interval]:
-        """Yield the disjoint times of spans of a kind, in order."""
-        return union(self._lines[kind].intervals())
+    def times(self, kind: SpanKind) -> Intervals:
+        """Return the disjoint times of spans of a kind, in order."""
+        return united(*self._lines[kind].in_order())
 
-    def named(self, kind: SpanKind) -> Iterator[NamedInterval]:
-        """Yield the same with names; of two at once, the one that began first."""
+    def named(self, kind: SpanKind) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the same with rows of names; of two at once, the one that began first."""
         return self._lines[kind].named()
+
+    def names(self) -> Sequence[str]:
+        """Return the names by row."""
+        return [name for _, name in self._rows]
 
     def uses(self) -> tuple[HostSpanUse, ...]:
         """Return the spans, longest first."""
-        rows = sorted(self._rows.items(), key=lambda row: (-row[1][1], row[0]))
+        rows = zip(self._rows, self._sums, strict=True)
         return tuple(
-            HostSpanUse(kind, name, count, seconds(total)) for (kind, name), (count, total) in rows
+            HostSpanUse(kind, name, count, seconds(total))
+            for (kind, name), (count, total) in sorted(rows, key=lambda row: (-row[1][1], row[0]))
         )

@@ -4,9 +4,8 @@ Idle causes follow HolisticTraceAnalysis.
 """
 
 from array import array
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -22,6 +21,7 @@ from rightsizer.model.profile import (
     TimeUse,
 )
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.profiles.columns import summed
 from rightsizer.profiles.host_waits import HostWaits
 from rightsizer.profiles.limits import TimeSettings
 from rightsizer.profiles.tables import HostSpans
@@ -29,12 +29,11 @@ from rightsizer.profiles.timeline import (
     LATEST,
     Column,
     CoveredLength,
-    Interval,
     Intervals,
     KernelLine,
     Numbers,
     SpanLine,
-    Within,
+    common,
     in_order,
     outside,
     united,
@@ -117,12 +116,6 @@ class Launches:
     def __len__(self) -> int:
         return len(self._columns[0])
 
-    def add(self, correlation: int, start: Nanoseconds, end: Nanoseconds, thread: int = -1) -> None:
-        """Add a call."""
-        for column, value in zip(self._columns, (correlation, start, end, thread), strict=True):
-            column.append(value)
-        self._ordered = None
-
     def extend(
         self, correlations: Numbers, starts: Numbers, ends: Numbers, threads: Numbers
     ) -> None:
@@ -154,11 +147,6 @@ class Launches:
         _, starts, ends, threads = self.columns
         return starts[threads == thread], ends[threads == thread]
 
-    def span(self, row: int) -> Interval:
-        """Return start and end of a call."""
-        _, starts, ends, _ = self.columns
-        return int(starts[row]), int(ends[row])
-
 
 class FrameTimes:
     """Device time and number of kernels by launching frame."""
@@ -181,14 +169,6 @@ class ProductTimes:
         self.calls: Counter[int] = Counter()
 
 
-def _summed(keys: Numbers, values: Numbers) -> Iterator[tuple[int, int, int]]:
-    """Yield each key with its sum and count."""
-    unique, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    sums = np.zeros(unique.size, np.int64)
-    np.add.at(sums, places, values)
-    return zip(unique.tolist(), sums.tolist(), counts.tolist(), strict=True)
-
-
 class LaunchCounter:
     """Counts the calls that launched kernels; a graph's call launches many."""
 
@@ -205,13 +185,13 @@ class LaunchCounter:
         frames = np.full(self.rows.size, -1)
         if launches.frames is not None:
             frames[is_matched] = launches.frames[rows]
-        for frame, time, kernels in _summed(frames, durations):
+        for frame, time, kernels in summed(frames, durations):
             self.frame_times.add(frame, time, kernels)
         if launches.products:
             calls = launches.product_calls[rows]
             products = np.array(launches.products)
             of_products = products[calls[calls >= 0]]
-            for product, time, _ in _summed(of_products, matched[calls >= 0]):
+            for product, time, _ in summed(of_products, matched[calls >= 0]):
                 self.product_times.times[product] = time
             once = products[np.unique(calls[calls >= 0])]
             self.product_times.calls.update(once.tolist())
@@ -251,25 +231,22 @@ class MeasuredLine:
         starts, ends = kernels.in_order()
         rulers["kernel"].add(*united(starts, ends))
         counter = LaunchCounter(launches, kernels.correlations[kernels.rows], ends - starts)
-        checkpoints = Within(spans.times(SpanKind.CHECKPOINT))
-        copied = united(*in_order(copies.in_order(), fills.in_order()))
-        self.host_waits = HostWaits(
-            rulers,
-            spans,
-            Within(zip(*(column.tolist() for column in copied), strict=True)),
-            settings.pause_minimum_nanoseconds,
-        )
         launched = np.full(starts.size, LATEST)
         launched[counter.rows >= 0] = launches.columns[1][counter.rows[counter.rows >= 0]]
         # Time from a step's start to the first kernel is a wait, too.
         idle = gaps(every[0], (starts, ends), launched, settings.adjacent_maximum_nanoseconds)
-        rulers["host_wait"].add(idle.starts[idle.is_host_wait], idle.ends[idle.is_host_wait])
+        waits = idle.starts[idle.is_host_wait], idle.ends[idle.is_host_wait]
+        rulers["host_wait"].add(*waits)
         rulers["kernel_wait"].add(idle.starts[idle.is_adjacent], idle.ends[idle.is_adjacent])
-        for begin, end in _pairs(idle, idle.is_host_wait):
-            self.host_waits.divide(begin, end)
-        if checkpoints.current is not None:
-            for begin, end in _pairs(idle, ~idle.is_adjacent):
-                rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
+        self.host_waits = HostWaits(
+            waits,
+            rulers,
+            spans,
+            united(*in_order(copies.in_order(), fills.in_order())),
+            settings.pause_minimum_nanoseconds,
+        )
+        apart = idle.starts[~idle.is_adjacent], idle.ends[~idle.is_adjacent]
+        rulers["checkpoint_wait"].add(*common(apart, spans.times(SpanKind.CHECKPOINT))[:2])
         self.launches = counter.use
         self.frame_times = counter.frame_times
         self.product_times = counter.product_times
@@ -286,11 +263,13 @@ class MeasuredLine:
         self._lay("either", kernels, copies, otherwise="kernel")
         self._lay("any", kernels, copies, fills, otherwise="either")
 
-    def outside(self, phases: Sequence[Interval]) -> TimeUse | None:
+    def outside(self, phases: Intervals) -> TimeUse | None:
         """Return the time use without phases, whose ends are marks; `None` without any."""
-        if not phases:
+        if not phases[0].size:
             return None
-        parts = [self.between(*part) for part in outside(self.start, self.span[1], phases)]
+        span = np.array([self.start]), np.array([self.span[1]])
+        starts, ends, _ = outside(span, phases)
+        parts = [*map(self.between, starts.tolist(), ends.tolist())]
         sums = {
             name: sum(getattr(part, name) for part in parts) for name in TimeUse.__struct_fields__
         }
@@ -321,11 +300,6 @@ class MeasuredLine:
             other_idle_seconds=seconds(end - start - busy - at["host_wait"] - at["kernel_wait"]),
             **{f"{name}_seconds": seconds(length) for name, length in at.items()},
         )
-
-
-def _pairs(idle: Gaps, is_chosen: "NDArray[np.bool_]") -> Iterator[Interval]:
-    starts, ends = idle.starts[is_chosen], idle.ends[is_chosen]
-    return zip(starts.tolist(), ends.tolist(), strict=True)
 
 
 def timeline_edges(marks: Iterable[Nanoseconds], moments: int) -> list[Nanoseconds]:
@@ -402,19 +376,18 @@ def apart(steps: Iterable[StepSpan]) -> tuple[StepSpan, ...]:
 
 
 def long_collective_starts(
-    steps: Sequence[StepSpan], collectives: Iterable[Interval], minimum_ratio: float
+    steps: Sequence[StepSpan], collectives: Intervals, minimum_ratio: float
 ) -> list[Nanoseconds | None]:
     """Return, for each step, the start of its last collective above that share of the step.
 
     Steps are disjoint and ordered, collectives sorted by start.
     """
-    found: list[Nanoseconds | None] = [None] * len(steps)
-    starts = [step.start for step in steps]
-    for start, end in collectives:
-        place = bisect_right(starts, start) - 1
-        if place < 0 or start >= steps[place].end:
-            continue
-        step = steps[place]
-        if end - start > minimum_ratio * (step.end - step.start):
-            found[place] = start
-    return found
+    if not steps:
+        return []
+    starts, ends = np.array([(step.start, step.end) for step in steps]).T
+    begins, untils = collectives
+    places = np.searchsorted(starts, begins, side="right") - 1
+    is_within = (places >= 0) & (begins < ends[places])
+    rows = is_within & (untils - begins > minimum_ratio * (ends - starts)[places])
+    last = dict(zip(places[rows].tolist(), begins[rows].tolist(), strict=True))
+    return [last.get(place) for place in range(len(steps))]

@@ -13,12 +13,9 @@ from rightsizer.model.units import Nanoseconds
 Column: TypeAlias = "array[int]"
 Numbers: TypeAlias = NDArray[np.int64]
 
-_TOGETHER: Final = 2**18
-"""Single intervals that are kept until they are summed."""
 Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
 Intervals: TypeAlias = tuple[Numbers, Numbers]
 """Starts and ends."""
-NamedInterval: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
 _POINTS: Final = 4096
 """Minimum number of points kept of a memory curve."""
 NO_NUMBER: Final = -(2**63)
@@ -29,59 +26,6 @@ _PROCESS_BITS: Final = 32
 """Bits of a correlation below those of its process, where several share a device."""
 LATEST: Final = 2**62
 _COLUMN_BITS: Final = 64
-
-
-def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
-    """Yield the union of intervals, sorted by start, as disjoint intervals."""
-    rest = iter(ordered)
-    if (first := next(rest, None)) is None:
-        return
-    start, end = first
-    for next_start, next_end in rest:
-        if next_start > end:
-            yield start, end
-            start = next_start
-            end = next_end
-        elif next_end > end:
-            end = next_end
-    yield start, end
-
-
-def outside(start: Nanoseconds, end: Nanoseconds, apart: Iterable[Interval]) -> Iterator[Interval]:
-    """Yield the gaps that disjoint intervals, sorted by start, leave of a time."""
-    for begin, until in apart:
-        if begin >= end:
-            break
-        if start < begin:
-            yield start, begin
-        start = max(start, until)
-    if start < end:
-        yield start, end
-
-
-class Within:
-    """Intersects intervals with successive times, in one pass over both."""
-
-    def __init__(self, apart: Iterable[Interval]) -> None:
-        """Create it over disjoint intervals, sorted by start."""
-        self._rest = iter(apart)
-        self.current = next(self._rest, None)
-        """Next interval that may matter; `None` at the end."""
-
-    def covers(self, moment: Nanoseconds) -> bool:
-        """Whether an interval contains a moment, exclusively; moments must rise."""
-        while (current := self.current) is not None and current[1] <= moment:
-            self.current = next(self._rest, None)
-        return current is not None and current[0] < moment
-
-    def of(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[Interval]:
-        """Yield the intersections; each time must begin no earlier than the last one ended."""
-        while (current := self.current) is not None and current[0] < end:
-            if current[1] > start:
-                yield max(current[0], start), min(current[1], end)
-            if current[1] > end:
-                return
-            self.current = next(self._rest, None)
 
 
 def united(starts: Numbers, ends: Numbers) -> Intervals:
@@ -100,6 +44,30 @@ def in_order(*lines: Intervals) -> Intervals:
     return starts[rows], ends[rows]
 
 
+def common(first: Intervals, second: Intervals) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Return the intersections of two lines of disjoint intervals, by start, and rows of both."""
+    starts, ends = first
+    begins, untils = second
+    low = np.searchsorted(untils, starts, side="right")
+    counts = np.maximum(np.searchsorted(begins, ends) - low, 0)
+    rows = np.repeat(np.arange(starts.size), counts)
+    others = np.arange(rows.size) + np.repeat(low - np.cumsum(counts) + counts, counts)
+    return (
+        np.maximum(starts[rows], begins[others]),
+        np.minimum(ends[rows], untils[others]),
+        rows,
+        others,
+    )
+
+
+def outside(first: Intervals, second: Intervals) -> tuple[Numbers, Numbers, Numbers]:
+    """Return what a second line of disjoint intervals leaves of a first, and rows of the first."""
+    gaps = np.append(-LATEST, second[1]), np.append(second[0], LATEST)
+    starts, ends, rows, _ = common(first, gaps)
+    is_left = starts < ends
+    return starts[is_left], ends[is_left], rows[is_left]
+
+
 class CoveredLength:
     """Sums interval lengths between fixed marks, with memory for the marks only."""
 
@@ -108,37 +76,23 @@ class CoveredLength:
         self._places: dict[Nanoseconds, int] = {}
         self._sums = np.zeros(len(self._marks), np.int64)
         self._lengths: list[int] = []
-        self._single: list[Interval] = []
 
-    def add(self, starts: Numbers | Nanoseconds, ends: Numbers | Nanoseconds) -> None:
-        """Add one interval or several."""
+    def add(self, starts: Numbers, ends: Numbers) -> None:
+        """Add intervals."""
         self._lengths = []
         self._sums += self._passed(starts) - self._passed(ends)
 
-    def _passed(self, moments: Numbers | Nanoseconds) -> Numbers:
+    def _passed(self, moments: Numbers) -> Numbers:
         """Return, for each mark, the summed time since those moments that are before it.
 
         Sums may wrap around, but their differences are exact.
         """
-        ordered = np.sort(np.atleast_1d(np.asarray(moments, np.int64)))
+        ordered = np.sort(moments)
         counts = np.searchsorted(ordered, self._marks)
         return counts * self._marks - np.append(0, np.cumsum(ordered))[counts]
 
-    def add_all(self, intervals: Iterable[Interval]) -> None:
-        """Add all intervals; they are summed together with others."""
-        self._single += intervals
-        if len(self._single) > _TOGETHER:
-            self._add_single()
-
-    def _add_single(self) -> None:
-        columns = np.array(self._single, np.int64)
-        self._single = []
-        self.add(columns[:, 0], columns[:, 1])
-
     def length(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
         """Return the total length between two of the marks."""
-        if self._single:
-            self._add_single()
         if not self._lengths:
             self._lengths = self._sums.tolist()
             self._places = {mark: place for place, mark in enumerate(self._marks.tolist())}
@@ -161,12 +115,6 @@ class SpanLine:
     def __len__(self) -> int:
         return len(self._starts)
 
-    def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
-        """Add a span."""
-        self._starts.append(start)
-        self._ends.append(end)
-        self._order = None
-
     def extend(self, starts: Numbers, ends: Numbers) -> None:
         """Add spans."""
         self._starts.frombytes(starts.tobytes())
@@ -182,11 +130,6 @@ class SpanLine:
         rows = self.rows
         return np.array(self._starts)[rows], np.array(self._ends)[rows]
 
-    def intervals(self) -> Iterator[Interval]:
-        """Yield all spans by start."""
-        starts, ends = self.in_order()
-        return zip(starts.tolist(), ends.tolist(), strict=True)
-
     @property
     def rows(self) -> Numbers:
         """Rows by start."""
@@ -196,28 +139,23 @@ class SpanLine:
 
 
 class NamedLine(SpanLine):
-    """Spans of the host with their names."""
+    """Spans of the host with numbers of their names."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._names: dict[str, int] = {}
-        self._numbers: Column = array("I")
+        self._names: Column = array("q")
 
-    def add_named(self, name: str, span: Interval) -> None:
-        """Add a span."""
-        self.add(*span)
-        self._numbers.append(self._names.setdefault(name, len(self._names)))
+    def extend_named(self, starts: Numbers, ends: Numbers, names: Numbers) -> None:
+        """Add spans."""
+        self.extend(starts, ends)
+        self._names.frombytes(names.tobytes())
 
-    def named(self) -> Iterator[NamedInterval]:
-        """Yield disjoint times with names, by start; of two at once, the one that began first."""
-        names = list(self._names)
-        until: Nanoseconds | None = None
-        for row in self.rows.tolist():
-            end = self._ends[row]
-            start = self._starts[row] if until is None else max(self._starts[row], until)
-            if start < end:
-                yield start, end, names[self._numbers[row]]
-                until = end
+    def named(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Return disjoint times with names, by start; of two at once, the one that began first."""
+        starts, ends = self.in_order()
+        starts = np.maximum(starts, np.maximum.accumulate(np.append(-LATEST, ends))[:-1])
+        is_left = starts < ends
+        return starts[is_left], ends[is_left], np.array(self._names)[self.rows][is_left]
 
 
 @dataclass(slots=True)
@@ -254,25 +192,6 @@ class KernelLine(SpanLine):
         self._groups = bytearray()
         self._kernels: Column = array("i")
         self.collectives = 0
-
-    def add_run(  # noqa: PLR0913 - a column each.
-        self,
-        span: Interval,
-        correlation: int | None,
-        *,
-        kernel: int = NO_KERNEL,
-        is_collective: bool = False,
-        stream: int = 0,
-        group: int = 0,
-    ) -> None:
-        """Add a run of a kernel on a stream, of a group of ranks, all given as small numbers."""
-        self.add(*span)
-        self._kernels.append(kernel)
-        self._correlations.append(NO_NUMBER if correlation is None else correlation)
-        self._collective.append(is_collective)
-        self.collectives += is_collective
-        self._streams.append(stream)
-        self._groups.append(group)
 
     def extend_runs(  # noqa: PLR0913, PLR0917 - a column each.
         self,

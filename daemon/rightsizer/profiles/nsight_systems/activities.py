@@ -1,23 +1,23 @@
 """Activities of devices and CUDA calls of the host in an export of Nsight Systems."""
 
 import re
-from array import array
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from functools import lru_cache
-from itertools import accumulate
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.profiles.call_stacks import CallKind
+from rightsizer.profiles.columns import chosen, integers
 from rightsizer.profiles.lost_kernels import LostKernels
 from rightsizer.profiles.names import capture_end, is_wait_call
-from rightsizer.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
+from rightsizer.profiles.nsight_systems.database import ExportDatabase, Gpus, processes_of
 from rightsizer.profiles.recorder import Recorder
-from rightsizer.profiles.timeline import Column
+from rightsizer.profiles.timeline import NO_NUMBER, Numbers
 
 KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 GRAPHS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -41,7 +41,8 @@ _MEMORIES: Final[Mapping[Any, HostMemory]] = {
     6: HostMemory.MANAGED,
 }
 """ENUM_CUDA_MEM_KIND, restricted to host memory."""
-_CORRELATIONS: Final = 2**32
+_CORRELATION_BITS: Final = 32
+_CORRELATIONS: Final = 2**_CORRELATION_BITS
 ALLOCATIONS: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _SIGNS: Final = {0: 1, 1: -1}
 """Sign of allocations and of frees."""
@@ -55,74 +56,74 @@ _COPY: Final = re.compile(r"(?:cu|cuda)Memcpy")
 _WAIT_TYPES: Final = {1: "event wait", 3: "stream wait", 4: "context wait"}
 
 
-def correlation_of(process: int, number: Any) -> int | None:
-    """Return what links a call to its launch; numbers are unique per process."""
-    if type(number) is not int or not 0 <= number < _CORRELATIONS:
-        return None
-    return process << 32 | number
+def _correlations_of(owners: Sequence[Any], numbers: Sequence[Any]) -> Numbers:
+    """Return what links calls to their launches; numbers are unique per process."""
+    column = integers(numbers)
+    is_known = (column >= 0) & (column < _CORRELATIONS)
+    return np.where(is_known, processes_of(owners) << _CORRELATION_BITS | column, NO_NUMBER)
 
 
 def record_activities(
     database: ExportDatabase, recorder: Recorder, gpus: Gpus, lost: LostKernels
-) -> Column:
+) -> Numbers:
     """Record everything that ran on a device.
 
     Returns:
-        Sorted correlations of copies that block their callers: copies to pageable memory are
-            never asynchronous.
+        Correlations of copies that block their callers: copies to pageable memory are never
+            asynchronous.
     """
-    named = (*_WHOSE, "streamId", "demangledName", "shortName", "mangledName")
-    for start, end, device, owner, number, stream, *texts in _timed(
-        database, KERNELS, _WHEN, named
-    ):
-        process = process_of(owner)
-        name = next(filter(None, map(database.text, texts)), "(no name)")
-        correlation = correlation_of(process, number)
-        lost.run(correlation)
-        recorder.kernel(
-            gpus.key(process, device),
-            (start, end),
-            name,
-            correlation=correlation,
-            stream=_stream(stream),
-        )
-    rows = _timed(database, GRAPHS, _WHEN, (*_WHOSE, "streamId"))
-    for start, end, device, owner, number, stream in rows:
-        process = process_of(owner)
-        correlation = correlation_of(process, number)
-        recorder.graph(gpus.key(process, device), (start, end), correlation, _stream(stream))
-    for start, end, device, owner in database.rows(FILLS, _WHEN, ("globalPid",)):
-        recorder.fill(gpus.key(process_of(owner), device), (start, end))
-    awaited: Column = array("q")
+    optional: tuple[str, ...] = (*_WHOSE, "streamId")
+    texts = ("demangledName", "shortName", "mangledName")
+    for table, named in ((KERNELS, texts), (GRAPHS, ())):
+        for start, end, device, owner, number, stream, *parts in _timed(
+            database, table, _WHEN, (*optional, *named)
+        ):
+            correlations = _correlations_of(owner, number)
+            names: Sequence[str | None] = [None] * len(start)
+            if named:
+                lost.runs(correlations)
+                triples = [*zip(*parts, strict=True)]
+                known = {each: _name(database, each) for each in dict.fromkeys(triples)}
+                names = [known[each] for each in triples]
+            recorder.kernels(
+                gpus.keys(owner, device), start, end, correlations, names, _streams(stream)
+            )
+    for start, end, device, owner in database.batches(FILLS, _WHEN, ("globalPid",)):
+        recorder.fills(gpus.keys(owner, device), start, end)
+    awaited = [np.empty(0, np.int64)]
     optional = (*_WHOSE, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
     for start, end, device, size, code, owner, number, *ends in _timed(
         database, COPIES, (*_WHEN, "bytes", "copyKind"), optional
     ):
-        process = process_of(owner)
-        kind, memory = _kind_of(code, *ends)
-        correlation = correlation_of(process, number)
-        is_awaited = kind is CopyKind.DEVICE_TO_HOST and memory is HostMemory.PAGEABLE
-        if is_awaited and correlation is not None:
-            awaited.append(correlation)
-        recorder.copy(gpus.key(process, device), (start, end), kind, memory, size)
-    return array("q", sorted(awaited))
+        kinds = [*map(_kind_of, code, *ends)]
+        is_awaited = [each == (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE) for each in kinds]
+        awaited.append(_correlations_of(owner, number)[is_awaited])
+        recorder.copies(gpus.keys(owner, device), start, end, kinds, size)
+    return np.concatenate(awaited)
 
 
-def _stream(number: Any) -> str:
-    return f"stream {number}" if type(number) is int else ""
+def _name(database: ExportDatabase, numbers: Sequence[Any]) -> str:
+    return next(filter(None, map(database.text, numbers)), "(no name)")
+
+
+def _streams(numbers: Sequence[Any]) -> Sequence[str]:
+    return [f"stream {number}" if type(number) is int else "" for number in numbers]
 
 
 def _timed(
     database: ExportDatabase, table: str, required: Sequence[str], optional: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
-    """Yield rows with a time; CUPTI writes 0 for lost ones."""
-    for row in database.rows(table, required, optional):
-        if row[0] == row[1] == 0:
-            database.unread[f"{table} row without a time"] += 1
-        else:
-            yield row
+) -> Iterator[tuple[Sequence[Any], ...]]:
+    """Yield columns of rows with a time; CUPTI writes 0 for lost ones."""
+    for columns in database.batches(table, required, optional):
+        starts, ends = map(integers, columns[:2])
+        rows = np.flatnonzero(starts | ends)
+        if lost := starts.size - rows.size:
+            database.unread[f"{table} row without a time"] += lost
+        if rows.size:
+            yield chosen(rows, starts, ends, *columns[2:])
 
 
+@lru_cache(maxsize=4096)
 def _kind_of(
     code: int, source: Any, target: Any, source_device: Any, target_device: Any
 ) -> tuple[CopyKind, HostMemory]:
@@ -137,7 +138,7 @@ def _kind_of(
 
 def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     """Record the peak of recorded allocations by device."""
-    changes: defaultdict[str, tuple[Column, Column]] = defaultdict(lambda: (array("q"), array("q")))
+    changes: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     columns = ("start", "deviceId", "bytes", "memoryOperationType", "memKind")
     for start, device, size, operation, kind, owner in database.rows(
         ALLOCATIONS, columns, ("globalPid",)
@@ -145,14 +146,13 @@ def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
         if kind not in _OF_DEVICE or operation not in _SIGNS or size < 0:
             database.unread["allocation that is not of device memory"] += 1
             continue
-        starts, sizes = changes[gpus.key(process_of(owner), device)]
-        starts.append(start)
-        sizes.append(_SIGNS[operation] * size)
-    for key, (starts, sizes) in changes.items():
-        rows = np.argsort(np.array(starts), kind="stable").tolist()
-        used = accumulate(map(sizes.__getitem__, rows))
-        for row, size in zip(rows, used, strict=True):
-            recorder.memory(key, max(0, size), starts[row])
+        (key,) = gpus.keys([owner], [device])
+        changes[key].append((start, _SIGNS[operation] * size))
+    for key, allocations in changes.items():
+        used = 0
+        for start, size in sorted(allocations, key=itemgetter(0)):
+            used += size
+            recorder.memory(key, max(0, used), start)
 
 
 def call_name(text: str) -> str:
@@ -166,43 +166,69 @@ def is_launch(name: str) -> bool:
 
 
 def record_host_calls(
-    database: ExportDatabase, recorder: Recorder, awaited: Column, lost: LostKernels
+    database: ExportDatabase, recorder: Recorder, awaited: Numbers, lost: LostKernels
 ) -> None:
     """Record launches of all processes, and waits by thread.
 
-    Calls of awaited correlations, which are sorted, are waits whatever their name: copies to
-    pageable memory are never asynchronous.
+    Calls of awaited correlations are waits whatever their name: copies to pageable memory are
+    never asynchronous.
     """
     if CALLS not in database.tables:
-        for start, end, code in database.rows(WAITS, ("start", "end", "syncType")):
-            if name := _WAIT_TYPES.get(code):
-                recorder.wait(name, (start, end))
-            else:
-                database.unread["wait of a stream, not of the host"] += 1
+        for start, end, codes in database.batches(WAITS, ("start", "end", "syncType")):
+            rows = np.flatnonzero([code in _WAIT_TYPES for code in codes])
+            database.unread["wait of a stream, not of the host"] += len(codes) - rows.size
+            begins, untils, kept = chosen(rows, integers(start), integers(end), codes)
+            recorder.waits(begins, untils, [_WAIT_TYPES[code] for code in kept])
         return
     columns = ("start", "end", "correlationId", "globalTid")
-    for start, end, correlation, thread, number in database.rows(CALLS, columns, ("nameId",)):
-        name, launches, waits, copies = _parse_function(database.text(number))
-        tie = correlation_of(process_of(thread), correlation)
-        if tie is not None:
-            lost.call(name, tie, start)
-        if capture := capture_end(name):
-            recorder.capture(thread, capture, (start, end))
-        elif launches and tie is not None:
-            recorder.launch(tie, (start, end), thread)
-        elif waits or (
-            copies and tie is not None and bisect_left(awaited, tie) < bisect_right(awaited, tie)
-        ):
-            recorder.stacks.add(thread, CallKind.WAIT, name, (start, end))
-        else:
-            database.unread["CUDA call that neither launches nor waits"] += 1
+    for *times, numbers, owners, name_ids in database.batches(CALLS, columns, ("nameId",)):
+        starts, ends, threads = map(integers, (*times, owners))
+        functions = {each: _function(database.text(each)) for each in dict.fromkeys(name_ids)}
+        names = [functions[each].name for each in name_ids]
+        role = np.array([functions[each].role for each in name_ids])
+        ties = _correlations_of(owners, numbers)
+        is_tied = ties != NO_NUMBER
+        lost.calls(*chosen(np.flatnonzero(is_tied), names, ties, starts))
+        for row in np.flatnonzero(role == _Role.CAPTURE).tolist():
+            span = int(starts[row]), int(ends[row])
+            recorder.capture(int(threads[row]), capture_end(names[row]), span)
+        launches = is_tied & (role == _Role.LAUNCH)
+        recorder.launches(ties[launches], starts[launches], ends[launches], threads[launches])
+        is_awaited = is_tied & (role == _Role.COPY) & np.isin(ties, awaited)
+        waits = np.flatnonzero((role == _Role.WAIT) | is_awaited)
+        threads_of, texts, *spans = chosen(waits, threads, names, starts, ends)
+        stacks = recorder.stacks
+        calls = {text: stacks.number(CallKind.WAIT, text) for text in dict.fromkeys(texts)}
+        stacks.extend_waits(threads_of, [calls[text] for text in texts], *spans)
+        used = np.count_nonzero(launches) + waits.size + np.count_nonzero(role == _Role.CAPTURE)
+        database.unread["CUDA call that neither launches nor waits"] += len(names) - int(used)
     if WAITS in database.tables:
         # Duplicates of the waits, under codes that differ between versions.
         database.unread[WAITS] += database.count(WAITS)
 
 
+class _Role(IntEnum):
+    """What a call does."""
+
+    OTHER = 0
+    CAPTURE = 1
+    LAUNCH = 2
+    WAIT = 3
+    COPY = 4
+
+
+class _Function(NamedTuple):
+    name: str
+    role: _Role
+
+
 @lru_cache(maxsize=4096)
-def _parse_function(text: str) -> tuple[str, bool, bool, bool]:
-    """Return the name of a call, and whether it launches, waits or copies."""
+def _function(text: str) -> _Function:
     name = call_name(text)
-    return name, is_launch(name), is_wait_call(name), _COPY.match(name) is not None
+    roles = (
+        (_Role.CAPTURE, bool(capture_end(name))),
+        (_Role.LAUNCH, is_launch(name)),
+        (_Role.WAIT, is_wait_call(name)),
+        (_Role.COPY, _COPY.match(name) is not None),
+    )
+    return _Function(name, next((role for role, is_it in roles if is_it), _Role.OTHER))

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.model.errors import ProfileError
+from rightsizer.profiles.columns import integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.reader import unreadable
 from rightsizer.profiles.recorder import Recorder
+from rightsizer.profiles.timeline import Numbers
 
 MAGIC: Final = b"SQLite format 3\0"
 _HARDENING: Final = (
@@ -28,6 +30,8 @@ _INSTRUCTIONS_A_BYTE: Final = 8
 file expand without end, so the budget is proportional to the file size."""
 _INSTRUCTIONS_A_LOOK: Final = 10_000
 
+_BATCH: Final = 8192
+"""Rows that are fetched at once."""
 _WHOLE: Final = frozenset({int})
 _SECRET: Final = frozenset({"TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE"})
 """Tables with the profiled program's whole environment and its command line."""
@@ -92,10 +96,10 @@ class ExportDatabase:
             self._columns[table] = frozenset(row[1] for row in rows)
         return self._columns[table]
 
-    def rows(
+    def batches(
         self, table: str, required: Sequence[str], optional: Sequence[str] = ()
-    ) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table.
+    ) -> Iterator[tuple[Sequence[Any], ...]]:
+        """Yield the columns of some thousand rows of a table at once.
 
         Required columns are integers: rows without them, or all if a column is missing, are counted
         as unread. Optional columns are `None` if missing.
@@ -111,11 +115,22 @@ class ExportDatabase:
         )
         query = f"SELECT {named} FROM {_quoted(table)} NOT INDEXED"  # noqa: S608 - both quoted.
         size = len(required)
-        for row in self._connection.execute(query):
-            if _WHOLE.issuperset(map(type, row[:size])):
-                yield row
-            else:
-                self.unread[f"{table} row of another form"] += 1
+        cursor = self._connection.execute(query)
+        while rows := cursor.fetchmany(_BATCH):
+            columns = tuple(zip(*rows, strict=True))
+            if not all(_WHOLE.issuperset(map(type, column)) for column in columns[:size]):
+                whole = [row for row in rows if _WHOLE.issuperset(map(type, row[:size]))]
+                self.unread[f"{table} row of another form"] += len(rows) - len(whole)
+                columns = tuple(zip(*whole, strict=True))
+            if columns:
+                yield columns
+
+    def rows(
+        self, table: str, required: Sequence[str], optional: Sequence[str] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the same rows one by one."""
+        for columns in self.batches(table, required, optional):
+            yield from zip(*columns, strict=True)
 
     def count(self, table: str) -> int:
         """Return the number of rows."""
@@ -175,9 +190,9 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def process_of(number: Any) -> int:
-    """Extract the process from a serialized process or thread id; 0 if absent."""
-    return (number >> 24) & 0xFFFFFF if type(number) is int else 0
+def processes_of(numbers: Sequence[Any]) -> Numbers:
+    """Extract the processes from serialized process or thread ids; 0 if absent."""
+    return (integers(numbers) >> 24) & 0xFFFFFF
 
 
 class Gpus:
@@ -191,11 +206,13 @@ class Gpus:
         self.is_ambiguous = False
         """Whether device numbers of processes clash and cannot be mapped to GPUs."""
 
-    def key(self, process: int, device: int) -> str:
-        """Return the key of a process's device."""
-        if (process, device) not in self._keys:
-            self._keys[process, device] = self._made(process, device)
-        return self._keys[process, device]
+    def keys(self, owners: Sequence[Any], devices: Sequence[int]) -> Sequence[str]:
+        """Return the keys of devices of processes, which are given by serialized ids."""
+        pairs = [*zip(processes_of(owners).tolist(), devices, strict=True)]
+        for pair in dict.fromkeys(pairs):
+            if pair not in self._keys:
+                self._keys[pair] = self._made(*pair)
+        return [*map(self._keys.__getitem__, pairs)]
 
     def of_process(self, process: int) -> tuple[str, ...]:
         """Return the devices that a process has used so far."""

@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
 from rightsizer.profiles.call_stacks import CallKind, without_turn
+from rightsizer.profiles.columns import chosen, integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.lost_kernels import LostKernels
 from rightsizer.profiles.names import is_step, range_kind, range_name
@@ -34,7 +37,7 @@ from rightsizer.profiles.nsight_systems.database import (
     ExportDatabase,
     Gpus,
     open_export,
-    process_of,
+    processes_of,
 )
 from rightsizer.profiles.printed_text import plain_words
 from rightsizer.profiles.reader import Head, ProfileReader, beginning_of
@@ -82,27 +85,39 @@ def _diagnostics(database: ExportDatabase) -> Iterator[str]:
 def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     """Record ranges by name; steps also as steps of their process's devices."""
     columns = ("end", "text", "textId", "globalTid")
-    for start, kind, end, text, number, thread in database.rows(
+    for starts, kinds, ends, texts, numbers, global_threads in database.batches(
         RANGES, ("start", "eventType"), columns
     ):
-        name = range_name(text if isinstance(text, str) and text else database.text(number))
-        fault = "" if name else "range without a name"
-        if type(end) is not int:
-            fault = "range that never ends"
-        if kind not in _RANGE_TYPES:
-            fault = "event that is no range"
-        if fault:
-            database.unread[f"NVTX {fault}"] += 1
-            continue
-        recorder.host_span(range_kind(name), name, (start, end))
-        if is_step(name):
-            counted = recorder.events
-            for device in gpus.of_process(process_of(thread)) or (None,):
-                recorder.step(name, (start, end), device)
-            # The host span above has counted this row.
-            recorder.events = counted
-        else:
-            recorder.stacks.add(thread, CallKind.LINE, without_turn(name), (start, end))
+        names = [
+            range_name(text if isinstance(text, str) and text else database.text(number))
+            for text, number in zip(texts, numbers, strict=True)
+        ]
+        faults = [*map(_range_fault, kinds, ends, names)]
+        database.unread.update(fault for fault in faults if fault)
+        rows = np.flatnonzero([not fault for fault in faults])
+        begins, untils, names, owners = chosen(rows, integers(starts), ends, names, global_threads)
+        spans = begins, integers(untils)
+        recorder.host_spans_of(*spans, [*map(range_kind, names)], names)
+        is_marked = np.array([*map(is_step, names)], bool)
+        for row in np.flatnonzero(is_marked).tolist():
+            process = int(processes_of(owners[row : row + 1])[0])
+            for device in gpus.of_process(process) or (None,):
+                span = int(spans[0][row]), int(spans[1][row])
+                # The host span above has counted this row.
+                recorder.step(names[row], span, device, is_counted=True)
+        rows = np.flatnonzero(~is_marked)
+        callers, calls, begins, untils = chosen(rows, owners, names, *spans)
+        stacks = recorder.stacks
+        lines = [stacks.number(CallKind.LINE, without_turn(name)) for name in calls]
+        stacks.extend(callers, lines, begins, untils)
+
+
+def _range_fault(kind: int, end: Any, name: str) -> str:
+    if kind not in _RANGE_TYPES:
+        return "NVTX event that is no range"
+    if type(end) is not int:
+        return "NVTX range that never ends"
+    return "" if name else "NVTX range without a name"
 
 
 @contextmanager
@@ -195,8 +210,6 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
     record_host_calls(database, recorder, awaited, lost)
     record_memory(database, recorder, gpus)
     record_ranges(database, recorder, gpus)
-    for name, span in recorder.stacks.waits():
-        recorder.wait(name, span)
     for table in sorted(database.tables - _USED):
         if _TIMES & database.columns(table) and (count := database.count(table)):
             database.unread[table] += count

@@ -83,8 +83,6 @@ class RocmEvents:
     def profile(self, form: ProfileFormat, source: str) -> Profile:
         """Return the profile of all that was taken."""
         recorder = self._recorder
-        for name, span in recorder.stacks.waits():
-            recorder.wait(name, span)
         devices = recorder.devices()
         unread = self.unread + recorder.refused
         return Profile(

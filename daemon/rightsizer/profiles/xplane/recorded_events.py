@@ -173,7 +173,7 @@ def record_stream_event(  # noqa: PLR0913, PLR0917 - facts in both forms of a tr
     elif word.startswith("memset") or "memset_details" in stats:
         recorder.fill(device, span)
     elif "cuda_graph_exec_id" in stats and "kernel_details" not in stats:
-        recorder.graph(device, span, correlation, stream)
+        recorder.kernel(device, span, None, correlation=correlation, stream=stream)
     else:
         occupancy = _occupancy(stats)
         recorder.kernel(

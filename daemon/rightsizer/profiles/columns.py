@@ -1,0 +1,77 @@
+"""Events in columns: numbers and texts of many events, a row each."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from rightsizer.profiles.timeline import LATEST, NO_NUMBER, Numbers
+
+Values: TypeAlias = Sequence[Any] | Numbers
+"""Values of one column."""
+_TOGETHER: Final = 4096
+"""Events that are kept until they become columns."""
+
+
+def integers(values: Values) -> Numbers:
+    """Return a column of integers: `NO_NUMBER` for what is none, and large ones cut."""
+    if isinstance(values, np.ndarray):
+        return values
+    if {*map(type, values)} <= {int}:
+        with suppress(OverflowError):
+            return np.array(values, np.int64)
+    return np.array(
+        [max(-LATEST, min(value, LATEST)) if type(value) is int else NO_NUMBER for value in values],
+        np.int64,
+    )
+
+
+def chosen(rows: Numbers, *columns: Any) -> tuple[Any, ...]:
+    """Return some rows, in order, of columns; `None` for a column that is not there."""
+    if rows.size == len(columns[0]):
+        return columns
+    places = rows.tolist()
+    return tuple(
+        column[rows]
+        if isinstance(column, np.ndarray)
+        else column and [column[place] for place in places]
+        for column in columns
+    )
+
+
+def grouped(keys: Sequence[Hashable]) -> Iterator[tuple[Any, Numbers]]:
+    """Return the rows of each key, in their order."""
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    numbers = np.array([places[key] for key in keys], np.int64)
+    ends = np.cumsum(np.bincount(numbers, minlength=len(places)))
+    return zip(places, np.split(np.argsort(numbers, kind="stable"), ends[:-1]), strict=False)
+
+
+def summed(keys: Numbers, values: Numbers) -> Iterator[tuple[int, int, int]]:
+    """Yield each key with its sum and count."""
+    unique, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    sums = np.zeros(unique.size, np.int64)
+    np.add.at(sums, places, values)
+    return zip(unique.tolist(), sums.tolist(), counts.tolist(), strict=True)
+
+
+class EventRows:
+    """Events that are given one by one, and taken as columns."""
+
+    def __init__(self, take: Callable[..., None]) -> None:
+        self._take = take
+        self._rows: list[tuple[Any, ...]] = []
+
+    def add(self, *values: Any) -> None:
+        """Add an event."""
+        self._rows.append(values)
+        if len(self._rows) >= _TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Pass on what was added."""
+        rows = self._rows
+        self._rows = []
+        if rows:
+            self._take(*zip(*rows, strict=True))
