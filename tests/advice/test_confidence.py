@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import case, window
-from rightsizer.advice.verdict import confidence_of, direct_factors, sizing_factors
+from rightsizer.advice.confidence import confidence_of, direct_factors, sizing_factors
 from rightsizer.model.state import State, Tier
 
 

@@ -9,7 +9,7 @@ from rightsizer.advice.board_status import works_on_media
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, place_of, projected
 from rightsizer.advice.risk import ranked, risks_beyond, worst
-from rightsizer.advice.verdict import replacement_savings
+from rightsizer.advice.savings import replacement_savings
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.finding import Action, Case, Option
 from rightsizer.model.state import Resource

@@ -5,7 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.advice.verdict import CaseSubject, Column, Settled, SubjectTable, unmeasured
+from rightsizer.advice.screen import Column, Settled, SubjectTable, unmeasured
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog

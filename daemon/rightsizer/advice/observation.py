@@ -9,25 +9,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.advice.board_status import is_not_observed, metrics_of
+from rightsizer.advice.confidence import direct_factors, opposite_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
-from rightsizer.advice.verdict import (
+from rightsizer.advice.savings import release_savings
+from rightsizer.advice.screen import (
     ROUNDING,
-    CaseSubject,
     Column,
     Screen,
     Settled,
     SubjectTable,
-    direct_factors,
     left,
-    names_of,
-    opposite_factors,
-    release_savings,
     too_little,
     unmeasured,
     well,
 )
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Risk, Savings

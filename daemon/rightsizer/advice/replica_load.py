@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from rightsizer.advice.verdict import sizing_factors
+from rightsizer.advice.confidence import sizing_factors
 from rightsizer.model.block import BLOCK_SPAN, Measure, Series
 from rightsizer.model.finding import Case
 from rightsizer.model.settings import CONSTANT, Spec

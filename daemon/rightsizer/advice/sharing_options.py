@@ -11,7 +11,7 @@ from msgspec import Struct
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, projected, timed
 from rightsizer.advice.risk import ranked, risk_of, risks_beyond, worst
-from rightsizer.advice.verdict import sharing_savings
+from rightsizer.advice.savings import sharing_savings
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device

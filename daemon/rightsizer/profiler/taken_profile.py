@@ -13,8 +13,9 @@ from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.window_builder import WindowBuilder
+from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.ledger_repository import finding_from, stored_finding
-from rightsizer.advice.verdict import confidence_of, finding_id
+from rightsizer.advice.verdict import finding_id
 from rightsizer.io.codec import convert, plain_fields
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding, Instruction, Reason

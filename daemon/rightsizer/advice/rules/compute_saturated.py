@@ -11,7 +11,9 @@ from rightsizer.advice.board_status import readings_of
 from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import WITH_POWER, observe, screen_observed
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import TOO_SMALL, CaseSubject, Screen, SubjectTable, left
+from rightsizer.advice.savings import TOO_SMALL
+from rightsizer.advice.screen import Screen, SubjectTable, left
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal

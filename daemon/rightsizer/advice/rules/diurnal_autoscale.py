@@ -17,14 +17,9 @@ from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    release_savings,
-    unmeasured,
-    well,
-)
+from rightsizer.advice.savings import release_savings
+from rightsizer.advice.screen import Screen, SubjectTable, unmeasured, well
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.settings import CONSTANT, Spec

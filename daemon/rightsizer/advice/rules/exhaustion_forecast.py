@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, unmeasured, well
+from rightsizer.advice.screen import Screen, SubjectTable, unmeasured, well
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk, Savings
 from rightsizer.model.pattern import Trend

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
+from rightsizer.advice.confidence import direct_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import place_of
 from rightsizer.advice.replica_load import (
@@ -19,15 +20,9 @@ from rightsizer.advice.replica_load import (
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    direct_factors,
-    names_of,
-    release_savings,
-    well,
-)
+from rightsizer.advice.savings import release_savings
+from rightsizer.advice.screen import Screen, SubjectTable, well
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason

@@ -12,15 +12,8 @@ from msgspec import Struct
 from rightsizer.advice.board_status import BoardStatus, board_status_of, metrics_of
 from rightsizer.advice.instructions import drain_instructions, instruction
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    names_of,
-    too_little,
-    unmeasured,
-    well,
-)
+from rightsizer.advice.screen import Screen, SubjectTable, too_little, unmeasured, well
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device

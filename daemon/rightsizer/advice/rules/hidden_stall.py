@@ -19,7 +19,8 @@ from rightsizer.advice.observation import (
 )
 from rightsizer.advice.rules.rank_imbalance import follow_up, is_awaited, straggler_group
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, names_of
+from rightsizer.advice.screen import Screen, SubjectTable
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal

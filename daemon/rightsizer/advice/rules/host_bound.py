@@ -13,7 +13,8 @@ from rightsizer.advice.instructions import (
 )
 from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable
+from rightsizer.advice.screen import Screen, SubjectTable
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State

@@ -5,21 +5,14 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
+from rightsizer.advice.confidence import direct_factors, opposite_factors
 from rightsizer.advice.instructions import instruction, instructions
 from rightsizer.advice.resumption import DAY_HOURS, ResumptionModel, usual_hour
 from rightsizer.advice.risk import risk_under, upper_bound
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    ROUNDING,
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    direct_factors,
-    opposite_factors,
-    release_savings,
-    too_little,
-    well,
-)
+from rightsizer.advice.savings import release_savings
+from rightsizer.advice.screen import ROUNDING, Screen, SubjectTable, too_little, well
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import (
     Action,

@@ -6,7 +6,8 @@ from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions, trace_kernels
 from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable
+from rightsizer.advice.screen import Screen, SubjectTable
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason, Risk
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, Tier

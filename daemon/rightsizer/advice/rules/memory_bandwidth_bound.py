@@ -11,15 +11,9 @@ from msgspec.structs import replace
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import observe, screen_observed
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    ROUNDING,
-    TOO_SMALL,
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    left,
-    too_little,
-)
+from rightsizer.advice.savings import TOO_SMALL
+from rightsizer.advice.screen import ROUNDING, Screen, SubjectTable, left, too_little
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT
 from rightsizer.model.state import Resource, State, Tier

@@ -7,17 +7,10 @@ from typing import Annotated, Final
 
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import PREALLOCATED, UNMEASURED, is_shared
+from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
-from rightsizer.advice.verdict import (
-    ROUNDING,
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    sizing_factors,
-    too_little,
-    unmeasured,
-    well,
-)
+from rightsizer.advice.screen import ROUNDING, Screen, SubjectTable, too_little, unmeasured, well
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason, Savings
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource

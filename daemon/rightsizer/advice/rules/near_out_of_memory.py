@@ -11,14 +11,9 @@ from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import in_condition, observe, screen_observed
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    TOO_SMALL,
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    too_little,
-    unmeasured,
-)
+from rightsizer.advice.savings import TOO_SMALL
+from rightsizer.advice.screen import Screen, SubjectTable, too_little, unmeasured
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.settings import Spec
 from rightsizer.model.state import Condition, Resource, Tier

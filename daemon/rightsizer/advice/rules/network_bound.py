@@ -6,7 +6,9 @@ from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import in_condition, observe, screen_observed, unobserved
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, release_savings
+from rightsizer.advice.savings import release_savings
+from rightsizer.advice.screen import Screen, SubjectTable
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
 from rightsizer.model.settings import Spec

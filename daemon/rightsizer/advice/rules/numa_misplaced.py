@@ -6,7 +6,8 @@ from rightsizer.advice.board_status import board_statuses
 from rightsizer.advice.instructions import binding_instructions, home_of
 from rightsizer.advice.observation import in_condition, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, unmeasured
+from rightsizer.advice.screen import Screen, SubjectTable, unmeasured
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Case, Finding, Reason, Risk
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal

@@ -8,17 +8,11 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
+from rightsizer.advice.confidence import direct_factors
 from rightsizer.advice.instructions import kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    direct_factors,
-    names_of,
-    too_little,
-    well,
-)
+from rightsizer.advice.screen import Screen, SubjectTable, too_little, well
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Node, Option, Reason, Risk
 from rightsizer.model.settings import CONSTANT, Spec

@@ -11,19 +11,12 @@ from rightsizer.advice.board_status import (
     why_media_is_needed,
     why_unmeasured,
 )
+from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
+from rightsizer.advice.savings import UNPRICED
+from rightsizer.advice.screen import ROUNDING, Screen, SubjectTable, too_little, unmeasured, well
 from rightsizer.advice.sharing_options import slice_options
-from rightsizer.advice.verdict import (
-    ROUNDING,
-    UNPRICED,
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    sizing_factors,
-    too_little,
-    unmeasured,
-    well,
-)
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
 from rightsizer.model.state import Resource, Tier

@@ -11,14 +11,8 @@ from rightsizer.advice.observation import (
     screen_observed,
 )
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    names_of,
-    too_little,
-    unmeasured,
-)
+from rightsizer.advice.screen import Screen, SubjectTable, too_little, unmeasured
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.settings import CONSTANT
 from rightsizer.model.signal import Signal

@@ -10,7 +10,8 @@ from rightsizer.advice.board_status import board_status_of, placement_of
 from rightsizer.advice.instructions import drain_instructions, instruction, nvidia_smi_id
 from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, names_of, unmeasured
+from rightsizer.advice.screen import Screen, SubjectTable, unmeasured
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,

@@ -5,15 +5,9 @@ from typing import Annotated, Final
 from rightsizer.advice.instructions import dump_stacks, instructions
 from rightsizer.advice.observation import observe, observed_seconds
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    left,
-    release_savings,
-    too_little,
-    unmeasured,
-)
+from rightsizer.advice.savings import release_savings
+from rightsizer.advice.screen import Screen, SubjectTable, left, too_little, unmeasured
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.settings import CONSTANT, Spec

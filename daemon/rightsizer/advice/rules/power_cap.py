@@ -13,7 +13,8 @@ from rightsizer.advice.board_status import BoardStatus, board_status_of, is_shar
 from rightsizer.advice.instructions import nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, names_of, unmeasured
+from rightsizer.advice.screen import Screen, SubjectTable, unmeasured
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT, Spec

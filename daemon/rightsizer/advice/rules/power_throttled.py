@@ -20,7 +20,8 @@ from rightsizer.advice.instructions import nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, in_condition, observe, screen_observed
 from rightsizer.advice.rules.power_cap import LOW_PIPE_RATIO, LowPipeRatio, clock_free_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, left, names_of
+from rightsizer.advice.screen import Screen, SubjectTable, left
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,

@@ -14,16 +14,9 @@ from msgspec.structs import replace
 from rightsizer.advice.instructions import dump_stacks, instruction
 from rightsizer.advice.observation import limit_of, lost_gpus, observe, observed_seconds
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    finding_id,
-    names_of,
-    release_savings,
-    unmeasured,
-    well,
-)
+from rightsizer.advice.savings import release_savings
+from rightsizer.advice.screen import Screen, SubjectTable, unmeasured, well
+from rightsizer.advice.verdict import CaseSubject, finding_id, names_of
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason

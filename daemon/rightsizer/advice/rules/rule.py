@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable
+from rightsizer.advice.screen import Screen, SubjectTable
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.config.shape import shape_of
 from rightsizer.model.finding import Case, Finding, Reason
 from rightsizer.model.settings import CONSTANT, Spec

@@ -7,8 +7,10 @@ to share them. Only a slice isolates workloads of different namespaces.
 from typing import Annotated, Final
 
 from rightsizer.advice.board_status import is_shared, why_media_is_needed, why_unmeasured
+from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.risk import ranked
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
+from rightsizer.advice.screen import Screen, SubjectTable, too_little, unmeasured, well
 from rightsizer.advice.sharing_options import (
     MOVABLE,
     ColocationSettings,
@@ -19,15 +21,7 @@ from rightsizer.advice.sharing_options import (
     slice_options,
     workload_pairs,
 )
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    sizing_factors,
-    too_little,
-    unmeasured,
-    well,
-)
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import format_duration, percent_text

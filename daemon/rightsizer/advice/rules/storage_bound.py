@@ -6,7 +6,8 @@ from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import dump_stacks, instructions
 from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable
+from rightsizer.advice.screen import Screen, SubjectTable
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason

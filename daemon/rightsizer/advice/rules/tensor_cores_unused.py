@@ -12,7 +12,8 @@ from rightsizer.advice.observation import (
     unobserved,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, too_little
+from rightsizer.advice.screen import Screen, SubjectTable, too_little
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason, Risk
 from rightsizer.model.settings import CONSTANT
 from rightsizer.model.signal import Signal

@@ -12,7 +12,8 @@ from rightsizer.advice.board_status import (
 from rightsizer.advice.instructions import drain_instructions, instructions, nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, observe, screen_observed
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, Screen, SubjectTable, names_of
+from rightsizer.advice.screen import Screen, SubjectTable
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.finding import (
     Action,

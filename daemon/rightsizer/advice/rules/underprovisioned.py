@@ -8,20 +8,12 @@ import math
 from typing import Annotated, Final
 
 from rightsizer.advice.board_options import faster_boards
+from rightsizer.advice.confidence import direct_factors, opposite_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
-from rightsizer.advice.verdict import (
-    TOO_SMALL,
-    CaseSubject,
-    Screen,
-    SubjectTable,
-    direct_factors,
-    names_of,
-    opposite_factors,
-    too_little,
-    unmeasured,
-    well,
-)
+from rightsizer.advice.savings import TOO_SMALL
+from rightsizer.advice.screen import Screen, SubjectTable, too_little, unmeasured, well
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource

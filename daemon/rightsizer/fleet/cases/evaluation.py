@@ -19,7 +19,7 @@ from rightsizer.advice.incident import watched_places, with_incidents
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
-from rightsizer.advice.verdict import Settled
+from rightsizer.advice.screen import Settled
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, batches_of, read_batch
 from rightsizer.fleet.cases.occupancy import place_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from rightsizer.accounting.accounts_snapshot import allocator_of
 from rightsizer.accounting.settings import ProvisioningSettings
-from rightsizer.advice.verdict import Screen, Settled
+from rightsizer.advice.screen import Screen, Settled
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
 from rightsizer.fleet.cache.measures import DistributionTable
 from rightsizer.fleet.cache.span_sums import SpanSums
@@ -43,7 +43,7 @@ class TableRow(NamedTuple):
 
 
 class DeviceTable:
-    """Devices whose days are alike, as `rightsizer.advice.verdict.SubjectTable`."""
+    """Devices whose days are alike, as `rightsizer.advice.screen.SubjectTable`."""
 
     def __init__(
         self, rows: Sequence[TableRow], sums: SpanSums, settings: ProvisioningSettings

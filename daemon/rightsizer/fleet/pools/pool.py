@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import RuleSettings
-from rightsizer.advice.verdict import CaseSubject, release_savings
+from rightsizer.advice.savings import release_savings
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, HourlySeries, WaitingWork
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values, mean_of
 from rightsizer.model.device import Device

@@ -6,9 +6,9 @@ every hour. Namespaces are isolated by MIG slices. Batch jobs are never packed.
 
 from typing import Annotated, Final
 
+from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.risk import worst
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import sizing_factors
 from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, waiting_gpus
 from rightsizer.fleet.pools.pool_room import PackingLimits
 from rightsizer.fleet.pools.reclaim import sharing_fragments

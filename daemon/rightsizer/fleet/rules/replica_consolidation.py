@@ -6,12 +6,12 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
+from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.gpu_count import RULE as GPU_COUNT
 from rightsizer.advice.rules.gpu_count import is_known_apart
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import sizing_factors
 from rightsizer.fleet.model import FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, waiting_gpus

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, SettingsT, TunableRule
-from rightsizer.advice.verdict import confidence_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.pools.pool import PoolSubject, pool_key
 from rightsizer.model.finding import Finding

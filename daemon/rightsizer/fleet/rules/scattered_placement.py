@@ -7,9 +7,10 @@ judged: the replicas of a service are spread on purpose.
 from collections.abc import Mapping
 from typing import Annotated, Final
 
+from rightsizer.advice.confidence import direct_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, direct_factors
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings

@@ -7,8 +7,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rightsizer.advice.confidence import confidence_of, opposite_factors
 from rightsizer.advice.risk import probability_above
-from rightsizer.advice.verdict import confidence_of, finding_id, opposite_factors, severity_of
+from rightsizer.advice.verdict import finding_id, severity_of
 from rightsizer.io.codec import convert
 from rightsizer.io.terminal import counted
 from rightsizer.io.yaml import load_beside
