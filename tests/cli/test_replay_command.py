@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["."], 1, "is a folder; name the files"),
         (["empty.csv"], 1, "empty.csv: is empty; was anything recorded?"),
         (["binary.csv"], 1, "binary.csv: is a binary file; a recording is text"),
-        (["timeless.csv"], 1, "timeless.csv:1: there is no column 'timestamp'"),
+        (["timeless.csv"], 1, "timeless.csv:1: this is in no known format"),
         (["timeless-smi.csv"], 1, "timeless-smi.csv:1: there is no timestamp"),
         (["prose.csv"], 1, "prose.csv:1: "),
         (["fine.csv", "missing.csv"], 1, "missing.csv: no such file"),

@@ -75,5 +75,5 @@ def test_the_engine_goes_before_the_utilization(replay: Replays, write: Writes) 
 
 def test_fields_that_say_nothing_of_load_are_refused(replay: Replays, write: Writes) -> None:
     """The error names fields that would."""
-    with pytest.raises(RecordingError, match=r"log.csv:1: none of the columns XIDER.*-e 203"):
+    with pytest.raises(RecordingError, match=r"log.csv:3: none of the columns XIDER.*-e 203"):
         replay(write("#Entity XIDER\nID\nGPU 0 0\n"))

@@ -119,7 +119,7 @@ def test_own_export_is_refused_in_a_sentence(
 def test_many_columns_are_not_all_listed(replay: Replays, write: Writes) -> None:
     """The first ones tell which file it is."""
     names = ",".join(f"column{place}" for place in range(90))
-    with pytest.raises(RecordingError, match="column10 and 79 more; add one") as error:
+    with pytest.raises(RecordingError, match="in no known format") as error:
         replay(write(f"gpu_busy,{names}\n1,{names}\n"))
     assert "column40" not in str(error.value)
 

@@ -56,7 +56,8 @@ def test_clock_that_was_set_back_is_reported(replay: Replays, write: Writes) -> 
     assert len(played.readings("a")) == 70
     assert "times go back by up to 9 s" in played.warnings
     shuffled = random.Random(7).sample(range(80), 80)
-    assert replay(write(_csv([(t, "a", 0.5) for t in shuffled]))).warnings == ""
+    unordered = replay(write(_csv([(t, "a", 0.5) for t in shuffled])))
+    assert "times go back" not in unordered.warnings
 
 
 @pytest.mark.parametrize(

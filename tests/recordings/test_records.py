@@ -144,7 +144,7 @@ def test_tables_below_each_other_have_their_own_columns(replay: Replays, write: 
     other = "\n#group,false\n,_time,util_pct,host,gpu\n" + _lines(",AT,10,a,1")
     played = replay(write(first + other))
     assert played.values("index:0", Signal.GPU_BUSY) == [0.9] * 4
-    assert played.values("index:1", Signal.GPU_BUSY) == [0.1] * 4
+    assert played.values("a GPU 1", Signal.GPU_BUSY) == [0.1] * 4
 
 
 def test_torn_line_of_json_loses_no_other(replay: Replays, write: Writes) -> None:

@@ -241,12 +241,6 @@ def test_a_log_of_one_gpu_needs_no_device_column(
     assert device.uuid == "lab"
 
 
-def test_a_csv_of_signals_without_devices_names_the_way_in(replay: Replays, write: Writes) -> None:
-    """The error says how to state the GPU."""
-    with pytest.raises(RecordingError, match="with --device 0, of several how many with --devices"):
-        replay(write("timestamp,gpu_busy\n1,0.5\n"))
-
-
 @pytest.mark.parametrize("delimiter", [", ", ";", "\t"])
 def test_a_log_without_a_heading_is_read_by_its_fields(
     replay: Replays, write: Writes, delimiter: str

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from string import ascii_letters
 from typing import Final
 
@@ -29,7 +30,9 @@ from rightsizer.recordings.heading_words import (
     time_places,
     words_of,
 )
+from rightsizer.recordings.nvidia_smi_columns import is_query_heading
 from rightsizer.recordings.row import RecordingNotes
+from rightsizer.recordings.table import untorn
 from rightsizer.recordings.text_file import TextFile, delimiter_of, row_of, split_csv_line
 from rightsizer.recordings.timestamps import (
     DayAndMonth,
@@ -101,34 +104,34 @@ def with_clock(
 ) -> tuple[Sequence[str], str | None]:
     """Return headings, and that of the column which is named a time here by its cells.
 
-    Where no heading is of a time, it is the only column whose first cells are dates, or else
-    numbers of today, that only grow.
+    Where no heading is of a time, it is the only column whose first cells are dates, which may be
+    out of order, or else numbers of today that only grow.
     """
     sample = [] if time_places(headings) else [*islice(rows, _ROWS_WITH_UNITS)]
-    clocks = [at for at in range(len(headings)) if _is_clock([cells[at] for cells in sample])]
-    dated = [at for at in clocks if not sample[0][at].strip().replace(".", "").isdecimal()]
-    if len(dated or clocks) != 1:
+    columns = {at: [cells[at].strip() for cells in sample] for at in range(len(headings))}
+    clocks = [at for at, cells in columns.items() if _are_times(cells)]
+    dated = [at for at in clocks if not columns[at][0].replace(".", "").isdecimal()]
+    growing = [at for at in clocks if sorted(columns[at], key=parse_timestamp) == columns[at]]
+    if len(dated or growing) != 1:
         return headings, None
-    at = (dated or clocks)[0]
+    at = (dated or growing)[0]
     return [*headings[:at], "timestamp", *headings[at + 1 :]], headings[at]
 
 
-def _is_clock(cells: Sequence[str]) -> bool:
-    texts = [cell.strip() for cell in cells]
-    if len(texts) < _FEWEST_TIMES or not all(map(is_timestamp, texts)):
-        return False
-    times = [*map(parse_timestamp, texts)]
-    return times == sorted(times) and times[0] < times[-1]
+def _are_times(cells: Sequence[str]) -> bool:
+    is_enough = len(cells) >= _FEWEST_TIMES and len({*cells}) > 1
+    return is_enough and all(map(is_timestamp, cells))
 
 
 def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
     """Return the line of headings, and its cells: the first with a time, or as wide as rows."""
     lines = [line for line in head if not _NO_ROW.match(line) and page_time(line) is None]
     cells = [[cell.strip() for cell in split_csv_line(line, delimiter_of(line))] for line in lines]
+    queried = (at for at, cell in enumerate(cells) if is_query_heading(cell))
     timed = (at for at, cell in enumerate(cells) if len(cell) > 1 and time_places(cell))
     width = len(split_csv_line(row := row_of(head), delimiter_of(row)))
     wide = (at for at, cell in enumerate(cells) if len(cell) == width > 1)
-    at = next(timed, next(wide, 0))
+    at = next(queried, next(timed, next(wide, 0)))
     return (lines[at], cells[at]) if lines else ("", [])
 
 
@@ -143,11 +146,16 @@ def untimed_headings(head: Sequence[str]) -> tuple[list[str], str]:
     is_paged = any(map(page_time, head))
     for _, line in lines:
         mark = delimiter_of(line)
-        cells = [cell.strip() for cell in split_csv_line(line, mark)]
+        cells = _stripped_cells(line, mark)
         signals = {heading.signal for heading in read_headings(cells).values()}
-        if mark != " " and not signals.isdisjoint((Signal.GPU_BUSY, Signal.SM_ACTIVE)):
+        others = (_stripped_cells(row, mark) for row in head)
+        wide = (row for row in others if len(row) == len(cells))
+        is_query = is_query_heading(cells) and not any(map(is_timestamp, chain(*wide)))
+        if is_query or (
+            mark != " " and not signals.isdisjoint((Signal.GPU_BUSY, Signal.SM_ACTIVE))
+        ):
             rows = (split_csv_line(rest, mark) for time, rest in lines if time is not None)
-            is_timed = is_paged or any(len(row) == len(cells) for row in rows)
+            is_timed = is_query or is_paged or any(len(row) == len(cells) for row in rows)
             return (cells, mark) if is_timed else ([], "")
     return [], ""
 
@@ -192,52 +200,73 @@ def timed_lines(
 
 
 def csv_table(text: TextFile) -> HeadedTable:
-    """Return a file of separated cells as a table."""
+    """Return a file of separated cells as a table, with the columns of all its headings."""
     untimed, mark = untimed_headings(text.head)
-    if not untimed:
-        _, headings = heading_line(text.head)
-        return HeadedTable(
-            text, headings, lambda notes: csv_rows(text.lines(notes), text.head, notes)
-        )
+    heading = mark.join(("timestamp", *untimed)) if untimed else heading_line(text.head)[0]
 
     def is_heading(line: str) -> bool:
-        return [cell.strip() for cell in split_csv_line(line, mark)] == untimed
+        cells = _stripped_cells(line, mark)
+        return cells == untimed or is_query_heading(cells)
 
-    def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:
-        lines = timed_lines(text, untimed, mark, is_heading, notes)
-        yield from csv_rows(lines, [mark.join(("timestamp", *untimed))], notes)
+    def lines(notes: RecordingNotes) -> Iterator[tuple[int, str]]:
+        return timed_lines(text, untimed, mark, is_heading, notes) if untimed else text.lines(notes)
 
-    return HeadedTable(text, ["timestamp", *untimed], rows)
+    delimiter = delimiter_of(heading)
+    headings = _stripped_cells(heading, delimiter)
+    # Stated fields stand in for the headings of the file.
+    time = "" if text.has_fields else headings[next(iter(time_places(headings)), 0)]
+    for _, line in lines(RecordingNotes(text.name)) if time else ():
+        if time in line and time in (cells := _stripped_cells(line, delimiter)):
+            headings += [cell for cell in cells if cell not in headings]
+    return HeadedTable(
+        text, headings, lambda notes: csv_rows(lines(notes), heading, headings, time, notes)
+    )
 
 
 def csv_rows(
-    lines: Iterable[tuple[int, str]], head: Sequence[str], notes: RecordingNotes
+    lines: Iterable[tuple[int, str]],
+    heading: str,
+    headings: Sequence[str],
+    repeated: str,
+    notes: RecordingNotes,
 ) -> Iterator[NumberedRow]:
-    """Yield the rows below a table's headings, with their lines.
+    """Yield the rows below a table's heading, with their lines.
 
-    InfluxDB writes several tables below each other, each with the columns of its series.
+    A heading may come again with other columns, as in appended logs and exports of InfluxDB:
+    `headings` has those of all, and `repeated` is the name of the time in them.
     """
-    heading, headings = heading_line(head)
     delimiter = delimiter_of(heading)
-    places: list[int | None] = []
-    width = len(headings)
-    time = next(iter(time_places(headings)), 0)
-    has_rows = False
+    names = _stripped_cells(heading, delimiter)
+    time = next(iter(time_places(names)), 0)
+    width = len(names)
+    places: list[int | None] = [] if names == headings else _places(names, headings)
+    # The program ends its lines, scripts may not.
+    may_be_torn = is_query_heading(names)
     for number, line in lines:
-        if _NO_ROW.match(line) or line.strip() == heading:
-            continue
         cells = split_csv_line(line, delimiter)
         if delimiter == " " and len(cells) == width + 1:
             cells[time : time + 2] = [" ".join(cells[time : time + 2])]  # Date and time of day.
-        if has_rows and len(cells) > time and cells[time].strip() == headings[time]:
+        if repeated and len(cells) > time and cells[time].strip() == repeated:
             others = [cell.strip() for cell in cells]
             width = len(others)
-            places = [others.index(name) if name in others else None for name in headings]
+            places = [] if others == headings else _places(others, headings)
+        elif not line[:1].isdigit() and (_NO_ROW.match(line) or line.strip() == heading):
+            continue
         elif len(cells) != width:
             notes.skip(number, line)
         else:
-            has_rows = True
+            if may_be_torn and not line.endswith("\n"):
+                cells[-1] = untorn(cells, line, number, notes)[-1]
             yield number, ["" if at is None else cells[at] for at in places] if places else cells
+
+
+def _places(names: Sequence[str], headings: Sequence[str]) -> list[int | None]:
+    """Return the place of each heading in a line, or `None`."""
+    return [names.index(heading) if heading in names else None for heading in headings]
+
+
+def _stripped_cells(line: str, delimiter: str) -> list[str]:
+    return [cell.strip() for cell in split_csv_line(line, delimiter)]
 
 
 class TimeColumns:
@@ -256,15 +285,18 @@ class TimeColumns:
     ) -> None:
         self._headings = headings
         self._notes = notes
-        self._stated = stated
         self._days = DayTimes(notes, "write dates too")
         self.places = self._chosen(rows) if stated is None else stated[:1]
         # What counts from 0 on tells its unit by the heading alone.
         self._heading = headings[self.places[0]] if self.places else ""
         words = words_of(self._heading)
-        self._unit = EPOCH_UNITS.get(words[-1]) if words else None
+        unit = EPOCH_UNITS.get(words[-1]) if words else None
+        by_heading = parse_timestamp if unit is None else partial(parse_epoch, unit=unit)
+        self._read: Callable[[str], Nanoseconds] = by_heading if stated is None else stated[1]
         self._dates = DayAndMonth()
-        if self.places and has_open_order(map(self.text, islice(rows(), 1))):
+        first = map(self.text, islice(rows(), 1)) if self.places else ()
+        self._has_open_order = has_open_order(first)
+        if self._has_open_order:
             for cells in rows():
                 self._dates.add(self.text(cells))
             if text := self._dates.evidence:
@@ -310,23 +342,25 @@ class TimeColumns:
     def parse(self, cells: Sequence[str]) -> Nanoseconds:
         """Return the time of a row; raise `ValueError` for an invalid one."""
         text = self.text(cells)
-        if (dated := self._dates.parse(text)) is not None:
+        if self._has_open_order and (dated := self._dates.parse(text)) is not None:
             return dated
-        if self._stated is not None:
-            return self._stated[1](text)
-        with contextlib.suppress(ValueError):
-            time = parse_timestamp(text) if self._unit is None else parse_epoch(text, self._unit)
-            if time < DAY and words_of(self._heading) == [EPOCH]:
-                raise RecordingError(
-                    f"{self._notes.file}: '{self._heading}' is no time, but counts epochs of a "
-                    "training; add a column timestamp"
-                )
-            if time < DAY:
-                self._notes.remark(f"its times are counted from 1970-01-01 on by '{self._heading}'")
-            return time
-        with contextlib.suppress(ValueError):
-            return self._days.of(parse_time_of_day(text))
-        return parse_timestamp(text)
+        try:
+            time = self._read(text)
+        except ValueError:
+            with contextlib.suppress(ValueError):
+                return self._days.of(parse_time_of_day(text))
+            return parse_timestamp(text)
+        if time < DAY:
+            self._note_count()
+        return time
+
+    def _note_count(self) -> None:
+        if words_of(self._heading) == [EPOCH]:
+            raise RecordingError(
+                f"{self._notes.file}: '{self._heading}' is no time, but counts epochs of a "
+                "training; add a column timestamp"
+            )
+        self._notes.remark(f"its times are counted from 1970-01-01 on by '{self._heading}'")
 
 
 class _ClockScore:

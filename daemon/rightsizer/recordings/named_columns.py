@@ -4,10 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from rightsizer.io.near import near_words
+from rightsizer.model.errors import RecordingError
 from rightsizer.model.evidence import EvidenceKind
 from rightsizer.model.signal import Signal
 from rightsizer.recordings.column_choice import DeviceScores
 from rightsizer.recordings.headed_table import (
+    QUERY,
     HeadedTable,
     TimeColumns,
     UnitSample,
@@ -22,6 +25,7 @@ from rightsizer.recordings.heading_words import (
     UUIDS,
     Heading,
     field_names,
+    heading_of,
     names_gpu,
     place_of,
     places_of,
@@ -29,12 +33,17 @@ from rightsizer.recordings.heading_words import (
     time_places,
     unread_headings,
 )
-from rightsizer.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, column_name
-from rightsizer.recordings.row import (
-    RecordingNotes,
+from rightsizer.recordings.nvidia_smi_columns import (
+    IDENTITY,
+    REASON_BITS,
+    SIGNAL_COLUMNS,
+    column_name,
+    is_query_heading,
 )
+from rightsizer.recordings.row import RecordingNotes
 from rightsizer.recordings.table_layout import LayoutColumns
 
+_OTHER_SIGNALS: Final = {*Signal} - {Signal.POWER}
 _BUSY: Final = (Signal.GPU_BUSY, Signal.SM_ACTIVE)
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
@@ -83,9 +92,72 @@ def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) ->
     )
 
 
+def are_signals(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
+    """Whether headings are our own names of signals, in base units, beside time and device."""
+    names = {*headings}
+    # Others name power in watts like our share of the limit.
+    return "timestamp" in names and (
+        Signal.GPU_BUSY in names
+        or (not names.isdisjoint(_OTHER_SIGNALS) and not has_named_columns(headings, rows))
+    )
+
+
+def are_queried(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
+    """Whether all that headings say of GPUs is in the words of `nvidia-smi --query-gpu`."""
+    names = [*map(column_name, headings)]
+    return bool(time_places(headings) and is_query_heading(headings)) and (
+        all(
+            name in SIGNAL_COLUMNS or name in IDENTITY or heading_of(heading) is None
+            for name, heading in zip(names, headings, strict=True)
+        )
+        or not has_named_columns(headings, rows)
+    )
+
+
+def _signal_columns(headings: Sequence[str], notes: RecordingNotes) -> LayoutColumns:
+    for name in {*headings} - {*Signal, "timestamp", "device", "workload"}:
+        near = near_words(name, [*Signal])
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        notes.remark(f"column '{name}' is not a signal and is left out{hint}")
+    signals = (Signal(name) if name in {*Signal} else None for name in headings)
+    return LayoutColumns(
+        {at: Heading(signal, signal.unit) for at, signal in enumerate(signals) if signal},
+        uuid=place_of(headings, {"device"}),
+        workload=place_of(headings, {"workload"}),
+    )
+
+
+def _queried_columns(table: HeadedTable) -> LayoutColumns:
+    headings = table.headings
+    at = {column_name(heading): place for place, heading in enumerate(headings)}
+    known = sorted(
+        at.keys() & SIGNAL_COLUMNS, key=lambda name: (SIGNAL_COLUMNS[name].rank, at[name])
+    )
+    reasons = {int(bit): at[name] for name, bit in REASON_BITS.items() if name in at}
+    if not known and not reasons:
+        raise RecordingError(
+            f"{table.text.name}: none of the columns {', '.join(headings)} tells how busy a GPU "
+            f"is; {QUERY}"
+        )
+    identity = next((name for name in IDENTITY if name in at), "index")
+    return LayoutColumns(
+        {at[name]: Heading(*SIGNAL_COLUMNS[name][:2]) for name in known},
+        uuid=None if identity == "index" else at[identity],
+        device=at.get("index", place_of(headings, DEVICES)),
+        node=place_of(headings, NODES),
+        count=at.get("count"),
+        facts=at,
+        reasons={} if "clocks_event_reasons.active" in at else reasons,
+    )
+
+
 def named_columns(table: HeadedTable, times: TimeColumns, notes: RecordingNotes) -> LayoutColumns:
     """Return the columns of a table by their names, with a remark where words tell them."""
     headings = table.headings
+    if are_signals(headings, table.cells()):
+        return _signal_columns(headings, notes)
+    if are_queried(headings, table.cells()):
+        return _queried_columns(table)
     uuid, device, node, board = (place_of(headings, of) for of in (UUIDS, DEVICES, NODES, NAMES))
     read = read_headings(with_units_of_cells(headings, table.cells()))
     is_open = uuid is None and not any(heading.device for heading in read.values())

@@ -1,6 +1,7 @@
 """Meaning of `nvidia-smi --query-gpu` columns, in short and long spellings."""
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from rightsizer.model.driver_codes import ClockEvent
@@ -102,14 +103,23 @@ def exported_spellings(name: str) -> frozenset[str]:
     return frozenset(each.replace(".", "_") for each in found)
 
 
-def is_query_column(heading: str) -> bool:
-    """Whether only `nvidia-smi --query-gpu` writes such a heading."""
-    name = column_name(heading)
+def is_query_heading(headings: Iterable[str]) -> bool:
+    """Whether a line has headings that only `nvidia-smi --query-gpu` writes."""
+    names = {*map(column_name, headings)}
+    is_of_words = not any(name[:1].isdigit() for name in names)
     return (
-        name in SIGNAL_COLUMNS
-        or name in REASON_BITS
-        or (name in FACTS and "." in name)
-        or name.startswith(("ecc.", "clocks", "mig.", "retired_pages.", "pcie.", "fan."))
+        is_of_words
+        and "device" not in names
+        and (
+            any(
+                name in SIGNAL_COLUMNS
+                or name in REASON_BITS
+                or (name in FACTS and "." in name)
+                or name.startswith(("ecc.", "clocks", "mig.", "retired_pages.", "pcie.", "fan."))
+                for name in names
+            )
+            or ("timestamp" in names and not names.isdisjoint(FACTS.union(IDENTITY)))
+        )
     )
 
 

@@ -2,20 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.reading import Process
 from rightsizer.model.units import Nanoseconds
 from rightsizer.recordings.nvidia_smi_columns import signal_columns
+from rightsizer.recordings.printed_lines import DIVIDED, PrintedRows
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, recorded_process
-from rightsizer.recordings.table import (
-    CellColumn,
-    CellTable,
-    missing_cell,
-    read_clock_events,
-)
+from rightsizer.recordings.table import missing_cell, with_clock_events
 from rightsizer.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.recordings.timestamps import parse_timestamp
 from rightsizer.telemetry.device_description import DeviceDescription
@@ -28,11 +23,7 @@ _XML: Final = re.compile(
 _BEGINS: Final = re.compile(r"=+NVSMI LOG=+|<nvidia_smi_log>")
 _BUS_ID: Final = re.compile(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d", re.IGNORECASE)
 _INDENT: Final = 4
-_COLUMNS: Final = {
-    (section, name): column
-    for place, column in signal_columns("report").items()
-    for section, _, name in (place.partition("/"),)
-}
+_COLUMNS: Final = signal_columns("report")
 """By section and name, equal in text and XML except for case."""
 _INSTANCE: Final = "mig_device"
 _OTHERS: Final = {_INSTANCE, "mig_devices", "accounted_processes", "module_power_readings"}
@@ -42,95 +33,72 @@ _EVENTS: Final = {
     "idle": ClockEvent.GPU_IDLE,
     "display_clocks_setting": ClockEvent.DISPLAY_CLOCK_SETTING,
 }
-_EVENT_SECTIONS: Final = frozenset({"clocks_event_reasons", "clocks_throttle_reasons"})
-_EVENT: Final = re.compile(r"clocks_(?:event|throttle)_reason_")
+_EVENT: Final = re.compile(r"clocks_(?:event|throttle)_reasons/(?:clocks_\w+_reason_)?")
 _FACTS: Final = {
-    ("power_readings", "default_power_limit"): "power_limit_watts",
-    ("gpu_power_readings", "default_power_limit"): "power_limit_watts",
-    ("pcie_generation", "max"): "pcie_generation_maximum",
-    ("pcie_gen", "max_link_gen"): "pcie_generation_maximum",
-    ("link_width", "max"): "pcie_width_maximum",
-    ("link_widths", "max_link_width"): "pcie_width_maximum",
+    "power_readings/default_power_limit": "power_limit_watts",
+    "gpu_power_readings/default_power_limit": "power_limit_watts",
+    "pcie_generation/max": "pcie_generation_maximum",
+    "pcie_gen/max_link_gen": "pcie_generation_maximum",
+    "link_width/max": "pcie_width_maximum",
+    "link_widths/max_link_width": "pcie_width_maximum",
 }
-_DIVIDED: Final = (
-    "has GPUs split into MIG instances, of which nvidia-smi -q gives no utilization: they are not "
-    "read; record with 'rightsizer record'"
-)
 _NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)(?: W|x)?")
 
 
-class _Report:
-    """Report being read: its time, and the current GPU."""
+class _Gpu:
+    """Values of a GPU by section and name, and its processes."""
 
-    def __init__(self, line: int, stream: str) -> None:
-        self.time: Nanoseconds | None = None
-        self.line = line
-        self._stream = stream
-        self.begin_device()
-
-    def begin_device(self, bus_id: str = "") -> None:
-        self.bus_id = self.uuid = bus_id  # With `-d` a report has no other name of a GPU.
-        self.name = ""
-        self._cells: dict[tuple[str, str], str] = {}
-        self._events: dict[int, str] = {}
-        self._facts: dict[str, Any] = {}
-        self._is_divided = False
+    def __init__(self, bus_id: str = "") -> None:
+        self._bus_id = bus_id
+        self._values: dict[str, str] = {}
         self._processes: list[dict[str, str]] = []
+        self._is_divided = False
 
     def take(self, sections: Sequence[str], name: str, value: str) -> None:
+        """Take a value."""
         if not _OTHERS.isdisjoint(sections):
             self._is_divided |= _INSTANCE in sections
-            return
-        section = sections[-1] if sections else ""
-        if name in ("gpu_uuid", "uuid") and missing_cell(value) is None:
-            self.uuid = value
-        elif name == "product_name" and missing_cell(value) is None:
-            self.name = value
-        elif "processes" in sections and name in ("process_id", "pid") and value.isdecimal():
+        elif "processes" not in sections:
+            self._values.setdefault("/".join((*sections[-1:], name)), value)
+        elif name in ("process_id", "pid") and value.isdecimal():
             self._processes.append({"pid": value})
-        elif "processes" in sections and self._processes:
+        elif self._processes:
             self._processes[-1][name] = value
-        else:
-            self._take_value(section, name, value)
 
-    def _take_value(self, section: str, name: str, value: str) -> None:
-        if section in _EVENT_SECTIONS and (event := _EVENTS.get(_EVENT.sub("", name))):
-            self._events[event] = value
-        elif (fact := _FACTS.get((section, name))) and (match := _NUMBER.fullmatch(value)):
-            self._facts[fact] = float(match[1]) if "watts" in fact else int(float(match[1]))
-        elif (section, name) in _COLUMNS:
-            self._cells.setdefault((section, name), value.removesuffix("x"))
+    def rows(
+        self, printed: PrintedRows, notes: RecordingNotes, time: Nanoseconds | None, line: int
+    ) -> Iterator[RecordingRow]:
+        """Yield its row; none for a report's header."""
+        values = self._values
+        cells = {name: cell.removesuffix("x") for name, cell in values.items() if name in _COLUMNS}
+        # With `-d` a report has no other name of a GPU.
+        uuid = self._named("gpu_uuid", "uuid") or self._bus_id
+        if not cells:
+            return
+        if time is None or not uuid:
+            notes.count("GPU without an address, or report without a timestamp", line)
+            return
+        facts: dict[str, Any] = {
+            fact: float(match[1]) if "watts" in fact else int(float(match[1]))
+            for name, fact in _FACTS.items()
+            if (match := _NUMBER.fullmatch(values.get(name, "")))
+        }
+        name = self._named("product_name") or None
+        notes.learn(uuid, DeviceDescription(name=name, pci_bus_id=self._bus_id or None, **facts))
+        if self._is_divided:
+            notes.remark(DIVIDED.format("nvidia-smi -q"))
+        row = printed.row(line, uuid, cells, time)
+        events: dict[int, str] = {
+            _EVENTS[label]: value
+            for name, value in values.items()
+            if (label := _EVENT.sub("", name)) != name and label in _EVENTS
+        }
+        row = with_clock_events(row, events) if events else row
+        yield row._replace(processes=tuple(map(_process, self._processes)) or None)
 
-    def rows(self, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """Yield the row of the current GPU; none for a report's header."""
-        if self._cells and self.time is not None and self.uuid:
-            facts = DeviceDescription(
-                name=self.name or None, pci_bus_id=self.bus_id or None, **self._facts
-            )
-            notes.learn(self.uuid, facts)
-            if self._is_divided:
-                notes.remark(_DIVIDED)
-            table = _table(tuple(self._cells))
-            values, missing = table.read([*self._cells.values()], self.line, notes)
-            if self._events:
-                read_clock_events(self._events, values, missing)
-            processes = tuple(map(_process, self._processes)) or None
-            yield RecordingRow(
-                self.time, self.uuid, values, missing, self._stream, processes=processes
-            )
-        elif self._cells:
-            notes.count("GPU without an address, or report without a timestamp", self.line)
-        self.begin_device()
-
-
-@cache
-def _table(places: Sequence[tuple[str, str]]) -> CellTable:
-    """Return the columns of values by their places, the less preferred first."""
-    columns = [(at, place, _COLUMNS[place]) for at, place in enumerate(places)]
-    return CellTable(
-        CellColumn(at, name, column.signal, column.unit)
-        for at, (_, name), column in sorted(columns, key=lambda column: column[2].rank)
-    )
+    def _named(self, *names: str) -> str:
+        values = (self._values.get(f"gpu/{name}", "") for name in names)
+        return next((value for value in values if missing_cell(value) is None), "")
 
 
 def _process(fields: Mapping[str, str]) -> Process:
@@ -143,28 +111,33 @@ def _process(fields: Mapping[str, str]) -> Process:
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    report = _Report(0, text.name)
+    printed = PrintedRows(notes, _COLUMNS, "")
+    gpu = _Gpu()
+    time: Nanoseconds | None = None
+    begun = 0
     sections = [""]
     value_in = _value_in_text
     for number, line in text.lines(notes):
         if _BEGINS.search(line):
-            yield from report.rows(notes)
-            report = _Report(number, text.name)
+            yield from gpu.rows(printed, notes, time, begun)
+            gpu = _Gpu()
+            time = None
+            begun = number
             sections = []
             value_in = _value_in_xml if "<" in line else _value_in_text
             continue
         name, value = value_in(line.rstrip(), sections)
         if name == "gpu" and not value:
-            yield from report.rows(notes)
-            report.begin_device(match[0] if (match := _BUS_ID.search(line)) else "")
+            yield from gpu.rows(printed, notes, time, begun)
+            gpu = _Gpu(match[0] if (match := _BUS_ID.search(line)) else "")
         elif name == "timestamp":
             try:
-                report.time = parse_timestamp(value)
+                time = parse_timestamp(value)
             except ValueError:
                 notes.count("unreadable timestamp", number, value)
         else:
-            report.take(sections, name, value)
-    yield from report.rows(notes)
+            gpu.take(sections, name, value)
+    yield from gpu.rows(printed, notes, time, begun)
 
 
 def _value_in_xml(line: str, sections: list[str]) -> tuple[str, str]:

@@ -34,8 +34,12 @@ from rightsizer.recordings.json_records import (
     records_of,
 )
 from rightsizer.recordings.long_table import SampleColumns, long_rows
-from rightsizer.recordings.named_columns import has_named_columns, named_columns
-from rightsizer.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, column_name
+from rightsizer.recordings.named_columns import (
+    are_queried,
+    are_signals,
+    has_named_columns,
+    named_columns,
+)
 from rightsizer.recordings.prometheus_text import (
     is_json,
     is_text,
@@ -186,23 +190,14 @@ def _processes(listed: str) -> tuple[Process, ...] | None:
     )
 
 
-def _are_of_nvidia_smi(headings: Sequence[str]) -> bool:
-    """Whether all that headings say of GPUs is in the words of `nvidia-smi --query-gpu`."""
-    names = [*map(column_name, headings)]
-    return "utilization.gpu" in names and all(
-        name in SIGNAL_COLUMNS or heading_of(heading) is None
-        for name, heading in zip(names, headings, strict=True)
-    )
-
-
 def _is_csv(head: Sequence[str]) -> bool:
-    untimed, _ = untimed_headings(head)
-    if untimed and not _are_of_nvidia_smi(untimed):
+    if untimed_headings(head)[0]:
         return True
     line, headings = heading_line(head)
-    if {"timestamp", Signal.GPU_BUSY} <= {*headings} or _are_of_nvidia_smi(headings):
-        return False
-    rows = [cells for _, cells in csv_rows(enumerate(head), head, RecordingNotes(""))]
+    lines = ((number, f"{line}\n") for number, line in enumerate(head))
+    rows = [cells for _, cells in csv_rows(lines, line, headings, "", RecordingNotes(""))]
+    if are_signals(headings, rows) or are_queried(headings, rows):
+        return True
     # Sentences have words between blanks too, but no times.
     times = TimeColumns(headings, RecordingNotes(""))
     is_prose = delimiter_of(line) == " " and not any(is_timestamp(times.text(e)) for e in rows)
@@ -212,8 +207,8 @@ def _is_csv(head: Sequence[str]) -> bool:
 CSV_RECORDS: Final = RecordingFormat(
     "CSV with metrics of GPUs", _is_csv, lambda text, notes: _table_rows(text, csv_table, notes)
 )
-"""Logs of scripts, exports of Grafana, stores and trackers: a row per GPU, all GPUs in one row, or
-a row per metric."""
+"""Queries of nvidia-smi, logs of scripts, exports of stores, trackers: a row per GPU, all GPUs in
+one row, or a row per metric."""
 
 
 def _records_table_rows(

@@ -21,17 +21,18 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds, utc_text
 from rightsizer.model.workload import Holding
-from rightsizer.recordings.dcgmi_dmon import DCGMI_DMON
-from rightsizer.recordings.gpustat import GPUSTAT
 from rightsizer.recordings.inferred_jobs import inferred_jobs
 from rightsizer.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
 from rightsizer.recordings.native import NATIVE, NativeFiles
-from rightsizer.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SMI_PROCESSES
-from rightsizer.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
 from rightsizer.recordings.nvidia_smi_report import NVIDIA_SMI_REPORT
-from rightsizer.recordings.nvidia_smi_table import NVIDIA_SMI_TABLE
 from rightsizer.recordings.plausibility import BoardLimits
+from rightsizer.recordings.printed_lines import (
+    COUNTER_LINES,
+    GPUSTAT,
+    NVIDIA_SMI_PROCESSES,
+    NVIDIA_SMI_TABLE,
+)
 from rightsizer.recordings.records import (
     CSV_RECORDS,
     JSON_RECORDS,
@@ -41,7 +42,6 @@ from rightsizer.recordings.records import (
 )
 from rightsizer.recordings.row import SUMMED, RecordingNotes, RecordingRow
 from rightsizer.recordings.row_file import RowFile, merge_rows
-from rightsizer.recordings.signal_csv import SIGNAL_CSV
 from rightsizer.recordings.survey import (
     RecordingSurvey,
     survey_files,
@@ -58,8 +58,7 @@ from rightsizer.telemetry.device_description import build_devices
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
     NATIVE,
-    DCGMI_DMON,
-    NVIDIA_SMI_DMON,
+    COUNTER_LINES,
     NVIDIA_SMI_REPORT,
     PROMETHEUS_JSON,
     PROMETHEUS_TEXT,
@@ -67,10 +66,8 @@ FORMATS: Final[tuple[RecordingFormat, ...]] = (
     NVIDIA_SMI_TABLE,
     GPUSTAT,
     JSON_RECORDS,
-    CSV_RECORDS,
     LINE_RECORDS,
-    NVIDIA_SMI_LOG,
-    SIGNAL_CSV,
+    CSV_RECORDS,
 )
 """In order of detection."""
 

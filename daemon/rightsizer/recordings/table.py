@@ -14,7 +14,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
 from rightsizer.recordings.nvidia_smi_columns import SignalColumn
-from rightsizer.recordings.row import RecordingNotes
+from rightsizer.recordings.row import RecordingNotes, RecordingRow
 
 _REASONS: Final = {
     row["cell"]: Missing(row["reason"]) for row in table_rows(__file__, "missing.csv")
@@ -185,17 +185,15 @@ def signal_table(
     )
 
 
-def read_clock_events(
-    states: Mapping[int, str], values: dict[Signal, float], missing: dict[Signal, Missing]
-) -> None:
-    """Add the mask of clock event reasons, given 'Active' or 'Not Active' by its bits."""
+def with_clock_events(row: RecordingRow, states: Mapping[int, str]) -> RecordingRow:
+    """Return a row with the mask of clock event reasons, given 'Active' or not by its bits."""
     by_bit = {bit: state.strip().lower() for bit, state in states.items()}
+    signal = Signal.CLOCK_EVENT_REASONS
     if {"active", "not active"}.isdisjoint(by_bit.values()):
         reason = missing_cell(next(iter(by_bit.values()), "")) or Missing.INVALID
-        missing[Signal.CLOCK_EVENT_REASONS] = reason
-    else:
-        mask = sum(bit for bit, state in by_bit.items() if state == "active")
-        values[Signal.CLOCK_EVENT_REASONS] = float(mask)
+        return row._replace(missing={**row.missing, signal: reason})
+    mask = sum(bit for bit, state in by_bit.items() if state == "active")
+    return row._replace(values={**row.values, signal: float(mask)})
 
 
 def number_in(cell: str) -> float | None:

@@ -1,7 +1,8 @@
 """Rows of a table whose columns are known: a row per device, or all devices in one row."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -10,6 +11,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.recordings.headed_table import HeadedTable, TimeColumns
 from rightsizer.recordings.heading_words import Heading, gpu_index
+from rightsizer.recordings.nvidia_smi_columns import FACTS
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
 from rightsizer.recordings.table import (
     CellColumn,
@@ -17,9 +19,12 @@ from rightsizer.recordings.table import (
     cells_at,
     missing_cell,
     number_in,
+    with_clock_events,
 )
 from rightsizer.recordings.unnamed_devices import SampledRow, device_order
-from rightsizer.telemetry.device_description import DeviceDescription
+from rightsizer.telemetry.device_description import DeviceDescription, mig_profile
+
+_MIB: Final = 2.0**20
 
 
 class LayoutColumns(Struct, frozen=True):
@@ -38,9 +43,10 @@ class LayoutColumns(Struct, frozen=True):
     """Of the MIG instance of a device."""
     count: int | None = None
     """Of the number of devices."""
-    facts: tuple[int, ...] = ()
-    """Of what `learn` tells of a device, given its key and cells."""
-    learn: Callable[[str, Sequence[str]], DeviceDescription] | None = None
+    facts: Mapping[str, int] = {}
+    """By nvidia-smi's names, where the whole table has them."""
+    reasons: Mapping[int, int] = {}
+    """Of clock event reasons, by their bits."""
 
 
 class TableLayout:
@@ -64,13 +70,12 @@ class TableLayout:
             columns.board,
             columns.instance,
         )
-        self._cells_of = cells_at(
-            [at for at in (*self._identity, *columns.facts) if at is not None]
-        )
+        constant = [at for name, at in columns.facts.items() if name in FACTS]
+        self._cells_of = cells_at([at for at in (*self._identity, *constant) if at is not None])
         self._known: dict[tuple[str, ...], str] = {}
         self._facts: dict[str, DeviceDescription] = {}
         # A query may have nothing but the reasons of clocks.
-        by_device: dict[str | None, list[CellColumn]] = {} if columns.learn is None else {None: []}
+        by_device: dict[str | None, list[CellColumn]] = {None: []} if columns.reasons else {}
         for at, heading in columns.headings.items():
             if heading.facts is not None and heading.device is not None:
                 self._facts[heading.device] = heading.facts
@@ -116,7 +121,12 @@ class TableLayout:
                     self._notes.count("row without a device", line)
                 continue
             values, missing = table.read(cells, line, self._notes, key)
-            yield RecordingRow(time, key, values, missing, self._file, holdings=holdings)
+            row = RecordingRow(time, key, values, missing, self._file, holdings=holdings)
+            if columns.reasons:
+                row = with_clock_events(
+                    row, {bit: cells[at] for bit, at in columns.reasons.items()}
+                )
+            yield row
 
     def _ordered(self, time: Nanoseconds, cells: Sequence[str], line: int) -> str:
         """Return the device of a row by its place in the poll; empty if a column names it."""
@@ -137,8 +147,8 @@ class TableLayout:
         key = on_node(device or uuid or by_index, node)
         if key and instance:
             key = f"{key.replace(BY_INDEX, 'GPU ')} MIG {instance}"
-        if key and self._columns.learn is not None:
-            self._notes.learn(key, self._columns.learn(key, cells))
+        if key and self._columns.facts:
+            self._notes.learn(key, _queried_facts(key, self._columns.facts, cells))
         elif key:
             place = (device or by_index).removeprefix(BY_INDEX)
             facts = self._facts.get(device) or DeviceDescription(
@@ -158,6 +168,39 @@ class TableLayout:
                 time = times.parse(cells)
                 values, _ = self._tables[None].read(cells, line, notes)
                 yield SampledRow(time, values, self._cells_of(cells))
+
+
+def _queried_facts(key: str, at: Mapping[str, int], cells: Sequence[str]) -> DeviceDescription:
+    """Return what the columns of nvidia-smi tell of a device."""
+
+    def cell(name: str) -> str | None:
+        return None if name not in at or missing_cell(cells[at[name]]) else cells[at[name]].strip()
+
+    def number(*names: str) -> float | None:
+        numbers = (number_in(cell(name) or "") for name in names)
+        return min((value for value in numbers if value is not None), default=None)
+
+    def whole_number(*names: str) -> int | None:
+        return None if (value := number(*names)) is None else int(value)
+
+    generation = whole_number("pcie.link.gen.max")
+    if generation is None:
+        generation = whole_number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
+    free = number("memory.free")
+    used = number("memory.used")
+    is_whole = free is not None and used is not None and "memory.total" not in at
+    parts = (free, used, number("memory.reserved")) if is_whole else ()
+    name = cell("name")
+    return DeviceDescription(
+        index=whole_number("index"),
+        name=name,
+        pci_bus_id=cell("pci.bus_id"),
+        power_limit_watts=number("power.default_limit"),
+        memory_total_bytes=sum(part or 0.0 for part in parts) * _MIB or None,
+        pcie_generation_maximum=generation,
+        pcie_width_maximum=whole_number("pcie.link.width.max"),
+        mig_profile=mig_profile(name) if key.startswith("MIG-") else None,
+    )
 
 
 def _has_cells(table: CellTable, cells: Sequence[str]) -> bool:

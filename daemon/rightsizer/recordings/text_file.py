@@ -149,6 +149,7 @@ class TextFile:
         self.name = str(path)
         self.stated = stated
         self._study: Any = None
+        self.has_fields = fields is not None
         self._heading: str | None = None
         self._stream: IO[bytes] | None = None
         self._readable = path
