@@ -1,9 +1,13 @@
 """What a node's engines would need, asked of the planner in a process of its own."""
 
-from readings import EPOCH
+from msgspec.structs import replace
+
+from cases import case, window
+from readings import EPOCH, gpu, workload
 from rightsizer.agent.served_needs import ServedNeeds
 from rightsizer.io.clock import FastClock
 from rightsizer.model.served_load import ServedLatency, ServedLoad
+from rightsizer.model.state import State
 
 CHAT = ServedLoad(
     model="meta-llama/Llama-3.1-8B-Instruct",
@@ -43,3 +47,31 @@ def test_nothing_is_asked_without_engines() -> None:
     needs = ServedNeeds(lambda _: (), None, FastClock(EPOCH))
     needs.ask()
     assert needs.latest == ()
+
+
+def test_needs_become_recommendations_of_the_workload() -> None:
+    """As the planner answers about an engine that has more than it needs."""
+    held = case(
+        [window({State.PRODUCTIVE: 24.0}), window({State.PRODUCTIVE: 24.0})],
+        workload("chat"),
+        [gpu(0), gpu(1)],
+    )
+    needs = ServedNeeds(lambda _: (CHAT,), None, FastClock(EPOCH), lambda _: (held,))
+    assert needs.combined_with((), frozenset(), EPOCH) == ()
+    needs.ask()
+    (judgement,) = needs.combined_with((), frozenset(), EPOCH)
+
+    assert judgement.may_open
+    assert judgement.key == held.key
+    assert judgement.finding.exclusive_group is not None
+    assert judgement.finding.savings.dollars_per_hour > 0.0
+
+
+def test_engines_that_share_their_gpus_are_advised_nothing() -> None:
+    """The need says with what it shares them."""
+    other = replace(CHAT, model="Qwen/Qwen3-8B")
+    needs = ServedNeeds(lambda _: (CHAT, other), None, FastClock(EPOCH))
+    needs.ask()
+
+    assert [need.short for need in needs.latest] == ["unknown", "unknown"]
+    assert all("shares its GPUs with" in need.needs for need in needs.latest)

@@ -61,7 +61,13 @@ class NodeServices:
         policies: Sequence[Policy] = (),
         profiles: JudgementSource | None = None,
     ) -> None:
-        self.recommender = Recommender(accounting, rules, PolicySet(policies), clock, profiles)
+        self.recommender = Recommender(
+            accounting,
+            rules,
+            PolicySet(policies),
+            clock,
+            {} if profiles is None else {"profiles": profiles},
+        )
         self.failures = self.recommender.failures
         ledger = storage.ledger(LedgerSettings())
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)

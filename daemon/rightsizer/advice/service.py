@@ -79,7 +79,7 @@ def configured_rules(settings: RecommenderSections) -> tuple[Rule[Any], ...]:
 
 
 class JudgementSource(Protocol):
-    """Adds judgements to those of the rules, for example from profiles."""
+    """Adds judgements to those of the rules, from profiles or plans."""
 
     def combined_with(
         self,
@@ -110,11 +110,11 @@ class Recommender:
         rules: Sequence[Rule[Any]],
         policies: PolicySet,
         clock: Clock,
-        profiles: JudgementSource | None = None,
+        sources: Mapping[str, JudgementSource] = {},
     ) -> None:
         self._accounts = accounts
         self._clock = clock
-        self._profiles = profiles
+        self._sources = dict(sources)
         self._rules_and_policies = (tuple(rules), policies)
         self._log = logger("recommender")
         self.failures: Counter[str] = Counter()
@@ -169,11 +169,11 @@ class Recommender:
         judgements = judge_all(
             cases, rules, open_now, policies.with_thresholds, self._count_failure
         )
-        if self._profiles is not None:
+        for name, source in self._sources.items():
             try:
-                judgements = self._profiles.combined_with(judgements, open_now, now, advice)
-            except Exception as error:  # noqa: BLE001 - a failing profile must stop no rule.
-                self._count_failure("profiles", "", error)
+                judgements = source.combined_with(judgements, open_now, now, advice)
+            except Exception as error:  # noqa: BLE001 - a failing source must stop no rule.
+                self._count_failure(name, "", error)
         judgements = with_incidents(
             policies.suppressed(judgements, now),
             rules,

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer import __version__
+from rightsizer.accounting.served import SERVED_KEPT
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.service import AdviceService, Recommender, configured_rules
+from rightsizer.advice.service import AdviceService, JudgementSource, Recommender, configured_rules
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import (
     Coordinator,
@@ -37,9 +38,10 @@ from rightsizer.io.log import LogCounter, logger, tune
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
+from rightsizer.model.finding import Case
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
 from rightsizer.report.facts import PriceRate, price_rate
@@ -99,6 +101,7 @@ class Agent:
         self._stopping = threading.Event()
         self._notifications = self._new_notifications()
         self.profiles = ProfileService(self.accounting, storage, clock, settings.profiles)
+        self._needs = self._new_needs(config_file)
         self.recommender = self._new_recommender()
         ledger = storage.ledger(settings.recommender.ledger)
         sinks = (self._notifications,)
@@ -106,7 +109,6 @@ class Agent:
         self.history_service = HistoryService(self.accounting, storage, clock, settings.history)
         self._features = self._new_features(controls or ReleaseController(clock), still_held)
         latest = self.accounting.latest
-        self._needs = ServedNeeds(self.accounting.served_loads, config_file, clock)
         self._labels = LabelWriter(lambda: self.settings.labels, latest, self._slots_of, clock)
         self.jobs = Jobs(self._schedule(settings), clock)
         access = access or configured_access(settings.web, clock.wall_time)
@@ -126,7 +128,17 @@ class Agent:
     def _new_recommender(self) -> Recommender:
         rules = configured_rules(self.settings)
         policies = PolicySet(self.settings.policies_here)
-        return Recommender(self.accounting, rules, policies, self._clock, self.profiles)
+        sources: Mapping[str, JudgementSource] = {
+            "profiles": self.profiles,
+            "served": self._needs,
+        }
+        return Recommender(self.accounting, rules, policies, self._clock, sources)
+
+    def _new_needs(self, config_file: Path | None) -> ServedNeeds:
+        def cases(now: Nanoseconds) -> Sequence[Case]:
+            return self.accounting.snapshot(now).cases(SERVED_KEPT)
+
+        return ServedNeeds(self.accounting.served_loads, config_file, self._clock, cases)
 
     def _new_notifications(self) -> NotificationService:
         return NotificationService(

@@ -54,7 +54,7 @@ def run_offline(path: Path, settings: Settings, *, save: bool = False) -> Offlin
         policies = PolicySet(settings.policies_here)
         profiles = ProfileService(accounting, storage, clock, settings.profiles)
         rules = configured_rules(settings)
-        recommender = Recommender(accounting, rules, policies, clock, profiles)
+        recommender = Recommender(accounting, rules, policies, clock, {"profiles": profiles})
         if save:
             service = _service(recommender, settings, storage, clock)
             service.recommend()

@@ -1,24 +1,42 @@
 """ServedNeeds: what the node's engines would need, asked of the planner now and then."""
 
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
 from rightsizer.accounting.served import SERVED_KEPT
+from rightsizer.advice.engine import without_conflicts
+from rightsizer.advice.rules.rule import Judgement
+from rightsizer.advice.served import EngineAnswer, served_judgements
 from rightsizer.io.clock import Clock
+from rightsizer.io.codec import convert
+from rightsizer.model.advice import Advice
+from rightsizer.model.finding import Case
 from rightsizer.model.report import ServedSince
 from rightsizer.model.served_load import ServedNeed
+from rightsizer.model.units import Nanoseconds
 
 ASKED_SECONDS: Final = 3600.0
 """Between two questions. Source: loads are kept by the hour."""
 
 
 class ServedNeeds:
-    """Answers of the planner about all engines of the node."""
+    """Answers of the planner about all engines of the node, as judgements too."""
 
-    def __init__(self, loads: ServedSince, config_file: Path | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        loads: ServedSince,
+        config_file: Path | None,
+        clock: Clock,
+        cases: Callable[[Nanoseconds], Iterable[Case]] = lambda _: (),
+    ) -> None:
+        """Create it; `cases` are those of the node at a wall time, over what loads are kept."""
         self._loads = loads
         self._config_file = config_file
         self._clock = clock
+        self._cases = cases
+        self._answers: tuple[EngineAnswer, ...] = ()
         self.latest: tuple[ServedNeed, ...] = ()
 
     def ask(self) -> None:
@@ -31,4 +49,20 @@ class ServedNeeds:
         from rightsizer.report.served_answers import served_answers, served_needs  # noqa: PLC0415
 
         loads = tuple(self._loads(self._clock.wall_time() - SERVED_KEPT))
-        self.latest = served_needs(served_answers(loads, self._config_file))
+        answers = served_answers(loads, self._config_file)
+        self._answers = convert(answers, tuple[EngineAnswer, ...])
+        self.latest = served_needs(answers)
+
+    def combined_with(
+        self,
+        found: Sequence[Judgement],
+        open_now: AbstractSet[tuple[str, str]],
+        now: Nanoseconds,
+        advice: Sequence[Advice] = (),
+    ) -> tuple[Judgement, ...]:
+        """Add the judgements of the last answers to those of the rules."""
+        del open_now, advice
+        if not self._answers:
+            return tuple(found)
+        judged = served_judgements(self._answers, self._cases(now))
+        return without_conflicts((*found, *judged))
