@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -40,6 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let processes of tests be ended, though a shell's background or `nohup` ignores signals."""
+    # Servers in Go live for seconds: to collect garbage less often saves a sixth of their CPU.
+    os.environ.setdefault("GOGC", "400")
     if config.option.workers:
         config.pluginmanager.register(ForkedWorkers(config.option.workers))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

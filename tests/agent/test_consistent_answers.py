@@ -102,7 +102,7 @@ def test_replay_advise_and_report_agree(
     recorded: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A past condition is still a finding, and an unread signal gives no verdict."""
-    interval_seconds = 60 if recorded == "less at its end" else 10
+    interval_seconds = 300 if recorded == "less at its end" else 10
     log = write_states(
         tmp_path / "log.csv", *RECORDED_STATES[recorded], interval_seconds=interval_seconds
     )

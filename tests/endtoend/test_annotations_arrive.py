@@ -24,7 +24,7 @@ from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.settings import SimulatedSettings
 
-TICK_SECONDS: Final = 60.0
+TICK_SECONDS: Final = 300.0
 PATIENT: Final = HttpSettings()
 
 

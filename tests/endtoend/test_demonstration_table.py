@@ -36,7 +36,7 @@ BLOCK: Final = re.compile(
 )
 BEGINS: Final[Nanoseconds] = 1_767_709_800 * NANOSECONDS_PER_SECOND
 """In the afternoon of a day of January 2026."""
-TICK_SECONDS: Final = 300.0
+TICK_SECONDS: Final = 600.0
 """Slower machines miss readings: what is told needs few of them."""
 TOLD: Final = (
     ("notebook-ana", "release"),

@@ -1,4 +1,8 @@
-"""A fault that all GPUs of a node share, from the driver to Grafana and a webhook: one message."""
+"""A fault that all GPUs of a node share, from the driver to Grafana and a webhook: one message.
+
+Two take the whole way in `make test`, one in which nothing is read and one in which all is; the
+others take it in `make soak`, and tests/advice/test_incidents.py has the rules on all of them.
+"""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -43,16 +47,17 @@ RUN: Final = 1800 * 10**9
 """Between two runs of the recommender, in nanoseconds."""
 ALL: Final = "gpus: [0, 1, 2, 3, 4, 5, 6, 7], after: 90m"
 FAULTS: Final = {
+    "driver that hangs": (f"{{kind: hang, {ALL}}}", "HardwareUnhealthy"),
+    "fabric": (f"{{kind: xid, {ALL}, code: 74}}", "HardwareUnhealthy"),
     "power supply": (f"{{kind: loss, {ALL}}}", "HardwareUnhealthy"),
     "power brake": (f"{{kind: throttle, {ALL}, reason: power_brake}}", "ThermalThrottled"),
-    "driver that hangs": (f"{{kind: hang, {ALL}}}", "HardwareUnhealthy"),
     "driver that is unloaded": ("{kind: unload, after: 90m, for: 12h}", "HardwareUnhealthy"),
     "dead NVSwitch": (
         f"{{kind: nvlink, {ALL}, links: {list(range(18))}, down: true}}",
         "HardwareUnhealthy",
     ),
-    "fabric": (f"{{kind: xid, {ALL}, code: 74}}", "HardwareUnhealthy"),
 }
+SOON: Final = ("driver that hangs", "fabric")
 
 
 @contextmanager
@@ -93,7 +98,10 @@ def about(advice: Sequence[Advice], reason: str) -> list[Advice]:
     return [each for each in advice if reason in each.finding.reasons]
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name",
+    [*SOON, *(pytest.param(name, marks=pytest.mark.soak) for name in FAULTS if name not in SOON)],
+)
 def test_shared_fault_is_one_annotation_and_one_webhook(tmp_path: Path, name: str) -> None:
     """With all eight GPUs, and it stays one over the next runs of the recommender."""
     fault, reason = FAULTS[name]
