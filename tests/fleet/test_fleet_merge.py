@@ -19,6 +19,9 @@ from rightsizer.fleet.settings import FleetSettings, Shard
 from rightsizer.fleet.tables import usage_tables
 from rightsizer.model.errors import UsageError
 
+SERVED = {"cluster": "east", "team": "", "name": "chat"}
+SERVED |= {"load": {"model": "llama", "engine": "vllm", "window_seconds": 60.0}}
+
 
 def answer(cluster: str) -> dict[str, Any]:
     """An answer about one cluster."""
@@ -175,6 +178,8 @@ def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     ("changes", "why"),
     [
         ({"served_models": None}, "is no answer of this version (Expected `array`, got `null`"),
+        ({"served_models": [{}]}, "missing required field `cluster` - at `$.served_models[0]`"),
+        ({"served_models": [SERVED]}, "neither `error` nor `model` - at `$.served_models[0]`"),
         ({"gpus": "many"}, "is no answer of this version (Expected `float`, got `str`"),
         ({"advice": [{}]}, "missing required field `id` - at `$.advice[0]`"),
         ({"advice": [answer("east")["advice"][0] | {"reasons": []}]}, "of length >= 1"),

@@ -148,9 +148,11 @@ def _read(document: object) -> _JsonObject:
     if missing := [key for key in keys if key not in document]:
         raise ValueError(f"has no {', '.join(missing)}: it was made by another version")
     try:
-        return plain_fields(convert(document, MergedDocument))
+        read = plain_fields(convert(document, MergedDocument))
     except ValueError as error:
         raise ValueError(f"is no answer of this version ({error})") from None
+    # The planner says more of a served model than a fleet reads.
+    return read | {"served_models": document["served_models"]}
 
 
 def caches_in(answers: Sequence[_JsonObject]) -> list[Path] | None:

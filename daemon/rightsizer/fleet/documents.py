@@ -1,14 +1,15 @@
 """Documents of a fleet's answer: public keys, in this order."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rightsizer.fleet.model import NodeAdvice, WaitingWork
 from rightsizer.fleet.source import StoreUse
 from rightsizer.fleet.usage import UseRow
 from rightsizer.model.finding import Action, Reason
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.state import Tier
 from rightsizer.report.json_encoder import AdviceDocument, FindingDocument
 
@@ -177,6 +178,60 @@ class NodeAdviceDocument(NodeAdvice, frozen=True, kw_only=True):
     team: str
 
 
+class ServedOptionDocument(Struct, frozen=True):
+    """Change that a finding about an engine advises, as far as a fleet shows it."""
+
+    change: str
+    text: str
+    probability: float | None
+    risk: str
+    launch: str | None
+    canary: str | None
+
+
+class ServedFindingDocument(Struct, frozen=True):
+    """Finding about an engine."""
+
+    kind: str
+    summary: str
+    abstained: str | None
+    causes: tuple[str, ...]
+    evidence: tuple[str, ...]
+    options: tuple[ServedOptionDocument, ...]
+
+
+class ServedFigureDocument(Struct, frozen=True):
+    """Figure of an engine, measured and predicted."""
+
+    what: str
+    measured: float | None
+    predicted: float | None
+    predicted_low: float | None
+    predicted_high: float | None
+
+
+class ServedModelDocument(Struct, frozen=True):
+    """What a fleet reads of an answer about an engine: a plan, or why there is none."""
+
+    cluster: str
+    team: str
+    name: str
+    load: ServedLoad
+    error: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    gpu: str | UnsetType = UNSET
+    requests_per_second_peak: float | UnsetType | None = UNSET
+    needs: str | UnsetType = UNSET
+    savings_dollars_per_hour: float | UnsetType | None = UNSET
+    comparisons: tuple[ServedFigureDocument, ...] | UnsetType = UNSET
+    findings: tuple[ServedFindingDocument, ...] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        absent = [name for name in self.__struct_fields__ if getattr(self, name) is UNSET]
+        if self.error is UNSET and absent != ["error"]:
+            raise ValueError(f"Object has neither `error` nor `{absent[1]}`")
+
+
 class UsageDocument(Struct, frozen=True):
     """Hours by owner; tables of them are sums of these."""
 
@@ -202,7 +257,7 @@ class MergedDocument(Struct, frozen=True):
     node_advice: tuple[NodeAdviceDocument, ...]
     waiting: tuple[WaitingWork, ...]
     waiting_work: tuple[WaitingDocument, ...]
-    served_models: tuple[Mapping[str, Any], ...]
+    served_models: tuple[ServedModelDocument, ...]
     usage: UsageDocument
     use: StoreUse
     notes: tuple[str, ...]
