@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from browser import IN_A_BROWSER, browse
 from publish_reports import full_report
+from rightsizer.cli.main import main
 from rightsizer.model.report import Report
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.page import WebPage
@@ -25,14 +26,24 @@ from sample_devices import NOW
 ROOT: Final = Path(__file__).parents[2]
 AXE: Final = Path(os.environ.get("AXE_CORE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))
 DOCUMENTS: Final = sorted((ROOT / "tests" / "report" / "golden").glob("*.html"))
+WIDTHS: Final = (390, 768, 1024, 1440, 2560)
+"""In pixels, from a phone to a wall; no window is as narrow as a frame."""
 RUN: Final = """
-addEventListener("load", () => axe.run().then(({ violations }) => {
-  const told = document.createElement("pre");
-  told.id = "axe";
-  told.textContent = JSON.stringify(violations.map(({ id, nodes }) =>
-    [id, nodes.map((node) => node.html + " " + node.failureSummary)]));
-  document.body.append(told);
-}));
+addEventListener("load", () => axe.run().then(({ violations }) =>
+  parent.postMessage(violations.map(({ id, nodes }) =>
+    [innerWidth, id, nodes.map((node) => node.html + " " + node.failureSummary)]), "*")));
+"""
+FRAMES: Final = """
+<!doctype html><output></output>
+<script>
+  const answers = [];
+  addEventListener("message", ({ data }) => {
+    answers.push(data);
+    if (answers.length === COUNT) {
+      document.querySelector("output").textContent = JSON.stringify(answers.flat());
+    }
+  });
+</script>
 """
 
 pytestmark = [
@@ -42,20 +53,26 @@ pytestmark = [
 
 
 def violations(document: str, folder: Path, scheme: int) -> Any:
-    """The rules that a document breaks, each with the elements."""
+    """The rules that a document breaks at any width: width, rule, elements."""
     open_to_scripts = re.sub("<meta http-equiv=.Content-Security-Policy.[^>]*>", "", document)
     scripts = f"<script>{AXE.read_text('utf-8')}</script><script>{RUN}</script>"
     file = folder / "page.html"
     file.write_text(open_to_scripts.replace("</body>", f"{scripts}</body>"), "utf-8")
+    frames = "".join(
+        f"<iframe src='page.html' style='border:0;width:{width}px;height:900px'></iframe>"
+        for width in WIDTHS
+    )
+    whole = folder / "frames.html"
+    whole.write_text(FRAMES.replace("COUNT", str(len(WIDTHS))) + frames, "utf-8")
     run = browse(
         folder,
-        "--window-size=1440,900",
-        "--virtual-time-budget=15000",
+        "--window-size=2560,900",
+        "--virtual-time-budget=60000",
         f"--blink-settings=preferredColorScheme={scheme}",
         "--dump-dom",
-        file.as_uri(),
+        whole.as_uri(),
     )
-    found = re.search(r'<pre id="axe">(.*?)</pre>', run.stdout, re.DOTALL)
+    found = re.search(r"<output>(.+?)</output>", run.stdout, re.DOTALL)
     assert found is not None, run.stderr
     return json.loads(html.unescape(found[1]))
 
@@ -86,6 +103,16 @@ def test_the_page_breaks_no_rule(tmp_path: Path, shown: str, scheme: int) -> Non
     document = page.render(report, NOW, queries[shown]).decode()
     document = document.replace("<details ", "<details open ")
     assert violations(document, tmp_path, scheme) == []
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
+def test_the_page_of_a_plan_breaks_no_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: int
+) -> None:
+    """With its curve, its charts and its tables."""
+    question = "plan llama-3.1-8b --rps 3 --in 1000 --out 200 --tpot 50ms --format html"
+    assert main(question.split()) == 0
+    assert violations(capsys.readouterr().out, tmp_path, scheme) == []
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
