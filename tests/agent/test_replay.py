@@ -21,13 +21,14 @@ from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.replay import Replay, encode_replay, filled_history, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.cli.replay import replay_text
+from rightsizer.cli.replay import replay_blocks
 from rightsizer.model.finding import Finding, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, UnknownReason
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.recordings.source import open_recording
+from rightsizer.report.block_text import text_of
 from rightsizer.report.labels import UNKNOWN_LABELS
 from rightsizer.report.timeline import Timeline
 
@@ -332,7 +333,8 @@ def test_unknown_time_says_why(
 
     assert device["states"] == {"unknown": 249}
     assert device["unknown_reasons"] == {str(why): 153, "no_reading": 96}
-    assert f"  unknown 61.4%: {UNKNOWN_LABELS[why]}" in replay_text(result)
+    text = " ".join(text_of(replay_blocks(result)).split())
+    assert f"unknown 61.4%: {UNKNOWN_LABELS[why]}" in text
 
 
 def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
@@ -341,7 +343,7 @@ def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
         tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), device="pod-x", interval_seconds=10
     )
     result = replayed(log)
-    text = json.dumps(encode_replay(result)) + replay_text(result)
+    text = json.dumps(encode_replay(result)) + text_of(replay_blocks(result))
 
     assert "pod-x" in verdict(result, "idle").summary
     assert "GPU 0" not in text
@@ -387,9 +389,8 @@ def test_productive_is_not_used(tmp_path: Path) -> None:
     assert device["states"] == {"productive": 1200}
     assert device["effective_utilization"] == pytest.approx(0.29, abs=0.001)
     assert device["headroom_ratio"] == pytest.approx(0.71, abs=0.001)
-    assert "effective utilization 29.0%, headroom 71.0%, busy 29.0% on average" in replay_text(
-        result
-    )
+    text = text_of(replay_blocks(result))
+    assert "effective utilization 29.0%, headroom 71.0%, busy 29.0% on average" in text
 
 
 def test_advice_to_scale_with_the_load_closes_when_the_pods_end(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from rightsizer.agent.doctor import CHECKS
 from rightsizer.agent.doctor.check import Check, Verdict
-from rightsizer.cli.doctor import doctor_text
+from rightsizer.cli.doctor import doctor_blocks
 from rightsizer.cli.main import main
+from rightsizer.report.block_text import text_of
 
 CHECKED = (
     Check("driver", Verdict.OK, "driver 580.95.05, devices: 8"),
@@ -30,7 +31,7 @@ def test_missing_item_is_followed_by_its_cost_and_remedy(
     golden: Callable[[str, str], None],
 ) -> None:
     """One line per check, further ones below for details, and a summary."""
-    golden("doctor.txt", doctor_text(CHECKED) + "\n")
+    golden("doctor.txt", text_of(doctor_blocks(CHECKED)) + "\n")
 
 
 def test_it_answers_in_json_and_succeeds_without_a_gpu(

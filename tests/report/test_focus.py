@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from fleet_answers import fleet_answer
 from report_samples import report_facts
-from rightsizer.agent.report_document import REPORT_FORMATS
+from rightsizer.agent.report_document import rendered_report
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.focus import fleet_focus
 from rightsizer.model.errors import UsageError
@@ -60,7 +60,7 @@ def of_fleet(**facts: Any) -> str:
 
 def of_node() -> str:
     """The bill of a node."""
-    return REPORT_FORMATS["focus"](report_model(report_facts()), dt.UTC)
+    return rendered_report("focus", report_model(report_facts()), dt.UTC)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

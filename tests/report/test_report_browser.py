@@ -8,7 +8,7 @@ import pytest
 
 from browser import IN_A_BROWSER, browse, measured
 from report_samples import report_facts
-from rightsizer.agent.report_document import html_document
+from rightsizer.agent.report_document import rendered_report
 from rightsizer.report.builder import report_model
 
 pytestmark = IN_A_BROWSER
@@ -18,7 +18,7 @@ pytestmark = IN_A_BROWSER
 def page(tmp_path: Path) -> Path:
     """The story as a file."""
     file = tmp_path / "report.html"
-    file.write_text(html_document(report_model(report_facts()), dt.UTC), encoding="utf-8")
+    file.write_text(rendered_report("html", report_model(report_facts()), dt.UTC), encoding="utf-8")
     return file
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from readings import DAY, EPOCH, HOUR, gpu
 from report_samples import HOSTILE, device_facts, finding, report_facts
-from rightsizer.agent.report_document import REPORT_FORMATS
+from rightsizer.agent.report_document import rendered_report
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Savings
 from rightsizer.model.state import State
@@ -31,7 +31,7 @@ DOCUMENTATION: Final = Path(__file__).parent.parent.parent / "docs" / "report.md
 def document(name: str, timezone: dt.tzinfo = dt.UTC, **facts: Any) -> str:
     """The story in a format."""
     model = report_model(report_facts(timezone=timezone, **facts))
-    return REPORT_FORMATS[name](model, timezone)
+    return rendered_report(name, model, timezone)
 
 
 class Tags(HTMLParser):
@@ -160,7 +160,7 @@ def test_times_are_reported_in_the_time_zone() -> None:
 
     assert [day.date for day in model.days][:2] == ["2026-01-01", "2026-01-02"]
     assert [sum(day.states.values()) for day in model.days[:2]] == [0, 1]
-    assert "2025-12-30 01:00" in REPORT_FORMATS["html"](model, berlin)
+    assert "2025-12-30 01:00" in rendered_report("html", model, berlin)
 
 
 def keys_of(kind: Any) -> Iterator[str]:

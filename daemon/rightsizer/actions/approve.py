@@ -39,12 +39,12 @@ def approve(arguments: argparse.Namespace, path: str | Path) -> int:
     if document is None:
         raise RightsizerError(f"no agent answers at {path or 'path.api_socket'}; start it first")
     waiting = [each for each in document["proposals"] if _waits(each, arguments)]
-    if not arguments.json:
+    if arguments.format != "json":
         say("\n".join(_waiting_lines(waiting)))
-    is_approved = arguments.yes or (not arguments.json and _is_confirmed(len(waiting)))
+    is_approved = arguments.yes or (arguments.format != "json" and _is_confirmed(len(waiting)))
     faults = dict(_claimed(arguments, path, waiting)) if is_approved else {}
     approved = [each["advice"] for each in waiting if is_approved and each["advice"] not in faults]
-    if arguments.json:
+    if arguments.format == "json":
         answered = {"waiting": waiting, "approved": approved, "faults": faults}
         say(json.dumps(answered, indent=1))
     elif approved:

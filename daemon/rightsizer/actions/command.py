@@ -17,12 +17,14 @@ from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.console.agent_client import add_agent_flags, asked_at, user_name
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_history_flag, history_path, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.codec import JsonObject
-from rightsizer.io.terminal import aligned, counted, wrapped
+from rightsizer.io.terminal import counted
 from rightsizer.model.errors import UsageError
+from rightsizer.report.blocks import Block, Items, table
 
 _HELP: Final = help_of(__file__)
 _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
@@ -39,7 +41,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     step = "approve those that wait for it"
     parser.add_argument("step", nargs="?", choices=("approve",), help=step)
     add_flags(parser.add_argument, _HELP["approve"], actor={"default": user_name()})
-    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
+    add_format_flag(parser, "times in seconds")
     add_agent_flags(parser)
     add_history_flag(parser)
 
@@ -55,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--{flag}: is for `rightsizer actions approve`; leave it out")
     asked = asked_at(path, lambda agent: agent.get(ACTIONS_PATH))
     document = asked or _offline(arguments, settings)
-    answer(arguments, document, "\n".join(_lines(document, is_live=asked is not None)))
+    show(arguments, "Actions", document, _blocks(document, is_live=asked is not None))
     return 0
 
 
@@ -67,21 +69,19 @@ def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) ->
     return encode_state(ActionState(actions=actions, records=records))
 
 
-def _lines(document: JsonObject, *, is_live: bool) -> Iterator[str]:
+def _blocks(document: JsonObject, *, is_live: bool) -> Iterator[Block]:
     if not document["actions"]:
         yield "No action is configured: nothing is done on advice."
     for each in document["actions"]:
         suspended = ", suspended: its results failed too often" if each["is_suspended"] else ""
         reasons = ", ".join(each["reasons"])
         yield f"{each['name']} ({each['way']}, {each['mode']}{suspended}): {reasons}"
-    for each in document["proposals"]:
-        if each["action"] and each["why"]:
-            yield f"  not now on {each['advice']} by {each['action']}: {each['why']}"
+    waits = (each for each in document["proposals"] if each["action"] and each["why"])
+    lines = [f"not now on {each['advice']} by {each['action']}: {each['why']}" for each in waits]
     if document["actions"]:
-        yield from wrapped(_nothing_text(document["proposals"], is_live=is_live), indent=2)
-    if document["entries"]:
-        yield ""
-        yield from aligned(_HEADER, list(_rows(document)), _HEADER)
+        lines.append(_nothing_text(document["proposals"], is_live=is_live))
+    yield Items(tuple(filter(None, lines)))
+    yield table(_HEADER, _rows(document))
 
 
 def _nothing_text(proposals: Sequence[JsonObject], *, is_live: bool) -> str:

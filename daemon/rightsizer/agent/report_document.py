@@ -2,7 +2,6 @@
 
 import argparse
 import datetime as dt
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -11,13 +10,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rightsizer.agent.report_facts import ReportQuery, report_facts
 from rightsizer.agent.settings import Settings
+from rightsizer.console.answer import FORMATS
 from rightsizer.console.flags import duration, moment
 from rightsizer.io.codec import plain_fields
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.report.block_markdown import markdown_of
-from rightsizer.report.block_page import page_of
-from rightsizer.report.block_text import text_of
 from rightsizer.report.builder import report_model
 from rightsizer.report.focus import FOCUS
 from rightsizer.report.model import ReportModel
@@ -27,41 +24,7 @@ from rightsizer.report.summary import summary_of
 
 SCHEMA_VERSION: Final = 1
 """Rises when a key changes its meaning or is removed; new keys do not change it."""
-
-
-def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
-    """Return a summary as text."""
-    return text_of(screen_blocks(model, timezone)) + "\n"
-
-
-def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:
-    """Return the whole report as a page."""
-    return page_of(report_title(model, timezone), report_blocks(model, timezone))
-
-
-def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
-    """Return the whole report as Markdown."""
-    return markdown_of(report_title(model, timezone), report_blocks(model, timezone))
-
-
-def json_document(model: ReportModel, _: dt.tzinfo) -> str:
-    """Return the whole report as JSON, floats unrounded."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "story": list(summary_of(model)),
-        **plain_fields(model),
-    }
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
-    "text": text_document,
-    "html": html_document,
-    "markdown": markdown_document,
-    "json": json_document,
-    FOCUS: focus_document,
-}
-"""Formats by name; each renders the whole document with times in the time zone."""
+REPORT_FORMATS: Final = (*FORMATS, FOCUS)
 MEDIA_TYPES: Final = {
     "text": "text/plain",
     "html": "text/html",
@@ -69,6 +32,16 @@ MEDIA_TYPES: Final = {
     "json": "application/json",
     FOCUS: "text/csv",
 }
+
+
+def rendered_report(name: str, model: ReportModel, timezone: dt.tzinfo) -> str:
+    """Return the whole report in a format, or a summary as text, with times in the time zone."""
+    if name == FOCUS:
+        return focus_document(model, timezone)
+    blocks = (screen_blocks if name == "text" else report_blocks)(model, timezone)
+    story = {"schema_version": SCHEMA_VERSION, "story": list(summary_of(model))}
+    result = story | plain_fields(model) if name == "json" else {}
+    return FORMATS[name](report_title(model, timezone), result, blocks) + "\n"
 
 
 def report_document(
@@ -84,7 +57,7 @@ def report_document(
         raise UsageError(f"{mark}format: '{name}'; choose from {', '.join(REPORT_FORMATS)}")
     query = _query(asked, mark)
     model = report_model(report_facts(path, settings, query))
-    return REPORT_FORMATS[name](model, query.timezone)
+    return rendered_report(name, model, query.timezone)
 
 
 def _query(asked: Mapping[str, str], mark: str) -> ReportQuery:

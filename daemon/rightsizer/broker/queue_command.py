@@ -14,7 +14,7 @@ from rightsizer.broker.request import (
 )
 from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.answer import add_format_flag, show
-from rightsizer.console.command import Command, add_flags, answer, help_of, say
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import duration, moment
 from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.model.units import elapsed_text, format_duration, seconds
@@ -123,6 +123,7 @@ def _configure_reserve(parser: argparse.ArgumentParser) -> None:
     begin = parser.add_mutually_exclusive_group()
     add_flags(begin.add_argument, _HELP["begin"], in_=duration, at=moment)
     add_flags(parser.add_argument, _HELP["answer"], user={"default": ""})
+    add_format_flag(parser, "times in seconds")
     add_agent_flags(parser)
 
 
@@ -146,7 +147,7 @@ def _reserve(arguments: argparse.Namespace) -> int:
     except RefusedError as error:
         # Valid request; it may succeed at another time or for fewer GPUs.
         raise RightsizerError(str(error)) from None
-    answer(arguments, document, _sentence(document["message"]))
+    show(arguments, "Reservation", document, [_sentence(document["message"])])
     return 0
 
 

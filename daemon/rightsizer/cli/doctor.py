@@ -1,24 +1,24 @@
 """`rightsizer doctor`: checks of this machine, with the cost of what is missing."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.agent.doctor import examine
 from rightsizer.agent.doctor.check import Check, Verdict
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, answer, help_of
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
-from rightsizer.io.codec import plain_fields
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.io.terminal import wrapped
+from rightsizer.report.blocks import Block, Items, section
 
 _HELP: Final = help_of(__file__)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    add_format_flag(parser, "a value for each check")
     add_config_flag(parser)
 
 
@@ -26,26 +26,23 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.ERROR)
     checks = examine(settings)
-    answer(arguments, {"checks": [plain_fields(check) for check in checks]}, doctor_text(checks))
+    show(arguments, "Checks of this machine", {"checks": checks}, doctor_blocks(checks))
     return 0
 
 
-def doctor_text(checks: Sequence[Check]) -> str:
-    """Format a line per check, with cost and remedy, and a total."""
-    lines = [line for check in checks for line in _lines(check)]
-    counts = [
+def doctor_blocks(checks: Sequence[Check]) -> Iterator[Block]:
+    """Yield each check, with cost and remedy, and a total."""
+    yield section("This machine:", *map(_check, checks))
+    yield ", ".join(
         f"{sum(check.verdict is verdict for check in checks)} {verdict}" for verdict in Verdict
-    ]
-    return "\n".join([*lines, "", ", ".join(counts)])
+    )
 
 
-def _lines(check: Check) -> list[str]:
+def _check(check: Check) -> Block:
+    told = (("costs", check.lost), ("remedy", check.remedy))
+    lines = tuple(f"{word}: {text}" for word, text in told if text)
     head = f"{check.verdict:8} {check.name}: {check.found}"
-    lines = wrapped(head, hanging=9)
-    for word, text in (("costs", check.lost), ("remedy", check.remedy)):
-        if text:
-            lines += wrapped(f"{word}: {text}", 9, len(word) + 2)
-    return lines
+    return section(head, Items(lines)) if lines else head
 
 
 COMMAND = Command("doctor", _configure, _run, _HELP["description"])

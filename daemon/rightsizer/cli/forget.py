@@ -9,7 +9,8 @@ from rightsizer.advice.storage import Storage
 from rightsizer.agent.local_api import FORGET_PATH, unknown_device
 from rightsizer.agent.settings import Settings
 from rightsizer.console.agent_client import add_agent_flags, asked_at
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, help_of
 from rightsizer.console.flags import add_history_flag, history_path, settings_of
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.files import is_there
@@ -22,7 +23,7 @@ _HELP: Final = help_of(__file__)
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("uuid", help="the GPU's uuid, as in device_down of the log or in /metrics")
-    add_flags(parser.add_argument, _HELP["json"])
+    add_format_flag(parser, "the uuid")
     add_agent_flags(parser)
     add_history_flag(parser)
 
@@ -35,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if asked is None:
         configure_log(settings.log.format, LogLevel.WARNING)
         asked = _forget_offline(history_path(arguments, settings.history), settings, arguments.uuid)
-    answer(arguments, asked, f"Forgot {asked['uuid']}; its history is kept.")
+    show(arguments, "Forgotten", asked, [f"Forgot {asked['uuid']}; its history is kept."])
     return 0
 
 

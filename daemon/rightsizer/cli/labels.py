@@ -1,13 +1,14 @@
 """`rightsizer labels`: this node's labels for Kubernetes, as a feature file."""
 
 import argparse
+import json
 from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.scheduler_documents import labels_of_node, timed_feature_file
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.scenario_flag import add_scenario_flag, scenario_settings
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.files import whole_file
@@ -28,7 +29,7 @@ def _run(arguments: argparse.Namespace) -> int:
         named = labels_of_node(settings, clock)
     text = timed_feature_file(named, settings, clock)
     if arguments.output is None:
-        answer(arguments, named, text.rstrip("\n"))
+        say(json.dumps(named, indent=1) if arguments.json else text.rstrip("\n"))
     else:
         with whole_file(arguments.output, "the feature file") as file:
             file.write(text.encode())

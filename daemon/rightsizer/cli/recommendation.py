@@ -1,7 +1,6 @@
 """Commands on one recommendation: `rightsizer explain`, `claim`, `dismiss` and `snooze`."""
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +13,7 @@ from rightsizer.agent.offline_advice import act_offline, explain_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.console.agent_client import add_agent_flags, asked_at, user_name
 from rightsizer.console.answer import add_format_flag, show
-from rightsizer.console.command import Command, add_flags, help_of, say
+from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import (
     FLEET_FILE,
     add_config_flag,
@@ -114,6 +113,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser.add_argument, _HELP["flags"], for_=duration_text, actor={"default": user_name()}
     )
+    add_format_flag(parser, "times in seconds")
     add_agent_flags(parser)
     parser.add_argument("--fleet", action="store_true", help=_FLEET)
     add_url_flags(parser)
@@ -125,12 +125,11 @@ def _run(verb: str, arguments: argparse.Namespace) -> int:
         document = _asked_over_tcp(verb, arguments)
     else:
         document = (_of_fleet if arguments.fleet else _of_agent)(verb, arguments)
-    if arguments.json:
-        say(json.dumps({"advice": document}, indent=1))
-        return 0
-    say(f"{_DONE[verb]} by {document['actor']}: {document['summary']}")
+    done = _DONE[verb]
+    said = [f"{done} by {document['actor']}: {document['summary']}"]
     if document["expires"] is not None:
-        say(f"It stays so until {utc_text(document['expires'])}.")
+        said.append(f"It stays so until {utc_text(document['expires'])}.")
+    show(arguments, done, {"advice": document}, said)
     return 0
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import duration, duration_text
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.codec import JsonObject
@@ -28,14 +29,15 @@ def _configure_release(parser: argparse.ArgumentParser) -> None:
     usual = str(ReleasableResource.GPUS)
     parser.add_argument("held", nargs="?", choices=_HELD, default=usual, help="what to release")
     wait = {"type": duration_text, "default": "10s"}
-    add_flags(parser.add_argument, _HELP["when"] + _HELP["json"], for_=duration_text, wait=wait)
+    add_flags(parser.add_argument, _HELP["when"], for_=duration_text, wait=wait)
+    add_format_flag(parser, "times in seconds")
     add_agent_flags(parser)
 
 
 def _configure_resume(parser: argparse.ArgumentParser) -> None:
     what = "what to reopen; everything without it"
     parser.add_argument("held", nargs="?", choices=_HELD, help=what)
-    add_flags(parser.add_argument, _HELP["json"])
+    add_format_flag(parser, "names")
     add_agent_flags(parser)
 
 
@@ -55,7 +57,7 @@ def _release(arguments: argparse.Namespace) -> int:
     else:
         until = utc_text(document["until"], "%H:%M:%S")
         end = f"It is taken back at {until}, or before by {back}."
-    answer(arguments, document, f"Let go of {_NAMES[held]}.\n{end}")
+    show(arguments, "Released", document, [f"Let go of {_NAMES[held]}.", end])
     return 0
 
 
@@ -63,7 +65,8 @@ def _resume(arguments: argparse.Namespace) -> int:
     document = client_of(arguments).post("/api/v1/resume", {"held": arguments.held})
     resumed = document["resumed"]
     taken = f"Taken back: {' and '.join(resumed)}."
-    answer(arguments, document, taken if resumed else "Nothing to take back: it was not let go.")
+    nothing = "Nothing to take back: it was not let go."
+    show(arguments, "Resumed", document, [taken if resumed else nothing])
     return 0
 
 

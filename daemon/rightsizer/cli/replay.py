@@ -13,7 +13,8 @@ from rightsizer.agent.replay import DeviceSummary, Replay, encode_replay, filled
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.advice import finding_line
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of, whole_number
 from rightsizer.console.progress import ProgressLine
 from rightsizer.io.files import is_there
@@ -28,6 +29,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, perc
 from rightsizer.recordings.source import open_recording
 from rightsizer.recordings.text_file import no_progress
 from rightsizer.recordings.unnamed_devices import StatedDevices
+from rightsizer.report.blocks import Block, Section, section
 from rightsizer.report.labels import display_name, unknown_parts
 from rightsizer.report.timeline import Timeline
 
@@ -40,18 +42,18 @@ _SPARSE: Final = 10 * NANOSECONDS_PER_SECOND
 """Utilization covers at most a second; sparser readings stand for more."""
 
 
-def replay_text(result: Replay) -> str:
-    """Format the replay in a few lines per device."""
-    lines = [line for summary in result.devices for line in _device_lines(summary)]
+def replay_blocks(result: Replay) -> Iterator[Block]:
+    """Yield a few lines per device, findings, and their count."""
+    yield from map(_device, result.devices)
     findings = actionable(result.findings)
     abstained = sum(finding.abstained is not None for finding in result.findings)
     if (coverage := result.coverage_ratio) < 1.0:
         start, end = result.span
         length = format_duration(seconds(end - start))
-        lines.append(f"Of the span of {length} {coverage:.1%} is known of all of them together.")
+        yield (f"Of the span of {length} {coverage:.1%} is known of all of them together.")
     if result.interval >= _SPARSE:
         length = format_duration(seconds(result.interval))
-        lines.append(f"One reading every {length}: shorter pauses and peaks are seen by chance.")
+        yield (f"One reading every {length}: shorter pauses and peaks are seen by chance.")
     # Caveats stand below their device.
     told = {caveat for summary in result.devices for caveat in summary.caveats}
     weighty = [
@@ -61,42 +63,44 @@ def replay_text(result: Replay) -> str:
         and evidence.effect
         and evidence.effect not in told
     ]
-    lines.extend(evidence.text for evidence in weightiest(weighty, _EVIDENCE_SHOWN))
-    lines.append("")
+    yield from (evidence.text for evidence in weightiest(weighty, _EVIDENCE_SHOWN))
     # What is true of the end of a recording need not be of all of it, and is advised all the same.
     known = {finding.id for finding in findings}
     later = [
         advice.finding for advice in result.advice if advice.is_open and advice.id not in known
     ]
-    lines.extend(finding_line(finding) for finding in (*findings, *later))
-    lines.append(
+    yield from map(finding_line, (*findings, *later))
+    yield (
         f"{counted(len(findings), 'finding')}; {counted(abstained, 'check')} could not be judged; "
         f"{counted(len(result.advice), 'recommendation')} opened, "
         f"{sum(advice.is_open for advice in result.advice)} still open at the end."
     )
-    return "\n".join(lines)
+
+
+def _device(summary: DeviceSummary) -> Section:
+    device = summary.device
+    length = format_duration(seconds(summary.window.accounted))
+    name = f"GPU {device.index}" if device.uuid == f"{BY_INDEX}{device.index}" else device.uuid
+    title = f"{name}  {device.name or 'unknown board'}  {length}  {summary.window.tier} tier"
+    return section(title, *_device_lines(summary))
 
 
 def _device_lines(summary: DeviceSummary) -> Iterator[str]:
-    device = summary.device
     window = summary.window
     fit = summary.provisioning
     accounted = window.accounted
-    length = format_duration(seconds(window.accounted))
-    name = f"GPU {device.index}" if device.uuid == f"{BY_INDEX}{device.index}" else device.uuid
-    yield f"{name}  {device.name or 'unknown board'}  {length}  {window.tier} tier"
     if not accounted:
-        yield "  nothing to account for: a single reading has no length"
+        yield "nothing to account for: a single reading has no length"
         return
     longest = sorted(window.states.items(), key=lambda item: -item[1])[:_STATES_SHOWN]
     shares = ", ".join(f"{display_name(state)} {time / accounted:.1%}" for state, time in longest)
-    yield f"  {shares}"
+    yield shares
     yield from _use_lines(summary)
     for why, time in unknown_parts(window.unknown_reasons):
-        yield f"  unknown {time / accounted:.1%}: {why}"
-    yield from (f"  {caveat}" for caveat in summary.caveats)
+        yield f"unknown {time / accounted:.1%}: {why}"
+    yield from summary.caveats
     if fit.overprovisioned is not None:
-        yield f"  {percent_text(fit.overprovisioned)} over-provisioned by the largest need"
+        yield f"{percent_text(fit.overprovisioned)} over-provisioned by the largest need"
 
 
 def _use_lines(summary: DeviceSummary) -> Iterator[str]:
@@ -111,7 +115,7 @@ def _use_lines(summary: DeviceSummary) -> Iterator[str]:
     if (busy := totals.distributions.get(Signal.GPU_BUSY)) is not None and busy.total:
         mean = totals.signal_seconds[Signal.GPU_BUSY] * NANOSECONDS_PER_SECOND / busy.total
         parts.append(f"busy {mean:.1%} on average")
-    yield f"  {', '.join(parts)}"
+    yield ", ".join(parts)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -125,6 +129,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         devices=whole_number,
         job={"action": "append"},
     )
+    add_format_flag(parser, "times in seconds")
     add_config_flag(parser)
 
 
@@ -157,7 +162,7 @@ def _run(arguments: argparse.Namespace) -> int:
         warnings = source.warnings
     for warning in warnings:
         print(f"rightsizer: warning: {warning}", file=sys.stderr)
-    answer(arguments, encode_replay(result), replay_text(result))
+    show(arguments, "Replay", encode_replay(result), replay_blocks(result))
     return 0
 
 

@@ -1,21 +1,21 @@
 """`rightsizer version`."""
 
 import argparse
-import json
 import platform
 
 from rightsizer import __version__
-from rightsizer.console.command import Command, say
+from rightsizer.console.answer import add_format_flag, show
+from rightsizer.console.command import Command
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    add_format_flag(parser, "texts")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     python = platform.python_version()
     document = {"version": __version__, "python": python}
-    say(json.dumps(document) if arguments.json else f"rightsizer {__version__} (Python {python})")
+    show(arguments, "Version", document, [f"rightsizer {__version__} (Python {python})"])
     return 0
 
 

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -11,7 +11,41 @@ from rightsizer.console.command import printable, say, write
 from rightsizer.io.codec import to_json
 from rightsizer.report.blocks import Block, Tone
 
-FORMATS: Final = ("text", "html", "markdown", "json")
+_Rendered = Callable[[str, object, Iterable[Block]], str]
+
+
+def _text(_title: str, _result: object, blocks: Iterable[Block]) -> str:
+    from rightsizer.report.block_text import text_of  # noqa: PLC0415 - not for JSON.
+
+    return text_of(blocks)
+
+
+def _html(title: str, _result: object, blocks: Iterable[Block]) -> str:
+    from rightsizer.report.block_page import page_of  # noqa: PLC0415 - jinja2.
+
+    return page_of(title, blocks).rstrip()
+
+
+def _markdown(title: str, _result: object, blocks: Iterable[Block]) -> str:
+    from rightsizer.report.block_markdown import markdown_of  # noqa: PLC0415 - rare.
+
+    return markdown_of(title, blocks).rstrip()
+
+
+def _json(_title: str, result: object, _blocks: Iterable[Block]) -> str:
+    return json.dumps(to_json(result), indent=1)
+
+
+FORMATS: Final[Mapping[str, _Rendered]] = {
+    "text": _text,
+    "html": _html,
+    "markdown": _markdown,
+    "json": _json,
+}
+"""Of every answer: each takes a title, a result and blocks, and ends without a line break.
+
+A generator of blocks is not run for JSON.
+"""
 
 
 def add_format_flag(
@@ -40,25 +74,13 @@ def show(
     *,
     may_color: bool = True,
 ) -> None:
-    """Print an answer: its result as JSON, or its blocks under a title.
+    """Print an answer: its result as JSON, or its blocks under a title."""
+    if arguments.format not in {None, "text"}:
+        say(FORMATS[arguments.format](title, result, blocks))
+        return
+    from rightsizer.report.block_text import text_of  # noqa: PLC0415 - not for JSON.
 
-    A generator of blocks is not run for JSON.
-    """
-    match arguments.format:
-        case "json":
-            say(json.dumps(to_json(result), indent=1))
-        case "html":
-            from rightsizer.report.block_page import page_of  # noqa: PLC0415 - jinja2.
-
-            say(page_of(title, blocks).rstrip())
-        case "markdown":
-            from rightsizer.report.block_markdown import markdown_of  # noqa: PLC0415 - rare.
-
-            say(markdown_of(title, blocks).rstrip())
-        case _:
-            from rightsizer.report.block_text import text_of  # noqa: PLC0415 - not for JSON.
-
-            write(text_of(blocks, style=partial(_styled, may_color=may_color)))
+    write(text_of(blocks, style=partial(_styled, may_color=may_color)))
 
 
 def _styled(text: str, tone: Tone | None, *, may_color: bool) -> str:

@@ -1,7 +1,6 @@
 """Commands: name, function, table of flags; and standard output, which may be closed."""
 
 import argparse
-import json
 import keyword
 import os
 import re
@@ -63,16 +62,6 @@ def explained_output(otherwise: str) -> Iterator[None]:
         discard_output()
         fault = f"standard output cannot be written: {error.strerror}"
         raise RightsizerError(f"{fault}; make room where it goes, or {otherwise}") from None
-
-
-def answer(
-    arguments: argparse.Namespace, document: object, text: str, *, may_color: bool = True
-) -> None:
-    """Print an answer as JSON with `--json`, else as text."""
-    if arguments.json:
-        say(json.dumps(document, indent=1))
-    else:
-        say(text, may_color=may_color)
 
 
 def printable(text: str) -> str:
