@@ -154,7 +154,8 @@ def _readings(agent: AgentProcess, folder: Path, minutes: float) -> Iterator[Mem
     for scrapes in itertools.count():
         elapsed_minutes = (time.monotonic() - started) / _MINUTE
         agent.get("/metrics")
-        if scrapes % _PAGE_EVERY_SCRAPES == 0:
+        # Not at the start, when it has no GPUs yet, and most of it is not loaded.
+        if scrapes % _PAGE_EVERY_SCRAPES == 1:
             agent.get("/")
         if elapsed_minutes >= next_minute:
             next_minute += 1

@@ -13,6 +13,7 @@ from rightsizer.accounting.signals import (
     clock_ratio,
     derive_signals,
     has_dead_counters,
+    layout_of,
     tier_of,
 )
 from rightsizer.model.signal import Signal
@@ -170,6 +171,13 @@ def test_dead_counters_stay_dead_until_one_moves() -> None:
         )
         assert has_dead_counters(values, signals) == is_dead
         assert (tier_of(signals) is Tier.POWER) == is_dead
+
+
+def test_order_of_signals_makes_no_other_layout() -> None:
+    """Owners that change each minute put host signals in another order, 100 KiB for each."""
+    values = {Signal.GPU_BUSY: 0.5, Signal.POWER_WATTS: 200.0, Signal.SM_ACTIVE: 0.4}
+    assert layout_of(values) is layout_of(dict(reversed(values.items())))
+    assert layout_of(values) is not layout_of({Signal.GPU_BUSY: 0.5})
 
 
 @pytest.mark.parametrize(

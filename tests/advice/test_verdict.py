@@ -59,14 +59,6 @@ def test_id_is_stable_over_releases() -> None:
     assert finding_id("slurm/llama", Reason.IDLE_HELD, Action.RELEASE, "") == "jqdcfmolfamr"
 
 
-def test_ids_of_workloads_that_are_gone_make_room() -> None:
-    """A node whose owners change each minute kept some 50 for each of them."""
-    for number in range(3000):
-        finding_id(f"slurm/{number}", Reason.IDLE_HELD, Action.RELEASE, "")
-
-    assert finding_id.cache_info().currsize <= 2048
-
-
 @given(st.lists(st.tuples(*[st.sampled_from(["a", "b", ""])] * 4), min_size=2, max_size=2))
 def test_ids_differ_with_what_is_said(said: list[tuple[str, str, str, str]]) -> None:
     """Another workload, reason, action or target is another finding."""

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -214,11 +213,6 @@ class CaseSubject(_VerdictOptions, frozen=True):
         )
 
 
-_IDS_KEPT: Final = 2048
-"""Of a run over as many workloads as are kept; those of workloads that are gone make room."""
-
-
-@lru_cache(maxsize=_IDS_KEPT)
 def finding_id(key: str, reason: str, action: str, target: str) -> str:
     """Twelve characters, stable as long as the same is recommended for the same workload."""
     text = f"{_SCHEMA}|{key}|{reason}|{action}|{target}"
