@@ -1,11 +1,14 @@
 """Forward pass of tokens on one board: attention, experts, products, communication."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, Precision
+from rightsizer.model.units import GIB
 from rightsizer.sizing.collectives import ServerLinks, all_reduce_seconds, other_servers
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (
@@ -61,6 +64,12 @@ class Experts:
         """Expert parameters read, if this fraction of further tokens chooses independently."""
         missed: float = (1.0 - self.chosen_share) ** (1.0 + choosing_ratio * max(0.0, tokens - 1.0))
         return self.expert_parameters * (1.0 - missed)
+
+
+def _linear(seconds: Callable[[float], float]) -> tuple[float, float]:
+    """Fixed time, and time per byte, of what grows linearly with its payload."""
+    fixed = seconds(0.0)
+    return fixed, (seconds(GIB) - fixed) / GIB
 
 
 def _overlapped(compute: float, reading: float) -> PassCost:
@@ -216,9 +225,11 @@ class ForwardPass:
         self.layout = layout
         self.settings = settings
         self.links = ServerLinks(board, settings.network_bytes_per_second)
+        stages = partial(self.links.stage_seconds, layout.pipeline, layout.tensor)
+        self._sum_seconds = _linear(partial(self.links.sum_seconds, layout.tensor))
+        self._stage_seconds = _linear(stages)
         self.attention = Attention(model, precision, board, layout, settings)
         self.count = count_parameters(model)
-        self.number_format = precision.weights
         self.experts = Experts(model, self.count)
         self.flops_per_second = matrix_flops_per_second(board, precision.weights)
         """For large products in the format of the weights."""
@@ -233,6 +244,8 @@ class ForwardPass:
         is_whole = precision.weights is NumberFormat.FP32
         head = NumberFormat.FP32 if is_whole else NumberFormat.BF16
         self._head_flops_per_second = matrix_flops_per_second(board, head)
+        self._head = self.count.head or self.count.embedding
+        self._head_bytes = self._head * precision.weights.bytes_per_embedding
         self.is_unpacked = is_unpacked and model.experts <= 1
         """Whether products of each layer unpack weights; experts are counted separately."""
         unpacking = settings.unpacking_layer_seconds if self.is_unpacked else 0.0
@@ -277,11 +290,11 @@ class ForwardPass:
         if self.model.input_ratio:  # Kernels are launched one by one, while those before run.
             launching = part * self._depth * self.settings.encoder_decoder_layer_seconds
             beside += max(0.0, launching - cost.seconds)
-        cost = cost.plus(PassCost(latency=beside))
+        cost = cost._replace(latency=cost.latency + beside)
         if proposed:
             draft = self._products(each, each, layer).plus(self._exchange(each, layer))
             cost = cost.plus(draft, proposed)
-        return PassCost().plus(cost, self._times)
+        return cost if self._times == 1.0 else PassCost().plus(cost, self._times)
 
     def prompts(self, tokens: float, requests: float = 1.0, cached_tokens: float = 0.0) -> PassCost:
         """Cost of several prompts of the given length together; the last token of each is sampled.
@@ -303,29 +316,32 @@ class ForwardPass:
         self, tokens: float, rows: float, part: float, *, is_prompt: bool = False
     ) -> PassCost:
         """Cost of a fraction of all matrices except attention itself; `rows` pass the head."""
-        number_format = self.number_format
         gpus = self.layout.tensor
-        head = self.count.head or self.count.embedding
         body = self._multiplied(
             part * 2.0 * self.experts.common_active_parameters / gpus,
             tokens,
             part * self._common_bytes / gpus,
             self.flops_per_second,
-        ).plus(self.chosen_experts(tokens, self._stored_bytes, is_prompt=is_prompt), part)
+        )
+        if self.experts.expert_parameters:
+            chosen = self.chosen_experts(tokens, self._stored_bytes, is_prompt=is_prompt)
+            body = body.plus(chosen, part)
         if not rows:
             return body
         adapted = self._adapters.read_bytes(rows) / self._read_bytes_per_second
-        body = body.plus(PassCost(bandwidth=adapted))
-        read = head * number_format.bytes_per_embedding / gpus
-        speed = self._head_flops_per_second
-        return body.plus(self._multiplied(2.0 * head / gpus, rows, read, speed))
+        head = self._multiplied(
+            2.0 * self._head / gpus, rows, self._head_bytes / gpus, self._head_flops_per_second
+        )
+        return body.plus(head).plus(PassCost(bandwidth=adapted)) if adapted else body.plus(head)
 
     def _multiplied(
         self, row_flops: float, rows: float, read_bytes: float, flops_per_second: float
     ) -> PassCost:
         """Cost of multiplying weights with some rows, of a whole tile where that outlasts reads."""
         reading = read_bytes / self._read_bytes_per_second
-        compute, tile = (row_flops * each / flops_per_second for each in (rows, self._tile_rows))
+        row_seconds = row_flops / flops_per_second
+        compute = rows * row_seconds
+        tile = self._tile_rows * row_seconds
         return _overlapped(max(compute, tile) if tile > reading else compute, reading)
 
     def chosen_experts(
@@ -335,8 +351,6 @@ class ForwardPass:
         experts = self.experts
         model = self.model
         settings = self.settings
-        if not experts.expert_parameters:
-            return PassCost()
         gpus = self.layout.tensor
         spread = self.layout.expert
         layers = model.layers - model.dense_layers
@@ -380,6 +394,7 @@ class ForwardPass:
         elements = tokens * self.model.hidden
         payload = elements * _BF16_BYTES
         moved = depth * elements * _ELEMENT_TRAFFIC * (1.0 + 1.0 / layout.tensor)
-        sums = 2.0 * depth * self.links.sum_seconds(layout.tensor, payload)
-        sums += self.links.stage_seconds(layout.pipeline, layout.tensor, payload)
+        fixed, each = self._sum_seconds
+        between, sent = self._stage_seconds
+        sums = 2.0 * depth * (fixed + each * payload) + between + sent * payload
         return PassCost(0.0, moved / self._read_bytes_per_second, sums, depth * self._layer_seconds)

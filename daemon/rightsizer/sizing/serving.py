@@ -145,10 +145,15 @@ class Serving(Struct, frozen=True):
     """Time between two tokens; 0 for an encoder, which has only one answer."""
     tokens_per_second: EstimateInterval
     """Output tokens of all GPUs together; for an encoder input tokens."""
-    bound: Bound
-    """Largest part of the time."""
+    cost: PassCost
+    """Time by what limits it."""
     running: float
     """Requests in flight that fit in memory; the others wait."""
+
+    @property
+    def bound(self) -> Bound:
+        """Largest part of the time."""
+        return self.cost.bound
 
 
 class AnswerRound(NamedTuple):
@@ -370,8 +375,8 @@ class Server:
         made = EstimateInterval(rate, rate * whole / high, rate * whole / low)
         queue = max(0.0, asked / running - 1.0) * residence  # Little's law.
         ends = (1e3 * self._first * (each + queue) for each in (first, apart, together))
-        bound = step.plus(prompt, beside).bound
-        return Serving(self.errors.around(*ends), between, made, bound, served)
+        whole_cost = step.plus(prompt, beside)
+        return Serving(self.errors.around(*ends), between, made, whole_cost, served)
 
     def _encoding(self, asked: float, running: float, served: float) -> Serving:
         tokens = self.load.input_tokens
@@ -379,7 +384,7 @@ class Server:
         rate = served * tokens / batch.seconds
         first = self.errors.around(1e3 * batch.seconds * max(1.0, asked / running))
         made = EstimateInterval(rate, rate / self.errors.above, rate * self.errors.below)
-        return Serving(first, EstimateInterval.exactly(0.0), made, batch.bound, served)
+        return Serving(first, EstimateInterval.exactly(0.0), made, batch, served)
 
 
 def _no_prompts(_: float = 1.0) -> PassCost:
