@@ -8,7 +8,6 @@ import csv
 import gzip
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -16,7 +15,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evaluation.sizing.unfitted import Prediction, predictions
 from measured import quantile
 from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.catalogue import built_in
@@ -38,7 +36,6 @@ _FIELDS: Final = {
     (VisionRuntime.EAGER, False): "eager_output_passes",
     (VisionRuntime.EAGER, True): "eager_transformer_output_passes",
 }
-_PUBLISHED: Final = ("vision", "training vision")
 _HEADING: Final = "| runtime | scored | rows | median | nine in ten | 90% intervals cover |"
 
 
@@ -130,13 +127,8 @@ def _within(errors: Sequence[float]) -> float:
     return sum(abs(error) <= most for error in errors) / len(errors)
 
 
-@cache
-def _published() -> tuple[Prediction, ...]:
-    return tuple(row for row in predictions() if row.figure.domain in _PUBLISHED)
-
-
 def evaluate(folder: Path) -> Iterator[str]:
-    """Yield the errors of each runtime, and of published figures that nothing was fitted to."""
+    """Yield the errors of each runtime."""
     yield f"{_HEADING}\n|---|---|---|---|---|---|"
     for runtime in (VisionRuntime.COMPILED, VisionRuntime.EAGER):
         rows = tuple(_rows(folder, runtime))
@@ -157,8 +149,3 @@ def evaluate(folder: Path) -> Iterator[str]:
         table["a share of the peak, families left out"] = _left_out(folds, lambda row: row.of_peak)
         for scored, errors in table.items():
             yield _scores(f"{runtime} | {scored}", errors, _within(errors))
-    for domain in _PUBLISHED:
-        figures = [row for row in _published() if row.figure.domain == domain]
-        covered = sum(row.is_covered for row in figures) / len(figures)
-        name = f"as each was measured | published, of {domain}, nothing fitted"
-        yield _scores(name, [row.error for row in figures], covered)

@@ -4,25 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration, wrong
 from rightsizer.planner.models.formulas import FUNCTIONS, Formulas, formula_rows
+from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import LayerKind, TokenIndexer, Transformer
 from rightsizer.sizing.parameters import attention_parameters, count_parameters
 
-_EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
-"""Spellings by version and family of transformers, also for the next four."""
-_CHOSEN: Final = (
-    "num_experts_per_tok",
-    "experts_per_token",
-    "num_experts_per_token",
-    "moe_top_k",
-    "moe_topk",
-    "moe_k",
-    "top_k_experts",
-)
 _SHARED: Final = (
     "n_shared_experts",
     "num_shared_experts",
@@ -36,98 +25,44 @@ _SHARED_WIDTHS: Final = (
 )
 _DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers")
 _STEPS: Final = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
-_EXPANSION: Final = 4
-_MOST_LAYERS: Final = 10_000
 _LINEAR: Final = "linear_attention"
 _SCALES: Final = {"float32": 2, "bfloat16": 1, "float16": 1, "auto": 1}
 """16-bit numbers per element of a state."""
 
 
-class TransformerFamily(Struct, frozen=True):
-    """How a family names its shape, and its parameters beside matrices."""
-
-    layers: str = "num_hidden_layers"
-    nested: Sequence[str] = ()
-    """Parts whose values are read as if they were at the top level."""
-    hidden: str = "hidden_size"
-    heads: str = "num_attention_heads"
-    kv_heads: str = "num_key_value_heads"
-    ffn: str = "intermediate_size"
-    embedding: str = "word_embed_proj_dim"
-    """Key of the embedding width, if it differs from the layers'."""
-    experts: str = ""
-    expert_ffn: str = ""
-    vocab: str = "vocab_size"
-    window: str = "sliding_window"
-    window_pattern: int = 0
-    """Period of layers with full attention; the others have a window."""
-    is_gated: bool = True
-    is_tied: bool = False
-    """If the configuration does not state it."""
-    norm_vectors: int = 1
-    """Per norm: a weight, or a bias too."""
-    layer_norms: int = 2
-    has_final_norm: bool = True
-    has_embedding_norm: bool = False
-    attention_bias: str = ""
-    """`qkv`, `output`, `all`, or the key that decides for all."""
-    has_attention_gate: bool = False
-    """Whether a matrix as large as the queries' gates what attention returns."""
-    has_output_bias: bool = True
-    """If there are biases at all, whether attention's output has one."""
-    ffn_bias: str = ""
-    """`all`, or the key that decides it."""
-    head_bias: str = ""
-    """`all`, or the key that decides it."""
-    switched_on: Sequence[str] = ()
-    """Keys of biases that exist by default."""
-    has_query_key_norm: bool = False
-    norms_whole_projections: bool = False
-    """One norm over queries and keys of all heads, instead of one per head."""
-    has_router_bias: bool = False
-    has_pooler: bool = False
-    shared_experts: int = 0
-    """Passed by every token, if no key states it."""
-    positions: str = ""
-    """Key of the number of learned positions."""
-    position_offset: int = 0
-    position_buckets: str = ""
-    """Key of the number of distances with a bias per head, shared by all layers."""
-    is_encoder: bool = False
-
-
-FAMILIES: Final = {kind: TransformerFamily(**row) for kind, row in MODEL_TYPES["families"].items()}
+Family = Mapping[str, Any]
+"""How a family names its shape, and its parameters beside matrices."""
+FAMILIES: Final[Mapping[str, Family]] = {
+    kind: {**MODEL_TYPES["usual"]["family"], **row} for kind, row in MODEL_TYPES["families"].items()
+}
 """By `model_type`; encoder-decoders, hybrids and vision transformers are read separately."""
 
 
-def mixture_shape(
-    config: Configuration, family: TransformerFamily, layers: int, hidden: int
-) -> dict[str, Any]:
-    """Return the feed-forward fields of a `Transformer`; one expert if dense."""
-    usual = (config.whole("expansion_ratio") or _EXPANSION) * hidden
-    dense = _mean_over_layers(config, family.ffn, layers) or usual
-    keys = (family.experts, *_EXPERTS) if family.experts else ()
-    experts = next((count for key in keys if (count := _mean_over_layers(config, key, layers))), 1)
-    if experts == 1:
-        return {"ffn": dense}
-    if layers > _MOST_LAYERS:
-        raise wrong(family.layers, f"{layers} is more than any model has")
-    chosen = next(
-        (count for key in _CHOSEN if (count := _mean_over_layers(config, key, layers))), 0
-    )
-    if not chosen:
-        raise wrong(_CHOSEN[0], "is missing")
-    width = (
-        _mean_over_layers(config, family.expert_ffn, layers) if family.expert_ffn else 0
-    ) or dense
-    return {
-        "experts": experts,
-        "experts_per_token": chosen,
-        "shared_experts": _shared_width(config, family, layers, width) // width,
-        "ffn": width,
-        "dense_layers": layers - sum(_has_experts(config, layer) for layer in range(layers)),
-        "dense_ffn": dense,
+def read_family(config: Configuration, family: Family, name: str) -> Transformer:
+    """Return the model of a family, with the layers that it has beside the usual ones."""
+    functions: Mapping[str, Callable[..., Any]] = {
+        **FUNCTIONS,
+        "first": partial(_first_mean, config, family),
+        "has_experts": partial(_has_experts, config),
+        "key": family.__getitem__,
+        "mean": partial(_mean, config, family),
+        "shared_width": partial(_shared_width, config, family),
+        "stated": config.values.get,
     }
+    fields = Formulas(formula_rows("families")["shape"], config, {}, functions).results("shape")
+    shape = Transformer(name=name, **fields)
+    check_model(shape)
+    whole = replace(shape, parameters=_parameters(shape, config, family))
+    return with_special_layers(whole, config)
+
+
+def _mean(config: Configuration, family: Family, key: str) -> int:
+    return _mean_over_layers(config, key, config.needed(family["layers"]))
+
+
+def _first_mean(config: Configuration, family: Family, keys: Sequence[str]) -> int:
+    """Return the first number that a configuration states."""
+    return next((count for key in keys if (count := _mean(config, family, key))), 0)
 
 
 def _mean_over_layers(config: Configuration, key: str, layers: int) -> int:
@@ -137,13 +72,14 @@ def _mean_over_layers(config: Configuration, key: str, layers: int) -> int:
     return round(sum(config.wholes(key, layers)) / layers)
 
 
-def _shared_width(config: Configuration, family: TransformerFamily, layers: int, width: int) -> int:
+def _shared_width(config: Configuration, family: Family, layers: int, width: int) -> int:
     """Return the width of the part of a layer that every token passes."""
     given = (key for key in _SHARED if config.lists(key) or config.whole(key) is not None)
     if (key := next(given, None)) is not None:
         return _mean_over_layers(config, key, layers) * width
     wide = next((value for key in _SHARED_WIDTHS if (value := config.whole(key))), 0)
-    return wide or family.shared_experts * width
+    shared: int = family["shared_experts"]
+    return wide or shared * width
 
 
 def _has_experts(config: Configuration, layer: int) -> bool:
@@ -175,22 +111,20 @@ def _numbers(config: Configuration, key: str) -> Sequence[object]:
     return spelled or config.lists(key)
 
 
-def family_parameters(
-    shape: Transformer, config: Configuration, family: TransformerFamily
-) -> float:
+def _parameters(shape: Transformer, config: Configuration, family: Family) -> float:
     """Count a shape's matrices, with the norms, biases and positions of its family."""
     given = {
-        **asdict(family),
+        **family,
         **_fields(shape),
-        "biased": family.attention_bias,
+        "biased": family["attention_bias"],
         "matrices": count_parameters(shape).total - (2 * shape.layers + 1) * shape.hidden,
     }
     functions: Mapping[str, Callable[..., Any]] = {
         **FUNCTIONS,
         "has_bias": partial(_has_bias, config, family),
-        "shared_width": partial(_shared_width, config, family, shape.layers, shape.ffn_width),
+        "shared_width": partial(_shared_width, config, family),
     }
-    row = formula_rows("families")["transformer"]
+    row = formula_rows("families")["parameters"]
     return float(Formulas(row, config, given, functions)["total"])
 
 
@@ -199,11 +133,11 @@ def _fields(shape: Transformer) -> dict[str, Any]:
     return asdict(shape) | {name: getattr(shape, name) for name in widths}
 
 
-def _has_bias(config: Configuration, family: TransformerFamily, switch: str) -> bool:
+def _has_bias(config: Configuration, family: Family, switch: str) -> bool:
     """Whether a family has a bias: always, or by its configuration."""
     if switch == "all":
         return True
-    return bool(switch) and config.is_set(switch, otherwise=switch in family.switched_on)
+    return bool(switch) and config.is_set(switch, otherwise=switch in family["switched_on"])
 
 
 def state_scale(config: Configuration, key: str, otherwise: str) -> int:

@@ -18,13 +18,7 @@ from rightsizer.planner.models.configuration import (
     Configuration,
     wrong,
 )
-from rightsizer.planner.models.family import (
-    FAMILIES,
-    TransformerFamily,
-    family_parameters,
-    mixture_shape,
-    with_special_layers,
-)
+from rightsizer.planner.models.family import FAMILIES, read_family
 from rightsizer.planner.models.formulas import Formulas, formula_rows
 from rightsizer.planner.models.towers import (
     COLORS,
@@ -43,7 +37,6 @@ _MULTIPLIED: Final = frozenset({"yarn", "linear", "dynamic"})
 """Scalings whose file states the length before scaling, as vLLM reads it; others after."""
 _SCALED: Final = "gemma3"
 """The only one whose files state the length after a linear scaling."""
-_WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention"})
 _VISION: Final = frozenset({"vit", "deit"})
 _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
 _TIED: Final = "tie_word_embeddings"
@@ -89,35 +82,6 @@ def _context_tokens(config: Configuration) -> int | None:
         return known
     before = scaling.whole("original_max_position_embeddings") or known
     return max(known, int(before * factor))
-
-
-def _window(
-    config: Configuration, family: TransformerFamily, layers: int
-) -> tuple[int | None, int | None]:
-    """Return the window length, and the number of windowed layers.
-
-    Gemma 2 windows every second layer, Gemma 3 five of six, Llama 4 chunks three of four; Qwen
-    only if enabled.
-    """
-    window = config.whole(family.window)
-    is_qwen = config.text("model_type").startswith("qwen")
-    if not window or not config.is_set("use_sliding_window", otherwise=not is_qwen):
-        return None, None
-    kinds = config.names("layer_types")
-    if kinds:
-        windowed = sum(kind in _WINDOWED for kind in kinds)
-        return (window, windowed) if windowed else (None, None)
-    if letters := config.text("sliding_window_pattern"):
-        # EXAONE 4 uses letters, L for a window, and its last layer has full attention.
-        whole, rest = divmod(layers - 1, len(letters))
-        return window, whole * letters.count("L") + letters[:rest].count("L")
-    pattern = config.whole("sliding_window_pattern") or family.window_pattern
-    if pattern:
-        return window, layers - layers // pattern
-    if is_qwen or config.whole("max_window_layers") is not None:
-        full = min(config.whole("max_window_layers") or 0, layers)
-        return (window, layers - full) if full < layers else (None, None)
-    return window, None
 
 
 def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
@@ -237,13 +201,13 @@ def _read(config: Configuration, name: str) -> LayeredModel:
         return Transformer(name=name, **stacks.results("shape"))
     if kind in FAMILIES:
         family = FAMILIES[kind]
-        nested = {key: each for part in family.nested for key, each in config.part(part).items()}
+        nested = {key: each for part in family["nested"] for key, each in config.part(part).items()}
         values = {**nested, **config.values}
         for usual, others in _SPELLINGS.items():
-            key = getattr(family, usual)
+            key = family[usual]
             if key not in values and key not in defaults:
                 values.update((key, values[other]) for other in others if other in values)
-        return _transformer(Configuration(values, defaults), family, name)
+        return read_family(Configuration(values, defaults), family, name)
     if kind in formula_rows("recurrents"):
         # Imported on use: most plans do not need it.
         from rightsizer.planner.models.recurrent import read_recurrent  # noqa: PLC0415
@@ -274,41 +238,3 @@ def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
     if not config.is_set("qkv_bias", otherwise=True):
         more -= 3 * shape.layers * shape.hidden
     return replace(shape, parameters=count_parameters(shape).total + more)
-
-
-def _transformer(config: Configuration, family: TransformerFamily, name: str) -> Transformer:
-    layers = config.needed(family.layers)
-    heads = config.needed(family.heads)
-    hidden = config.needed(family.hidden)
-    is_latent = config.whole("kv_lora_rank") is not None
-    has_no_head = family.is_encoder and not family.head_bias  # It has no text output.
-    window, windowed = _window(config, family, layers)
-    has_switch = config.values.get("multi_query") is not None
-    if has_switch and not config.is_set("new_decoder_architecture"):
-        kv_heads = 1 if config.is_set("multi_query") else heads
-    else:
-        kv_heads = config.whole(family.kv_heads) or heads
-    shape = Transformer(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        vocab=config.needed(family.vocab),
-        name=name,
-        kv_heads=kv_heads,
-        head_dim=config.whole("qk_nope_head_dim" if is_latent else "head_dim"),
-        gated_ffn=family.is_gated,
-        tied_embeddings=has_no_head or config.is_set(_TIED, otherwise=family.is_tied),
-        attention_bias=family.attention_bias == "qkv",
-        query_key_norm=family.has_query_key_norm,
-        sliding_window=window,
-        windowed_layers=windowed,
-        kv_lora_rank=config.whole("kv_lora_rank"),
-        rope_head_dim=config.whole("qk_rope_head_dim", 0) or 0,
-        query_lora_rank=config.whole("q_lora_rank"),
-        value_head_dim=config.whole("v_head_dim"),
-        cached_layers=0 if family.is_encoder else None,
-        **mixture_shape(config, family, layers, hidden),
-    )
-    check_model(shape)
-    whole = replace(shape, parameters=family_parameters(shape, config, family))
-    return with_special_layers(whole, config)
