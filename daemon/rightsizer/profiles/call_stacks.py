@@ -6,6 +6,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ _DEEPEST: Final = 64
 """Maximum depth of nested calls; deeper ones are attributed to the last kept."""
 _MOST_THREADS: Final = 4096
 _OTHERS: Final = "(others)"
+_REMEMBERED: Final = 10_000
 _NO_FRAME: Final = "(in no frame)"
 
 
@@ -241,6 +243,11 @@ class CallStacks:
             key = CallName(kind, _OTHERS)
         return self._names.setdefault(key, len(self._names))
 
+    def numbers(self, kind: CallKind, names: Sequence[str]) -> Sequence[int]:
+        """Return the numbers of several names."""
+        numbers = {name: self.number(kind, name) for name in dict.fromkeys(names)}
+        return [numbers[name] for name in names]
+
     def extend(self, threads: Values, numbers: Values, starts: Values, ends: Values) -> None:
         """Add calls that are no waits, by numbers of their names."""
         self._extend(self._calls, threads, numbers, starts, ends)
@@ -364,6 +371,7 @@ def frame_call(name: str) -> tuple[CallKind, str] | None:
     return found and (CallKind.LINE, found[1])
 
 
+@lru_cache(_REMEMBERED)
 def without_turn(name: str) -> str:
     """Remove the trailing number of a name, which counts iterations, layers or instances."""
     return _TURN.sub("", name) or name

@@ -71,6 +71,8 @@ def printed_number(text: str, mark: DecimalMark = ".") -> float | None:
     text = text.strip()
     if not _NUMBER.fullmatch(text):
         return None
+    if text.isdecimal():
+        return float(text) if float(text) <= LARGEST else None
     mark = _decimal_mark(text) or mark
     plain = text.translate(_SPACES).replace("," if mark == "." else ".", "")
     try:

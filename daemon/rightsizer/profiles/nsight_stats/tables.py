@@ -103,6 +103,7 @@ class StatsHeader(Struct, frozen=True):
     report: StatsReport
     names: tuple[str, ...]
     units: tuple[str, ...]
+    places: Mapping[str, int]
 
 
 class StatsRow(Struct, frozen=True):
@@ -146,9 +147,10 @@ class StatsRow(Struct, frozen=True):
         return None if value is None or factor is None else round(value * factor)
 
     def _value(self, *names: str) -> tuple[Any, str]:
-        known = self.header.names
-        place = next((known.index(name) for name in names if name in known), None)
-        return (None, "") if place is None else (self.cells[place], self.header.units[place])
+        for name in names:
+            if (place := self.header.places.get(name)) is not None:
+                return self.cells[place], self.header.units[place]
+        return None, ""
 
 
 @lru_cache(maxsize=64)
@@ -159,13 +161,14 @@ def header_of(titles: tuple[str, ...]) -> StatsHeader | None:
     parted = [_COLUMN.fullmatch(title.strip()) or (title, title.strip(), "") for title in titles]
     names = tuple(_FORMER_NAMES.get(match[1].lower(), match[1].lower()) for match in parted)
     units = tuple(match[2].strip() for match in parted)
-    there = frozenset(names)
+    places = {name: place for place, name in reversed([*enumerate(names)])}
+    there = places.keys()
     for report, needed, absent in _NEEDED:
         if needed <= there and not absent & there:
-            return StatsHeader(report, names, units)
+            return StatsHeader(report, names, units, places)
     timed = {name for name, unit in zip(names, units, strict=True) if seconds_in(unit)}
     is_other = timed & {"start", "duration"} or ("time" in there and "%" in units and timed)
-    return StatsHeader(StatsReport.OTHER, names, units) if is_other else None
+    return StatsHeader(StatsReport.OTHER, names, units, places) if is_other else None
 
 
 def is_notice(line: str) -> bool:

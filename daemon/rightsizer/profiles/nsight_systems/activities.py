@@ -197,9 +197,8 @@ def record_host_calls(
         is_awaited = is_tied & (role == _Role.COPY) & np.isin(ties, awaited)
         waits = np.flatnonzero((role == _Role.WAIT) | is_awaited)
         threads_of, texts, *spans = chosen(waits, threads, names, starts, ends)
-        stacks = recorder.stacks
-        calls = {text: stacks.number(CallKind.WAIT, text) for text in dict.fromkeys(texts)}
-        stacks.extend_waits(threads_of, [calls[text] for text in texts], *spans)
+        calls = recorder.stacks.numbers(CallKind.WAIT, texts)
+        recorder.stacks.extend_waits(threads_of, calls, *spans)
         used = np.count_nonzero(launches) + waits.size + np.count_nonzero(role == _Role.CAPTURE)
         database.unread["CUDA call that neither launches nor waits"] += len(names) - int(used)
     if WAITS in database.tables:

@@ -107,9 +107,8 @@ def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
                 recorder.step(names[row], span, device, is_counted=True)
         rows = np.flatnonzero(~is_marked)
         callers, calls, begins, untils = chosen(rows, owners, names, *spans)
-        stacks = recorder.stacks
-        lines = [stacks.number(CallKind.LINE, without_turn(name)) for name in calls]
-        stacks.extend(callers, lines, begins, untils)
+        lines = recorder.stacks.numbers(CallKind.LINE, [*map(without_turn, calls)])
+        recorder.stacks.extend(callers, lines, begins, untils)
 
 
 def _range_fault(kind: int, end: Any, name: str) -> str:

@@ -72,6 +72,8 @@ _USUAL: Final = re.compile(
 PROGRAMS: Final = "/host:metadata"
 """Plane of compiled programs, without events."""
 _STAT_BYTES: Final = 4000
+_SHARED_MAXIMUM: Final = 50_000
+"""Encoded stats whose values are kept."""
 _NAMES_PER_KERNEL: Final = 10
 """Names of a plane per kernel name: operations, shapes and details are names, too."""
 
@@ -240,6 +242,9 @@ class XPlane:
     event_names: dict[int, str] = field(default_factory=dict)
     stat_names: dict[int, str] = field(default_factory=dict)
     own_stats: list[bytes] = field(default_factory=list)
+    _shared: dict[tuple[frozenset[int], bytes], Mapping[str, StatValue]] = field(
+        default_factory=dict
+    )
 
     def stats(self) -> dict[str, StatValue]:
         """Return the plane's own stats."""
@@ -261,9 +266,19 @@ class XPlane:
         values: dict[str, StatValue] = {}
         for number, _, stat in fields(event.rest):
             if number == EVENT_STATS and isinstance(stat, bytes):
-                add_stat(stat, wanted, self.stat_names, values)
+                values.update(self._value(stat, wanted))
             elif number not in EVENT_FIELDS:
                 self.unread["unknown fields"] += 1
+        return values
+
+    def _value(self, stat: bytes, wanted: frozenset[int]) -> Mapping[str, StatValue]:
+        """Return a stat by name, if wanted; those that events share are kept."""
+        if (known := self._shared.get((wanted, stat))) is not None:
+            return known
+        values: dict[str, StatValue] = {}
+        add_stat(stat, wanted, self.stat_names, values)
+        if len(self._shared) < _SHARED_MAXIMUM:
+            self._shared[wanted, stat] = values
         return values
 
     def lines(self) -> Iterator[XPlaneLine]:

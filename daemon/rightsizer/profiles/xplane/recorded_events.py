@@ -1,7 +1,8 @@
 """Events of host threads and GPU streams, recorded with their details."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
@@ -47,7 +48,7 @@ _SPANS: Final = (
     ),
 )
 """By names of functions and operations; an operation's type follows a colon."""
-_NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
+_NOT_BUSY: Final = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _SCOPES: Final = ("name", "level 0", "tf_op", "hlo_op", "hlo_module")
 """Origin of a kernel, most specific first: JAX, TensorFlow, XLA's own names."""
 _NO_SCOPE: Final = "XlaModule"
@@ -64,6 +65,8 @@ STREAM_STATS: Final = frozenset(
     }
 )
 """Stats of such an event that are used."""
+_REMEMBERED: Final = 10_000
+"""Most names, scopes and details that are kept."""
 _DETAIL: Final = re.compile(r"(\w+):(\S*)")
 _MEMORIES: Final = {each.value: each for each in HostMemory if each is not HostMemory.UNKNOWN}
 
@@ -122,6 +125,7 @@ def is_host_call(name: str) -> bool:
     return name.startswith(_COMPILED) or bool(_LINE.match(name)) or is_read_back(name)
 
 
+@lru_cache(_REMEMBERED)
 def _span_of(name: str) -> tuple[SpanKind, str] | None:
     plain = _FRAME.sub("", name)
     candidates = ((kind, match[1]) for kind, pattern in _SPANS if (match := pattern.search(plain)))
@@ -159,13 +163,13 @@ def record_stream_event(  # noqa: PLR0913, PLR0917 - facts in both forms of a tr
     stream: str = "",
 ) -> bool:
     """Record an event; return false for events of memory, which are not used."""
-    if any(key in stats for key in _NOT_BUSY):
+    if not _NOT_BUSY.isdisjoint(stats):
         return False
     correlation = _whole(stats.get("correlation_id"))
     word = name.lower().partition(" ")[0]
     if word.startswith("memcpy") or "memcpy_details" in stats:
         kind = copy_kind(word) if word.startswith("memcpy") else CopyKind.OTHER
-        details = _details(stats, "memcpy_details")
+        details = _details(str(stats.get("memcpy_details", "")))
         size = _whole(details.get("size") or details.get("num_bytes"))
         sides = (_MEMORIES.get(details.get(side, "")) for side in ("kind_src", "kind_dst"))
         memory = next(filter(None, sides), HostMemory.UNKNOWN)
@@ -182,27 +186,31 @@ def record_stream_event(  # noqa: PLR0913, PLR0917 - facts in both forms of a tr
             name,
             correlation=correlation,
             occupancy_ratio=occupancy,
-            frames=tuple(_frames(stats)),
+            frames=_frames(tuple(str(stats.get(key, "")) for key in _SCOPES)),
             stream=stream,
         )
     return True
 
 
-def _frames(stats: Mapping[str, object]) -> Iterator[str]:
-    """Yield the scopes that a kernel was created in; numbered layers count as one."""
-    candidates = (str(stats.get(key, "")).partition(":")[0] for key in _SCOPES)
+@lru_cache(_REMEMBERED)
+def _frames(origins: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the scopes that a kernel was created in; numbered layers count as one."""
+    candidates = (origin.partition(":")[0] for origin in origins)
     scope = next((candidate for candidate in candidates if candidate not in {"", _NO_SCOPE}), "")
-    return filter(None, (without_turn(part).rstrip(".") for part in scope.split("/")))
+    return tuple(filter(None, (without_turn(part).rstrip(".") for part in scope.split("/"))))
 
 
-def _details(stats: Mapping[str, object], key: str) -> dict[str, str]:
-    return dict(_DETAIL.findall(str(stats.get(key, ""))))
+@lru_cache(_REMEMBERED)
+def _details(text: str) -> Mapping[str, str]:
+    return dict(_DETAIL.findall(text))
 
 
 def _occupancy(stats: Mapping[str, object]) -> float | None:
     """Return the launch's estimate; 0 means unknown."""
-    detail = _details(stats, "kernel_details").get("occ_pct")
+    detail = _details(str(stats.get("kernel_details", ""))).get("occ_pct")
     text = stats.get("theoretical_occupancy_pct", detail)
+    if text is None:
+        return None
     try:
         percent = float(str(text))
     except ValueError:
