@@ -75,16 +75,16 @@ class _Calls(SpanLine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._names: Column = array("q")
+        self._names: Column = array("i")
 
     def extend_named(self, starts: Numbers, ends: Numbers, names: Numbers) -> None:
         """Add calls."""
         self.extend(starts, ends)
-        self._names.frombytes(names.tobytes())
+        self._names.frombytes(names.astype(np.int32).tobytes())
 
     def nested(self, numbers: Numbers | None = None) -> tuple[Numbers, Numbers, Numbers]:
         """Return calls, with some names, by start; of equal starts the longer first."""
-        starts, ends, names = map(np.array, (self._starts, self._ends, self._names))
+        starts, ends, names = map(np.asarray, (self._starts, self._ends, self._names))
         rows = np.lexsort((-ends, starts))
         if numbers is not None:
             rows = rows[np.isin(names[rows], numbers)]
@@ -125,9 +125,9 @@ class Nesting(Struct, frozen=True):
 
 
 def _nesting(starts: Numbers, ends: Numbers, names: Numbers) -> Nesting:
-    until = array("q", ends.tobytes())
-    parents: Column = array("q")
-    depths: Column = array("q")
+    until = ends.data
+    parents: Column = array("i")
+    depths: Column = array("b")
     opened: list[int] = []
     for row, end in enumerate(until):
         while opened and until[opened[-1]] < end:
@@ -138,7 +138,7 @@ def _nesting(starts: Numbers, ends: Numbers, names: Numbers) -> Nesting:
             opened.append(row)
         else:
             ends[row] = NO_NUMBER
-    return Nesting(starts, ends, names, np.array(parents), np.array(depths))
+    return Nesting(starts, ends, names, np.asarray(parents), np.asarray(depths))
 
 
 class CallStacks:

@@ -45,8 +45,8 @@ class LostKernels:
         """Runs lost between others, and after the last; 0 if few or unknown."""
         if not self._is_known or not self._ran:
             return 0, 0
-        starts = np.array(self._starts)
-        is_lost = ~np.isin(np.array(self._launched), np.array(self._ran))
+        starts = np.asarray(self._starts)
+        is_lost = ~np.isin(np.asarray(self._launched), np.asarray(self._ran))
         last = starts[~is_lost].max(initial=starts.min(initial=LATEST))
         later = int((starts[is_lost] > last).sum())
         least = _LEAST_RATIO * len(self._launched)

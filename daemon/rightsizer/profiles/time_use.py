@@ -129,7 +129,7 @@ class Launches:
     def columns(self) -> tuple[Numbers, ...]:
         """Correlations, starts, ends and threads; sorted by these, which numbers the rows."""
         if self._ordered is None:
-            columns = [np.array(column) for column in self._columns]
+            columns = [np.asarray(column) for column in self._columns]
             rows = np.lexsort((columns[2], columns[1], columns[0]))
             self._ordered = tuple(column[rows] for column in columns)
         return self._ordered

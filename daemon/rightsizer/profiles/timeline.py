@@ -128,13 +128,13 @@ class SpanLine:
     def in_order(self) -> Intervals:
         """Return all spans by start."""
         rows = self.rows
-        return np.array(self._starts)[rows], np.array(self._ends)[rows]
+        return np.asarray(self._starts)[rows], np.asarray(self._ends)[rows]
 
     @property
     def rows(self) -> Numbers:
         """Rows by start."""
         if self._order is None:
-            self._order = np.argsort(np.array(self._starts), kind="stable")
+            self._order = np.argsort(np.asarray(self._starts), kind="stable")
         return self._order
 
 
@@ -155,7 +155,7 @@ class NamedLine(SpanLine):
         starts, ends = self.in_order()
         starts = np.maximum(starts, np.maximum.accumulate(np.append(-LATEST, ends))[:-1])
         is_left = starts < ends
-        return starts[is_left], ends[is_left], np.array(self._names)[self.rows][is_left]
+        return starts[is_left], ends[is_left], np.asarray(self._names)[self.rows][is_left]
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ class KernelLine(SpanLine):
     @property
     def is_collective(self) -> "NDArray[np.bool_]":
         """Whether each row is a collective."""
-        return np.array(self._collective, bool)
+        return np.asarray(self._collective, bool)
 
     @property
     def streams(self) -> Numbers:
@@ -225,7 +225,7 @@ class KernelLine(SpanLine):
     @property
     def correlations(self) -> Numbers:
         """Correlation of each row, or `NO_NUMBER`."""
-        return np.array(self._correlations)
+        return np.asarray(self._correlations)
 
     def collective_runs(self) -> Iterator[tuple[Interval, int, int]]:
         """Yield interval, kernel and group of each collective, by start."""
@@ -235,12 +235,12 @@ class KernelLine(SpanLine):
     def chosen(self, is_chosen: "NDArray[np.bool_]") -> Intervals:
         """Return the intervals of some rows, by start."""
         rows = self.rows[is_chosen[self.rows]]
-        return np.array(self._starts)[rows], np.array(self._ends)[rows]
+        return np.asarray(self._starts)[rows], np.asarray(self._ends)[rows]
 
     def runs(self) -> Intervals:
         """Return kernel and duration of all runs of kernels."""
-        kernels = np.array(self._kernels, np.int64)
-        durations = np.array(self._ends) - np.array(self._starts)
+        kernels = np.asarray(self._kernels, np.int64)
+        durations = np.asarray(self._ends) - np.asarray(self._starts)
         return kernels[kernels != NO_KERNEL], durations[kernels != NO_KERNEL]
 
     def _has_overruns(self, unordered: Collection[int]) -> bool:
@@ -248,7 +248,7 @@ class KernelLine(SpanLine):
         rows = self.rows
         streams = self.streams[rows]
         correlations = self.correlations[rows]
-        ends = np.array(self._ends)[rows]
+        ends = np.asarray(self._ends)[rows]
         is_left = (correlations != NO_NUMBER) & ~np.isin(streams, [*unordered])
         keys = np.stack((streams, correlations >> _PROCESS_BITS))[:, is_left]
         numbers = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
@@ -342,7 +342,7 @@ class MemoryCurve:
 
     def points(self) -> Iterator[tuple[Nanoseconds, int]]:
         """Yield the points by time."""
-        for row in np.argsort(np.array(self._times), kind="stable").tolist():
+        for row in np.argsort(np.asarray(self._times), kind="stable").tolist():
             yield self._times[row], self._used[row]
 
     def between(self, edges: Sequence[Nanoseconds]) -> tuple[int | None, ...]:
