@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["prose.csv"], 1, "prose.csv:1: "),
         (["fine.csv", "missing.csv"], 1, "missing.csv: no such file"),
         (["fine.csv", "--board", "H101"], 2, "board 'H101' is not in the catalogue; did you mean"),
-        (["fine.csv", "--columns", "no.yaml"], 78, "no.yaml: No such file"),
+        (["fine.csv", "--columns", "no.yaml"], 78, "no.yaml: there is no such file"),
         (["fine.csv", "--timeline", "no/out.csv"], 1, "timeline 'no/out.csv' cannot be written"),
         (
             ["fine.csv", "--timeline", "."],

@@ -147,6 +147,32 @@ def test_tables_below_each_other_have_their_own_columns(replay: Replays, write: 
     assert played.values("a GPU 1", Signal.GPU_BUSY) == [0.1] * 4
 
 
+@pytest.mark.parametrize(
+    ("heading", "row"),
+    [
+        ("Datum;Uhrzeit;gpu;util_pct;power_w", "05.01.2026;00:00:0{at};1;90,0;60,0"),
+        ("time;gpu;util_pct;power_w", "2026-01-05 00:00:0{at};1;90,0;0.060,0"),
+        ("", "2026-01-05 00:00:0{at},123 - INFO - gpu: 1, util: 90%, power_w: 60"),
+    ],
+    ids=["date apart", "thousands", "colons"],
+)
+def test_rules_hold_in_any_spelling(replay: Replays, write: Writes, heading: str, row: str) -> None:
+    """Days apart in any language, marks between thousands, pairs by a colon."""
+    lines = "".join(row.format(at=at) + "\n" for at in range(4))
+    played = replay(write(f"{heading}\n{lines}"))
+    assert played.snapshots[0].wall_time == 1_767_571_200 * 10**9 + ("INFO" in row) * 123_000_000
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 4
+    assert played.values("index:1", Signal.POWER_WATTS) == [60.0] * 4
+
+
+def test_dates_of_a_column_without_a_year(replay: Replays, write: Writes) -> None:
+    """As before lines, a leap year is assumed, and told."""
+    lines = "".join(f"Jan 05 00:00:0{at},1,90\n" for at in range(4))
+    played = replay(write(f"time,gpu,util_pct\n{lines}"))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 4
+    assert "its times have no year" in played.warnings
+
+
 def test_torn_line_of_json_loses_no_other(replay: Replays, write: Writes) -> None:
     """A crash within a long file; what follows is read at once."""
     record = '{"ts": AT, "gpu": 1, "util_pct": 90}'

@@ -349,7 +349,8 @@ class TimeColumns:
         except ValueError:
             with contextlib.suppress(ValueError):
                 return self._days.of(parse_time_of_day(text))
-            return parse_timestamp(text)
+            yearless, rest = leading_time(f"{text} ", self._notes)
+            return parse_timestamp(text) if yearless is None or rest else yearless
         if time < DAY:
             self._note_count()
         return time

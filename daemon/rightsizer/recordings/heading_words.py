@@ -41,8 +41,9 @@ _TIMES, _ELAPSED, _STAMPED, _QUALIFIERS = (
 DEVICES, UUIDS, NAMES, NODES, INSTANCES = (
     frozenset(_LOADED[section]) for section in ("devices", "uuids", "names", "nodes", "instances")
 )
-METRICS, VALUES, LABELS = (
-    frozenset(_LOADED[section]) for section in ("metrics", "values", "labels")
+METRICS, VALUES, LABELS, _DATES, _TIMES_OF_DAY = (
+    frozenset(_LOADED[section])
+    for section in ("metrics", "values", "labels", "dates", "times_of_day")
 )
 """Whole headings, in words separated by spaces."""
 _SIGNALS: Final = {
@@ -296,7 +297,7 @@ def time_places(headings: Sequence[str]) -> Sequence[int]:
 
 def clock_places(headings: Sequence[str]) -> list[Sequence[int]]:
     """Return the positions of each clock, or of date and time of day, by preference."""
-    apart = [at for name in ("date", "time") if (at := place_of(headings, {name})) is not None]
+    apart = [at for of in (_DATES, _TIMES_OF_DAY) if (at := place_of(headings, of)) is not None]
     if len(apart) > 1:
         return [apart]
     places = dict.fromkeys(

@@ -8,7 +8,6 @@ from typing import Final
 from rightsizer.model.dcgm_fields import holder_of
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import Unit, convert
-from rightsizer.recordings.dcgm_sample import sample_row
 from rightsizer.recordings.headed_table import (
     HeadedTable,
     TimeColumns,
@@ -30,7 +29,7 @@ from rightsizer.recordings.heading_words import (
     time_places,
     words_of,
 )
-from rightsizer.recordings.prometheus_text import interpreted, named_line, teach
+from rightsizer.recordings.prometheus_text import interpreted, named_line, sample_row, teach
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
 from rightsizer.recordings.table import missing_cell
 from rightsizer.telemetry.dcgm.series import DcgmSeries, UnusedSeries, interpret

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Struct
 
 from rightsizer.config.loader import read_document
-from rightsizer.io.yaml import YamlError, load_yaml
+from rightsizer.io.yaml import YamlError, load_yaml, yaml_text
 from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
 from rightsizer.model.errors import ConfigurationError, RecordingError
 from rightsizer.model.settings import Spec
@@ -123,16 +123,11 @@ class ColumnMap(Struct, frozen=True):
 def load_column_map(path: Path) -> ColumnMap:
     """Read a column map; reject one with faults, naming the place of each."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not text"
-        raise ConfigurationError(
-            f"{path}: {reason}; give a column map like those in config/columns"
-        ) from None
-    try:
-        document = load_yaml(text, str(path))
+        document = load_yaml(yaml_text(path), str(path))
     except YamlError as error:
-        raise ConfigurationError(f"{error}; a column map is a YAML file") from None
+        raise ConfigurationError(
+            f"{error}; a column map is a YAML file like those in config/columns"
+        ) from None
     mapped = read_document(ColumnMapDocument, document)
     return ColumnMap(
         name=document.name,

@@ -1,7 +1,7 @@
 """Codec and reader of the agent's own recording format."""
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import merge
 from operator import attrgetter
@@ -74,42 +74,20 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _decoded(name: str, data: Any, signals: list[Signal | None]) -> Any:
-    """Decode a section; `signals` is the header's table."""
-    match name:
-        case "devices":
-            return convert(data, tuple[Device, ...])
-        case "columns":
-            return [
-                (
-                    [signals[number] for number in present],
-                    {
-                        signal: Missing(why)
-                        for why, numbers in missing.items()
-                        for number in numbers
-                        if (signal := signals[number]) is not None
-                    },
-                )
-                for present, missing in data
-            ]
-        case "processes":
-            return {
-                uuid: tuple(_decode_process(*fields) for fields in processes)
-                for uuid, processes in data.items()
-            }
-        case "holdings":
-            return {
-                uuid: tuple(Holding(convert(of, Workload), *how) for of, *how in holdings)
-                for uuid, holdings in data.items()
-            }
-        case "down":
-            return {uuid: Down(Missing(reason), *rest) for uuid, (reason, *rest) in data.items()}
-        case "host":
-            return {Signal(signal): value for signal, value in data.items()}
-        case "collectors":
-            return {name: _outcome(*row) for name, row in data.items()}
-        case _:
-            return data
+def _decoded_columns(data: Any, signals: Sequence[Signal | None]) -> Any:
+    """Decode the columns of each device; `signals` is the header's table."""
+    return [
+        (
+            [signals[number] for number in present],
+            {
+                signal: Missing(why)
+                for why, numbers in missing.items()
+                for number in numbers
+                if (signal := signals[number]) is not None
+            },
+        )
+        for present, missing in data
+    ]
 
 
 def _encode_process(process: Process) -> list[Any]:
@@ -197,6 +175,23 @@ def _outcome(
     return CollectorOutcome(success, duration_seconds, failure, left_out)
 
 
+_DECODERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "devices": lambda data: convert(data, tuple[Device, ...]),
+    "processes": lambda data: {
+        uuid: tuple(_decode_process(*fields) for fields in processes)
+        for uuid, processes in data.items()
+    },
+    "holdings": lambda data: {
+        uuid: tuple(Holding(convert(of, Workload), *how) for of, *how in holdings)
+        for uuid, holdings in data.items()
+    },
+    "down": lambda data: {
+        uuid: Down(Missing(reason), *rest) for uuid, (reason, *rest) in data.items()
+    },
+    "host": lambda data: {Signal(signal): value for signal, value in data.items()},
+    "collectors": lambda data: {name: _outcome(*row) for name, row in data.items()},
+}
+"""By section; others are as they were."""
 _KEPT: Final = ("interval", "devices", "down", "host", "holdings", "collectors", "trouble")
 """Sections that equal fields of a snapshot."""
 
@@ -219,7 +214,10 @@ class _NativeState:
 
     def update(self, data: dict[str, Any]) -> None:
         for name, section in data.items():
-            self._sections[name] = _decoded(name, section, self._signals)
+            decode = _DECODERS.get(name, lambda data: data)
+            self._sections[name] = (
+                _decoded_columns(section, self._signals) if name == "columns" else decode(section)
+            )
 
     def snapshot(self, data: list[Any]) -> Snapshot:
         sections = self._sections

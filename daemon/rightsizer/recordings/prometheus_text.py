@@ -6,18 +6,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from rightsizer.model.dcgm_fields import DIVIDED_DCGM_FIELDS
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
 from rightsizer.model.errors import RecordingError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
-from rightsizer.recordings.dcgm_sample import sample_row
 from rightsizer.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, exported_spellings
-from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
+from rightsizer.recordings.row import SUMMED, RecordingNotes, RecordingRow, on_node
 from rightsizer.recordings.text_file import TextFile, json_objects
 from rightsizer.recordings.timestamps import page_time
 from rightsizer.telemetry.dcgm.series import (
     DcgmSeries,
     UnusedSeries,
+    holdings_of,
     interpret,
     interpret_labels,
     wanted,
@@ -95,22 +98,28 @@ def text_samples(
         yield TimedSample(number, labelled + closing, value, time)
 
 
-def text_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """Yield a row per sample: metrics of a device may have different times."""
-    known: dict[str, DcgmSeries | None] = {}
-    for number, head, value, time in text_samples(text, notes, is_known):
-        if head not in known:
-            if len(known) >= _REMEMBERED:
-                known.clear()
-            known[head] = _learned(head, value, time, number, notes)
-        series = known[head]
-        if series is not None and series.signal is not None:
-            yield sample_row(series, series.signal, time, value, text.name)
-    if not known:
-        notes.remark(
-            "none of its metrics is DCGM_FI_*, rightsizer_* or nvidia_smi_*, or says by its name "
-            "how busy a GPU is"
-        )
+def known_rows(
+    samples: Callable[[TextFile, RecordingNotes, Callable[[str], bool]], Iterator[TimedSample]],
+) -> Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]:
+    """Return the reader of a row per sample of known metrics, which may have different times."""
+
+    def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        known: dict[str, DcgmSeries | None] = {}
+        for number, head, value, time in samples(text, notes, is_known):
+            if head not in known:
+                if len(known) >= _REMEMBERED:
+                    known.clear()
+                known[head] = _learned(head, value, time, number, notes)
+            series = known[head]
+            if series is not None and series.signal is not None:
+                yield sample_row(series, series.signal, time, value, text.name)
+        if not known:
+            notes.remark(
+                "none of its metrics is DCGM_FI_*, rightsizer_* or nvidia_smi_*, or says by its "
+                "name how busy a GPU is"
+            )
+
+    return rows
 
 
 def is_text(head: Sequence[str]) -> bool:
@@ -183,7 +192,7 @@ def teach(series: DcgmSeries, value: float, time: Nanoseconds, notes: RecordingN
         facts.learn(DeviceDescription(**known))
 
 
-def json_series(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_series(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each series of answers with its line; at most one is in memory."""
     if _ERROR.match("\n".join(text.head)):
         raise RecordingError(
@@ -193,16 +202,27 @@ def json_series(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, di
     yield from json_objects(text, _SERIES, notes)
 
 
-def json_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """Yield a row per sample."""
-    for number, found in json_series(text, notes):
-        series = _series(found, number, notes)
-        if series is None:
+def json_samples(
+    text: TextFile, notes: RecordingNotes, is_wanted: Callable[[str], bool]
+) -> Iterator[TimedSample]:
+    """Yield the samples of wanted series."""
+    for number, series in _json_series(text, notes):
+        labels = series.get("metric")
+        if not isinstance(labels, dict):
+            notes.count("series without labels", number)
             continue
-        for time, value in series_samples(found, number, notes):
-            teach(series, value, time, notes)
-            if series.signal is not None:
-                yield sample_row(series, series.signal, time, value, text.name)
+        if not (name := str(labels.pop("__name__", ""))):
+            notes.count(f"series without a metric's name; {_REMEDY}", number, json.dumps(labels))
+        elif not is_wanted(name):
+            notes.count("series that says nothing of a GPU here", number, name)
+        else:
+            texts = (
+                f"{label}={json.dumps(str(value), ensure_ascii=False)}"
+                for label, value in labels.items()
+            )
+            head = f"{name}{{{','.join(texts)}}}"
+            for time, value in _series_samples(series, number, notes):
+                yield TimedSample(number, head, value, time)
 
 
 def is_json(head: Sequence[str]) -> bool:
@@ -210,24 +230,7 @@ def is_json(head: Sequence[str]) -> bool:
     return any(each.match("\n".join(head)) for each in (_START, _ERROR))
 
 
-def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> DcgmSeries | None:
-    labels = found.get("metric")
-    if not isinstance(labels, dict):
-        notes.count("series without labels", number)
-        return None
-    labels = {str(label): str(value) for label, value in labels.items()}
-    name = labels.pop("__name__", "")
-    if not name:
-        notes.count(f"series without a metric's name; {_REMEDY}", number, json.dumps(labels))
-        return None
-    series = interpreted(name, labels)
-    if isinstance(series, DcgmSeries):
-        return series
-    notes.count("series that says nothing of a GPU here", number, name)
-    return None
-
-
-def series_samples(
+def _series_samples(
     found: Mapping[str, Any], number: int, notes: RecordingNotes
 ) -> Iterator[tuple[Nanoseconds, float]]:
     """Yield times and values of a series."""
@@ -241,3 +244,26 @@ def series_samples(
             yield parse_epoch(str(time), unit), float("nan" if value is None else value)
         except (ValueError, TypeError):
             notes.count("unreadable sample", number, json.dumps(pair))
+
+
+def sample_row(
+    series: DcgmSeries, signal: Signal, time: Nanoseconds, number: float, file: str
+) -> RecordingRow:
+    """Return the row of a sample; each metric of a file is a stream with times of its own."""
+    value = series.read(number)
+    values: dict[Signal, float] = {}
+    missing: dict[Signal, Missing] = {}
+    if isinstance(value, Missing):
+        missing[signal] = value
+    else:
+        values[signal] = value
+    stream = f"{file}:{series.metric}"
+    if series.holder is None:
+        return RecordingRow(time, series.device, values, missing, stream, series.rank, ())
+    holdings = holdings_of({series.holder})
+    rank = series.rank
+    if series.metric in DIVIDED_DCGM_FIELDS:
+        # Perhaps a part, which counts only where there is no value of the GPU.
+        stream = f"{stream}:{series.holder.pod}"
+        rank = rank + SUMMED - 1
+    return RecordingRow(time, series.device, values, missing, stream, rank, holdings)

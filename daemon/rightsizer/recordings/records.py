@@ -41,12 +41,11 @@ from rightsizer.recordings.named_columns import (
     named_columns,
 )
 from rightsizer.recordings.prometheus_text import (
+    TimedSample,
     is_json,
     is_text,
-    json_rows,
-    json_series,
-    series_samples,
-    text_rows,
+    json_samples,
+    known_rows,
     text_samples,
 )
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, recorded_process
@@ -79,7 +78,9 @@ _POINT: Final = re.compile(
 )
 """`telegraf --test` begins each point with an arrow."""
 _TAG: Final = re.compile(rf"({_PART})=({_PART})")
-_PAIR: Final = re.compile(r'(?<![^\s,;|])([A-Za-z_][\w.@%/-]*)=("(?:\\.|[^"\\])*"|[^\s,;"]*)')
+_PAIR: Final = re.compile(
+    r'(?<![^\s,;|])([A-Za-z_][\w.@%/-]*)(?:=|: ?)("(?:\\.|[^"\\])*"|[^\s,;"]*)'
+)
 _GPU: Final = re.compile(r"\bgpu\W{0,3}(\d+)\b", re.IGNORECASE)
 """The GPU that a line names before its pairs."""
 _FEWEST_PAIRS: Final = 3
@@ -339,44 +340,30 @@ def _begins_with_gpu(line: str) -> bool:
     return _is_of_gpu(line.partition("{")[0].partition(" ")[0])
 
 
-def _sample_record(name: str, labels: str, time: Nanoseconds, value: float) -> Record:
-    return {"metric": name, "labels": labels, "time": str(time), "value": str(value)}
-
-
-def _text_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
-    for number, head, value, time in text_samples(text, notes, _begins_with_gpu):
-        name, _, labels = head.partition("{")
-        yield number, _sample_record(name, labels, time, value)
-
-
-def _series_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
-    for number, series in json_series(text, notes):
-        labels = series.get("metric")
-        name = labels.pop("__name__", None) if isinstance(labels, dict) else None
-        if isinstance(name, str) and _is_of_gpu(name):
-            for time, value in series_samples(series, number, notes):
-                yield number, _sample_record(name, json.dumps(labels), time, value)
-
-
-def _of_any_exporter(known: Rows, records: Rows) -> Rows:
+def _exporter_rows(
+    samples: Callable[[TextFile, RecordingNotes, Callable[[str], bool]], Iterator[TimedSample]],
+) -> Rows:
     """Return a reader of known metrics or, where none is there, of metrics by their words."""
 
+    def records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+        for number, head, value, time in samples(text, notes, _begins_with_gpu):
+            name, _, labels = head.partition("{")
+            sample = {"metric": name, "labels": labels, "time": str(time), "value": str(value)}
+            yield number, sample
+
     def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        for read in (known, records):
+        for read in (known, _records_table_rows(records)):
             if next(read(text, RecordingNotes(text.name)), None) is not None:
                 return read(text, notes)
         return known(text, notes)
 
+    known = known_rows(samples)
     return rows
 
 
 PROMETHEUS_TEXT: Final = RecordingFormat(
-    "Prometheus or OpenMetrics text",
-    is_text,
-    _of_any_exporter(text_rows, _records_table_rows(_text_records)),
+    "Prometheus or OpenMetrics text", is_text, _exporter_rows(text_samples)
 )
 """Successive scrapes or series; a sample's time is its own, or written above its page."""
-PROMETHEUS_JSON: Final = RecordingFormat(
-    "Prometheus JSON", is_json, _of_any_exporter(json_rows, _records_table_rows(_series_records))
-)
+PROMETHEUS_JSON: Final = RecordingFormat("Prometheus JSON", is_json, _exporter_rows(json_samples))
 """Whole answers, result lists, or a series per line; several to a file."""

@@ -24,7 +24,7 @@ _REMEMBERED: Final = 4096
 _NOTED: Final = frozenset({Missing.INVALID, Missing.FAILED})
 # Three digits after the comma may be a thousands group.
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
-
+_GROUPED: Final = re.compile(r"[+-]?\d{1,3}(?:(?:\.\d{3})+,|(?:,\d{3})+\.)\d+")
 _JOINED_UNIT: Final = re.compile(r"(?!0[xX])([+-]?[\d.,]+)(%|°?[A-Za-z]+)")
 """Values like 97% and 40C of gpustat, nvtop and Grafana."""
 
@@ -63,7 +63,10 @@ class _Factors(dict[str, float | None]):
 
 
 def _unusual_number(text: str) -> float:
-    """Parse a number with a decimal comma, or in hexadecimal."""
+    """Parse a number with a decimal comma or marks between thousands, or in hexadecimal."""
+    if _GROUPED.fullmatch(text):
+        mark = max(".,", key=text.rfind)
+        return float(text.replace(".,".replace(mark, ""), "").replace(mark, "."))
     if _DECIMAL_COMMA.fullmatch(text):
         return float(text.replace(",", "."))
     return float(int(text, 16)) if text.startswith(("0x", "0X")) else float(text)

@@ -74,13 +74,18 @@ def show_read(progress: Progress, texts: Sequence["TextFile"]) -> None:
     progress("survey", round(100 * sum(text.read_ratio for text in texts) / len(texts)), 100)
 
 
-def _grepped(lines: Iterable[str]) -> re.Pattern[str] | None:
-    """Return what grep put before each line, or `None`."""
+def _prefix_of(lines: Sequence[str]) -> re.Pattern[str] | None:
+    """Return what grep or a collector of logs puts before each line, or `None`."""
     for match in filter(None, map(_GREPPED_HEADING.match, lines)):
         name = re.escape(match["file"] or "")
         number = r"\d+:" if match["line"] else ""
         return re.compile(f"^{name}{number}") if name or number else None
-    return None
+    prefixed = filter(None, map(_PREFIXED_HEADING.match, lines))
+    words = max((len(match["prefix"].split()) for match in prefixed), default=0)
+    composed = [_COMPOSED.match(line) for line in lines]
+    if not words and all(composed) and len({match[1] for match in composed if match}) == 1:
+        words = _COMPOSED_WORDS
+    return re.compile(rf"^\s*(?:\S+\s+){{{words}}}(?=\S)") if words else None
 
 
 def _stripped(line: str, *, is_first: bool) -> str:
@@ -173,14 +178,7 @@ class TextFile:
             self._is_kept_by_docker = all(map(_KEPT_BY_DOCKER.match, lines))
             if self._is_kept_by_docker:
                 lines = _all_logged(lines)
-            self._grepped = _grepped(lines)
-            prefixed = filter(None, map(_PREFIXED_HEADING.match, lines))
-            self._prefix_words = max(
-                (len(match["prefix"].split()) for match in prefixed), default=0
-            )
-            composed = [_COMPOSED.match(line) for line in lines]
-            if all(composed) and len({match[1] for match in composed if match}) == 1:
-                self._prefix_words = self._prefix_words or _COMPOSED_WORDS
+            self._prefix = _prefix_of(lines)
             self.head = tuple(map(self._without_prefix, lines))
             """First lines that are not blank, stripped."""
         except OSError as error:
@@ -204,7 +202,7 @@ class TextFile:
                 numbered: Iterable[tuple[int, str]] = enumerate(stream, 1)
                 if self._is_kept_by_docker:
                     numbered = ((number, _logged(line)) for number, line in numbered)
-                if self._prefix_words or self._grepped:
+                if self._prefix:
                     numbered = self._unprefixed(numbered)
                 for number, line in numbered:
                     yield number, self._with_point(line)
@@ -262,7 +260,7 @@ class TextFile:
         for number, line in lines:
             # `kubectl logs --prefix` begins with the pod, pdsh and docker compose with the node or
             # container, which may be on another node.
-            if not self._grepped and (match := _SOURCE.match(line)):
+            if match := _SOURCE.match(line):
                 if source and match[1] != source:
                     mine = quote(f'index($0, "{match[0]}") == 1')
                     raise RecordingError(
@@ -275,12 +273,7 @@ class TextFile:
 
     def _without_prefix(self, line: str) -> str:
         """Return a line without the prefix of a log collector, or of grep."""
-        if self._grepped:
-            return self._grepped.sub("", line, 1)
-        if not self._prefix_words:
-            return line
-        words = line.split(maxsplit=self._prefix_words)
-        return words[-1] if len(words) > self._prefix_words else line
+        return self._prefix.sub("", line, 1) if self._prefix else line
 
     def _with_point(self, line: str) -> str:
         return _COMMA_FRACTION.sub(r"\1.\2", line, 1) if self._has_comma_fractions else line
