@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -15,15 +15,18 @@ from browser import IN_A_BROWSER, browse, measured
 from publish_reports import full_report, node_report
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
-from rightsizer.model.report import DeviceSpan, Report
+from rightsizer.model.block import Blocks, Measure
+from rightsizer.model.report import DeviceSpan, Report, TimeRange
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
+from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web import page
 from rightsizer.web.authenticator import Admission, Authenticator, Passwords
 from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.page_query import PageQuery
 from rightsizer.web.router import Route
 from rightsizer.web.server import WebAccess, WebServer
-from rightsizer.web.settings import PasswordSettings
+from rightsizer.web.settings import FitSettings, PasswordSettings
 from rightsizer.web.web_config import WebConfig
 from sample_devices import HOUR, NOW
 
@@ -108,6 +111,29 @@ def test_figures_move_while_somebody_looks(tmp_path: Path) -> None:
     assert text_of(document, 'class="badge" data-state.*?</span><span') == "Idle held"
     assert text_of(document, 'id="tile-working".*?class="value"') == "0 of 1"
     assert 'data-live="live"' in document
+
+
+def test_a_slider_tells_what_all_charts_say_at_a_moment(tmp_path: Path) -> None:
+    """By its keys; a pointer over a drawing moves it."""
+    report = full_report(1)
+    (device,) = report.devices
+
+    def measured(uuids: Collection[str], drawn: TimeRange) -> Mapping[str, Blocks]:
+        known = Blocks.of_one(drawn.start, 300.0, {Measure.BUSY: 0.5}, {Measure.BUSY: 0.6})
+        return dict.fromkeys(uuids, known)
+
+    gpu = page.WebPage(FreshnessSettings(), FitSettings(), 0.0, lambda _: {}, blocks=measured)
+    document = gpu.render(report, NOW, PageQuery(gpu=device.device.uuid)).decode()
+    move = """<script>addEventListener("load", () => {
+      const field = document.querySelector(".at input");
+      field.value = 0;
+      field.dispatchEvent(new Event("input"));
+    });</script></body>"""
+    open_to_scripts = re.sub("<meta http-equiv=.Content-Security-Policy.[^>]*>", "", document)
+    file = tmp_path / "gpu.html"
+    file.write_text(open_to_scripts.replace("</body>", move), "utf-8")
+    shown = browse(tmp_path, "--virtual-time-budget=3000", "--dump-dom", file.as_uri()).stdout
+    assert re.search(r"<output>[\d:]+ to [\d:]+: Busy mean 50%, peak 60%</output>", shown)
 
 
 def test_new_advice_appears_and_is_said(tmp_path: Path) -> None:

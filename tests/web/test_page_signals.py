@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from publish_reports import full_report, node_report
+from rightsizer.model.advice import AdviceState
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.model.report import DEFAULT_SPAN, DeviceSpan, Report, Span, StripCell, TimeRange
 from rightsizer.model.state import State
@@ -16,7 +17,7 @@ from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery, selected_uuids, zoom_of
 from rightsizer.web.settings import FitSettings
-from rightsizer.web.view.signals import CHART_HEIGHT, signal_charts
+from rightsizer.web.view.signals import CHART_HEIGHT, marks_of, signal_charts
 from rightsizer.web.view.strip import STRIP_WIDTH, state_times
 from sample_devices import HOUR, NOW
 
@@ -109,12 +110,40 @@ def test_a_gpu_has_a_page_with_its_signals() -> None:
     uuid = report.devices[1].device.uuid
     page = page_of(report, gpu=uuid)
     assert '<h1 id="headline" data-section>GPU 1: ' in page
-    assert page.count('<div class="chart">') == 1
+    assert page.count('<div class="chart ') == 1
     assert page.count("<tbody data-board>") == 1
     for way in ("earlier", "closer", "wider"):
         assert re.search(rf'<a href="\?gpu={uuid}&amp;from=\d+&amp;to=\d+">{way}</a>', page)
     assert ">later</a>" not in page
-    assert '<div class="chart">' not in page_of(report)
+    assert '<div class="chart ' not in page_of(report)
+
+
+def test_the_busiest_signal_is_tall_and_an_unused_one_flat() -> None:
+    """A GPU's page has room for what matters."""
+    both = Blocks.of_one(
+        NOW - HOUR,
+        300.0,
+        {Measure.BUSY: 0.9, Measure.COMPUTE: 0.3, Measure.NVLINK: 0.0},
+        {Measure.BUSY: 1.0, Measure.COMPUTE: 0.4, Measure.NVLINK: 0.01},
+    )
+    charts = signal_charts((both,), DAY)
+    assert [(chart.name, chart.size) for chart in charts] == [
+        ("Busy", "tall"),
+        ("Compute", ""),
+        ("NVLink", "flat"),
+    ]
+
+
+def test_recommendations_are_marked_in_their_time() -> None:
+    """When they opened and ended; those outside the range are not drawn."""
+    report = node_report()
+    piece = next(each for each in report.advice if each.finding.rule == "held_idle")
+    ended = replace(piece, opened=NOW - 6 * HOUR, closed=NOW, state=AdviceState.EXPIRED)
+    first, last = marks_of((ended,), DAY)
+    assert (first.share, last.share) == (0.75, 1.0)
+    assert first.text.endswith(" opened: release the GPU")
+    assert last.text.endswith(" expired: release the GPU")
+    assert marks_of((replace(ended, opened=NOW - 30 * HOUR, closed=None),), DAY) == ()
 
 
 def test_a_stretch_is_drawn_alone() -> None:

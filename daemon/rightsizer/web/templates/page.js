@@ -97,6 +97,7 @@
       find("#" + section.id).replaceWith(section);
       copyButtons(section);
       acts(section);
+      looks(section);
       if (section.id === "s-overview") table();
       if (section.id === "s-advice") put(find("#said"), "The recommendations have changed.");
     }
@@ -149,6 +150,37 @@
       const text = (board.textContent + (inside ? inside.textContent : "")).toLowerCase();
       board.hidden = wanted !== "" && !text.includes(wanted);
       if (board.hidden && inside) inside.hidden = true;
+    }
+  }
+
+  // What all drawings of a time say at one moment, below the pointer or by the keys of a slider.
+  function looks(within) {
+    for (const field of all(".at input", within)) {
+      const label = field.parentElement, time = label.previousElementSibling, line = find(".over u", time), said = find("output", label);
+      const look = () => {
+        const x = Number(field.value), values = [];
+        let when = "";
+        for (const drawing of all("svg", time)) {
+          const spell = all(".spell", drawing).find(({ x: left, width }) => left.baseVal.value <= x && x < left.baseVal.value + width.baseVal.value);
+          if (!spell) continue;
+          const [from, ...rest] = spell.textContent.split(": "), chart = drawing.closest(".chart");
+          when ||= from;
+          values.push((chart ? find("span", chart).textContent + " " : "") + rest.join(": "));
+        }
+        const text = when ? `${when}: ${values.join("; ")}` : "nothing known";
+        put(said, text);
+        field.setAttribute("aria-valuetext", text);
+        line.hidden = false;
+        line.style.left = x / 14.4 + "%";
+      };
+      label.hidden = false;
+      field.addEventListener("input", look);
+      time.addEventListener("pointermove", (event) => {
+        if (!event.target.closest("svg")) return;
+        const frame = time.getBoundingClientRect();
+        field.value = ((event.clientX - frame.left) / frame.width) * 1440;
+        look();
+      });
     }
   }
 
@@ -280,6 +312,7 @@
     remember(document);
     copyButtons(document);
     acts(document);
+    looks(document);
     table();
     zooms();
     addEventListener("hashchange", reveal);

@@ -227,6 +227,7 @@ class _NodePage:
         counts = device_counts(self._shown, self._fresh)
         shares = self._shares()
         own = self._advice(is_open=True)
+        closed = self._advice(is_open=False)
         waste, since = self._waste()
         rows = workload_rows(report, self._names, self._now)
         devices = self._devices()
@@ -244,7 +245,7 @@ class _NodePage:
             waste_since=since,
             names=self._names,
             advice=own,
-            closed=self._advice(is_open=False),
+            closed=closed,
             overview=OverviewTable(self._spending, report.advice, self._names).rows(devices),
             devices=devices,
             cards=devices if is_one_gpu or len(devices) <= _CARDS_MOST else (),
@@ -256,8 +257,8 @@ class _NodePage:
                 self._query,
                 context.stretch(report.wall_time),
                 report.wall_time,
-                words=context.drawn.words,
-                is_alone=bool(self._chosen),
+                context.drawn,
+                (*own, *closed) if self._chosen else None,
             ),
         )
 

@@ -7,15 +7,19 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rightsizer.model.advice import Advice
 from rightsizer.model.block import BLOCK_SPAN, Block, Blocks, Measure
-from rightsizer.model.report import TimeRange
+from rightsizer.model.report import Span, TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text
+from rightsizer.report.labels import action_label, uncapitalized
 from rightsizer.web.page_query import PageQuery
-from rightsizer.web.view.strip import STRIP_WIDTH, StripSegment, clock_range
+from rightsizer.web.view.strip import STRIP_WIDTH, StripSegment, clock_range, clock_text, ticks_of
 
 CHART_HEIGHT: Final = 40
 _MOST_SLOTS: Final = 96
 """Number that can be pointed at; each is a multiple of the stored five minutes."""
+_FLAT_BELOW: Final = 0.02
+"""Peak of a signal that needs no height. Source: assumed."""
 _SHOWN: Final = {
     Measure.BUSY: ("Busy", "Share of time with a kernel resident: what GPU_UTIL shows"),
     Measure.COMPUTE: ("Compute", "SM activity times clock"),
@@ -38,17 +42,27 @@ class SignalChart(Struct, frozen=True):
     segments: tuple[StripSegment, ...]
     text: str
     """Mean and peak over the whole range, in words."""
+    size: str
+    """Height by importance: `tall` for the busiest, `flat` for what is hardly used, or none."""
 
 
 def signal_charts(parts: Sequence[Blocks], shown: TimeRange) -> tuple[SignalChart, ...]:
     """Return a chart for each signal with known values; for several devices, of their mean."""
     step = max(1, math.ceil((shown.end - shown.start) / BLOCK_SPAN / _MOST_SLOTS)) * BLOCK_SPAN
-    charts = []
-    for measure, (name, meaning) in _SHOWN.items():
-        blocks = [block for part in parts for block in part.each(measure)]
-        if slots := _slots(blocks, step):
-            charts.append(_chart(name, meaning, slots, shown))
-    return tuple(charts)
+    slots_of = {
+        measure: _slots((block for part in parts for block in part.each(measure)), step)
+        for measure in _SHOWN
+    }
+    means = {measure: _mean(slots) for measure, slots in slots_of.items() if slots}
+    busiest = max(means, key=means.__getitem__, default=None)
+    return tuple(
+        _chart(measure, slots_of[measure], shown, is_tall=measure is busiest) for measure in means
+    )
+
+
+def _mean(slots: Sequence["_Slot"]) -> float:
+    known = sum(slot.known_seconds for slot in slots)
+    return sum(slot.mean * slot.known_seconds for slot in slots) / known
 
 
 class _Slot(Struct, frozen=True):
@@ -73,9 +87,11 @@ def _slots(blocks: Iterable[Block], step: Nanoseconds) -> list[_Slot]:
     return slots
 
 
-def _chart(name: str, meaning: str, slots: Sequence[_Slot], shown: TimeRange) -> SignalChart:
-    known = sum(slot.known_seconds for slot in slots)
-    mean = sum(slot.mean * slot.known_seconds for slot in slots) / known
+def _chart(
+    measure: Measure, slots: Sequence[_Slot], shown: TimeRange, *, is_tall: bool
+) -> SignalChart:
+    name, meaning = _SHOWN[measure]
+    peak = max(slot.peak for slot in slots)
     runs = _runs(slots)
     means = (_steps(run, _y(run[0].mean), [slot.mean for slot in run], shown) for run in runs)
     peaks = (_steps(run, CHART_HEIGHT, [slot.peak for slot in run], shown) for run in runs)
@@ -85,7 +101,8 @@ def _chart(name: str, meaning: str, slots: Sequence[_Slot], shown: TimeRange) ->
         mean="".join(means),
         peak="".join(f"{steps}V{CHART_HEIGHT}Z" for steps in peaks),
         segments=tuple(_segment(slot, shown) for slot in slots),
-        text=f"mean {percent_text(mean)}, peak {percent_text(max(s.peak for s in slots))}",
+        text=f"mean {percent_text(_mean(slots))}, peak {percent_text(peak)}",
+        size="flat" if peak < _FLAT_BELOW else "tall" if is_tall else "",
     )
 
 
@@ -125,6 +142,27 @@ def _segment(slot: _Slot, shown: TimeRange) -> StripSegment:
     return StripSegment(x, round(_x(slot.end, shown) - x, 1), title)
 
 
+class PastMark(Struct, frozen=True):
+    """Time at which a recommendation opened or ended."""
+
+    share: float
+    """From the start of the range to its end."""
+    text: str
+
+
+def marks_of(advice: Iterable[Advice], shown: TimeRange) -> tuple[PastMark, ...]:
+    """Return when recommendations opened and ended within a range, in order."""
+    marks = []
+    length = shown.end - shown.start
+    for piece in advice:
+        action = uncapitalized(action_label(piece.finding.action, piece.finding.kind))
+        for time, word in ((piece.opened, "opened"), (piece.closed, str(piece.state))):
+            if time is not None and shown.start <= time <= shown.end:
+                text = f"{clock_text(time, length)} {word}: {action}"
+                marks.append(PastMark((time - shown.start) / length, text))
+    return tuple(sorted(marks, key=lambda mark: mark.share))
+
+
 class DrawnPast(Struct, frozen=True):
     """Past time range of the charts."""
 
@@ -136,12 +174,20 @@ class DrawnPast(Struct, frozen=True):
     """Links to adjacent ranges: label and query."""
     whole: str
     """Link to the whole span, empty if it is shown."""
+    ticks: tuple[tuple[float, str], ...]
+    """Round times: position, and label."""
+    marks: tuple[PastMark, ...]
 
 
 def drawn_past(
-    query: PageQuery, shown: TimeRange, now: Nanoseconds, *, words: str, is_alone: bool
+    query: PageQuery,
+    shown: TimeRange,
+    now: Nanoseconds,
+    span: Span,
+    advice: Sequence[Advice] | None,
 ) -> DrawnPast:
-    """Return the range of the charts; with links if a GPU or a workload `is_alone`."""
+    """Return the range of the charts; with links and marks of `advice` unless that is `None`."""
+    is_alone = advice is not None
     start = shown.start
     end = shown.end
     length = shown.end - shown.start
@@ -154,9 +200,11 @@ def drawn_past(
     if end >= now:
         del ways["later"]
     return DrawnPast(
-        words=words,
+        words=span.words,
         start_seconds=start // NANOSECONDS_PER_SECOND,
         end_seconds=end // NANOSECONDS_PER_SECOND,
         ways={name: query.zoomed(*ends, now).address for name, ends in ways.items() if is_alone},
         whole=replace(query, zoom=None).address if query.zoom and is_alone else "",
+        ticks=ticks_of(span, end),
+        marks=marks_of(advice or (), shown),
     )

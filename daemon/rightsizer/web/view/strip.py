@@ -80,8 +80,6 @@ class StripView(Struct, frozen=True):
     areas: Mapping[str, str]
     """SVG path by state, covering all that is in it or in one below it."""
     segments: tuple[StripSegment, ...]
-    ticks: tuple[tuple[float, str], ...]
-    """Round times: position on the axis, and label."""
     shares: tuple[Share, ...]
     """The span's states, largest first."""
     label: str
@@ -97,7 +95,6 @@ def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FI
     return StripView(
         frame.areas(frame.merged(shown)),
         frame.segments(shown) if grain.has_segments else (),
-        ticks_of(span, now),
         shares,
         named or f"nothing known of {span.words}",
     )
@@ -220,8 +217,12 @@ def _outline(levels: Sequence[_Level], index: int) -> str:
 
 def clock_range(start: Nanoseconds, end: Nanoseconds, length: Nanoseconds) -> str:
     """Return a time range in words, with the day if it exceeds one."""
-    time_format = "%H:%M" if length <= _DAY else "%-d %b %H:%M"
-    return f"{_clock(start, time_format)} to {_clock(end, time_format)}"
+    return f"{clock_text(start, length)} to {clock_text(end, length)}"
+
+
+def clock_text(time: Nanoseconds, length: Nanoseconds) -> str:
+    """Return a time within a range of some length, with the day if it exceeds one."""
+    return _clock(time, "%H:%M" if length <= _DAY else "%-d %b %H:%M")
 
 
 def _clock(time: Nanoseconds, time_format: str) -> str:
