@@ -14,7 +14,7 @@ from agent_process import agent_process, eventually
 from helm_chart import CHART, refusal, rendered, values_of
 from json_schema import faults
 from kubernetes_manifests import KUBERNETES, built, built_from, named, pod_of
-from kubernetes_programs import KUBERNETES_VERSIONS, complaints, helm
+from kubernetes_programs import OLDEST_AND_NEWEST, complaints, helm
 from rightsizer import __version__
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load_file
@@ -350,7 +350,7 @@ def test_helm_has_no_complaint() -> None:
     assert "[WARNING]" not in done.stdout
 
 
-@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+@pytest.mark.parametrize("version", OLDEST_AND_NEWEST)
 def test_kubernetes_takes_every_object(version: str, tmp_path: Path) -> None:
     """With strict validation: the default chart, and everything enabled."""
     objects = [

@@ -9,7 +9,7 @@ import pytest
 
 from json_schema import faults
 from kubernetes_manifests import KUBERNETES, built_from, documents, named
-from kubernetes_programs import KUBERNETES_VERSIONS, complaints
+from kubernetes_programs import OLDEST_AND_NEWEST, complaints
 from rightsizer import __version__
 from rightsizer.cli.config import WholeSettings
 from rightsizer.config.loader import load_file
@@ -36,7 +36,7 @@ def template(document: str) -> Any:
     return (spec["jobTemplate"]["spec"] if document.endswith("cron-job") else spec)["template"]
 
 
-@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+@pytest.mark.parametrize("version", OLDEST_AND_NEWEST)
 def test_the_api_server_would_take_every_object(version: str, tmp_path: Path) -> None:
     """Unknown keys are errors."""
     objects = [each for document in (*FORMS, BY_NODE) for each in built_from(FLEET / document)]

@@ -13,7 +13,7 @@ import yaml
 from agent_process import agent_process, eventually
 from json_schema import faults
 from kubernetes_manifests import COMPONENTS, KUBERNETES, OVERLAYS, built, documents, named, pod_of
-from kubernetes_programs import KUBERNETES_VERSIONS, complaints
+from kubernetes_programs import OLDEST_AND_NEWEST, complaints
 from rightsizer import __version__
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load_file
@@ -112,7 +112,7 @@ def test_the_rules_are_those_of_prometheus(golden: Golden) -> None:
     golden(OPERATOR / "prometheus-rule.yaml", _HEAD + text)
 
 
-@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+@pytest.mark.parametrize("version", OLDEST_AND_NEWEST)
 def test_the_api_server_would_take_every_object(version: str, tmp_path: Path) -> None:
     """Overlays, and components that a site adds to one; unknown keys are errors."""
     made = [*map(built, OVERLAYS), *(built("prometheus", [name]) for name in COMPONENTS)]

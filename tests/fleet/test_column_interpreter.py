@@ -116,7 +116,7 @@ def evidence_of(
 
 
 @given(readings(), st.booleans(), SHARES, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_states_agree(
     rows: list[dict[Signal, float]],
     peer_stalls: bool,  # noqa: FBT001 - drawn.
@@ -141,7 +141,7 @@ def test_states_agree(
 
 
 @given(readings(), st.booleans(), SHARES, st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_conditions_use_and_waste_agree(
     rows: list[dict[Signal, float]],
     is_preallocated: bool,  # noqa: FBT001 - drawn.

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from dcgm_estate import BUSY, EMPTY, NOW, EstatePast, Phase, gpu, unprofiled
 from estate_views import MARKET, pool, steady, view
-from prometheus_server import prometheus_server, scrape_config
 from readings import HOUR
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import FleetJudge
@@ -19,6 +18,7 @@ from rightsizer.fleet.settings import FleetConfig, FleetSettings, StoreSettings
 from rightsizer.io.clock import FastClock
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.workload import WorkloadKind
+from victoria_server import victoria_server
 
 NODES: Final = (
     "node-0",
@@ -74,7 +74,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     past.series("kube_node_status_allocatable", shrunk, 1, 6, 24)
     past.series("up", {"job": "node", "instance": "node-7:9100"}, 1)
     path = str(Path(tmp_path_factory.mktemp("fleet")) / "fleet.db")
-    with prometheus_server(scrape_config(), past=past.text()) as server:
+    with victoria_server(past=past.text()) as server:
         fleet = FleetSettings(
             store=StoreSettings(url=server.url), path=path, lookback_seconds=86400.0, workers=1
         )

@@ -67,7 +67,7 @@ def server() -> Iterator[Prometheus]:
     sources = []
     lives = []
     for layout in (EAST, WEST):
-        life = live(layout, DAYS, START, tick_seconds=300, variants=1)
+        life = replace(live(layout, DAYS, START, tick_seconds=300, variants=1), fine_hours=1)
         lives.append(life)
         for style, metrics in STYLES.items():
             labels = ((style, layout.name), ("style", style))

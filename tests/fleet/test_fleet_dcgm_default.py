@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu
-from prometheus_server import prometheus_server, scrape_config
 from rightsizer.fleet.answer_blocks import fleet_blocks
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import FleetJudge
@@ -17,6 +16,7 @@ from rightsizer.fleet.settings import FleetConfig, FleetSettings, StoreSettings
 from rightsizer.io.clock import FastClock
 from rightsizer.model.state import Resource
 from rightsizer.report.block_text import text_of
+from victoria_server import victoria_server
 
 pytestmark = pytest.mark.prometheus
 
@@ -66,7 +66,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
     engines = {"DCGM_FI_PROF_NVJPG0_ACTIVE": 0.2, "DCGM_FI_PROF_NVJPG1_ACTIVE": 0.55}
     device(PICTURES, Phase(0, 24, {**DEFAULT, **engines}, pod("thumbnails-0")))
     device(WELL, Phase(0, 24, DEFAULT, pod("train-1")))
-    with prometheus_server(scrape_config(), past=past.text()) as server:
+    with victoria_server(past=past.text()) as server:
         fleet = FleetSettings(
             store=StoreSettings(url=server.url),
             path=str(Path(tmp_path_factory.mktemp("fleet")) / "fleet.db"),

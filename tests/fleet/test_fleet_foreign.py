@@ -9,7 +9,7 @@ import pytest
 
 from dcgm_estate import BUSY, EMPTY, HELD, NOW, EstatePast, Phase, gpu
 from fleet_command import Said, asked_in_process, configured
-from prometheus_server import prometheus_server, scrape_config
+from victoria_server import victoria_server
 
 pytestmark = pytest.mark.prometheus
 
@@ -23,7 +23,7 @@ def run_fleet(tmp_path: Path) -> RunFleet:
     """Run of a day on a store that has scraped it."""
 
     def looked(past: EstatePast) -> Said:
-        with prometheus_server(scrape_config(), past=past.text()) as server:
+        with victoria_server(past=past.text()) as server:
             config = configured(tmp_path, server.url, lookback="1d")
             return asked_in_process(config, "--json", "--at", str(NOW // 10**9))
 

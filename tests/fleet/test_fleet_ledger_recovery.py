@@ -42,8 +42,8 @@ def past() -> str:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[PrometheusStore]:
-    """A Prometheus that has scraped it."""
-    with prometheus_server(scrape_config(), past=past()) as server:
+    """A VictoriaMetrics that has scraped it."""
+    with victoria_server(past=past()) as server:
         yield PrometheusStore(StoreSettings(url=server.url))
 
 
@@ -70,7 +70,7 @@ def test_a_service_that_ran_for_a_minute_is_remembered(minutes: int) -> None:
     for time in range(NOON + 7, NOON + 67, 5):
         lines[COVERAGE] += f"{COVERAGE}{{{FLEET}}} 0.9 {time}\n"
         lines[OPENED] += f'{OPENED}{{id="kept",{FLEET}}} {opened} {time}\n'
-    with prometheus_server(scrape_config(), past="".join([*lines.values(), "# EOF\n"])) as server:
+    with victoria_server(past="".join([*lines.values(), "# EOF\n"])) as server:
         store = PrometheusStore(StoreSettings(url=server.url))
         now = (NOON + 67 + minutes * 60) * SECOND
         found = scraped_last(store, now, LOOKBACK)

@@ -9,8 +9,8 @@ import pytest
 
 from dcgm_estate import HELD, NOW, EstatePast, Phase, gpu
 from fleet_command import asked_in_process, configured
-from prometheus_server import prometheus_server, scrape_config
 from rightsizer.owners.pod_controllers import CONTROLLER_KINDS
+from victoria_server import victoria_server
 
 pytestmark = pytest.mark.prometheus
 
@@ -129,7 +129,7 @@ def _estate() -> EstatePast:
 def findings(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What a look says of the idle GPUs of the estate."""
     folder = tmp_path_factory.mktemp("estate")
-    with prometheus_server(scrape_config(), past=_estate().text()) as server:
+    with victoria_server(past=_estate().text()) as server:
         config = configured(folder, server.url, lookback="1d")
         at = str(NOW // 10**9)
         document = asked_in_process(config, "--json", "--all", "--at", at).document

