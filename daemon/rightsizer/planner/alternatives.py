@@ -1,6 +1,6 @@
 """Alternatives: narrower formats, more tensor parallelism, MIG slices, shorter contexts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -20,12 +20,9 @@ from rightsizer.sizing.requirement import (
     Optimizer,
     Recompute,
     Requirement,
-    Training,
 )
 
-_NARROWER: Final = (NumberFormat.FP8, NumberFormat.INT4)
 _OTHER_TASK: Final = "task"
-_ANSWERS: Final = "answers change a little: compare them on data of your own"
 _OFFLOADED: Final = {
     Offload.ACTIVATIONS: "as fast as PCIe brings them back",
     Offload.OPTIMIZER: "the host updates all weights each step: take a large global batch",
@@ -47,13 +44,163 @@ class Alternative(Struct, frozen=True):
     """GPUs for the prompts, if `candidate` computes the answers alone."""
 
 
+class _Change(Struct, frozen=True):
+    kind: str
+    change: str
+    part: str
+    """Part of the requirement that changes; empty for itself."""
+    values: Mapping[str, Any]
+    applies: Callable[[Requirement], bool]
+    caution: str = ""
+
+    def apply(self, requirement: Requirement) -> Requirement:
+        """Return the changed requirement."""
+        if not self.part:
+            return replace(requirement, **self.values)
+        part = replace(getattr(requirement, self.part), **self.values)
+        return replace(requirement, **{self.part: part})
+
+
+def _is_wider(requirement: Requirement, than: NumberFormat) -> bool:
+    """Whether a served model of tokens has wider weights."""
+    now = requirement.precision.weights.bytes_per_parameter
+    serves = _is_of_tokens(requirement) and not requirement.task.trains
+    return serves and than.bytes_per_parameter < now
+
+
+def _is_of_tokens(requirement: Requirement) -> bool:
+    return isinstance(requirement.model, Transformer)
+
+
+def _trains_all(requirement: Requirement) -> bool:
+    return requirement.task is ModelTask.TRAINING
+
+
+def _trains_tokens(requirement: Requirement) -> bool:
+    return requirement.task.trains and _is_of_tokens(requirement)
+
+
+_QUANTIZED: Final = tuple(
+    _Change(
+        "quantization",
+        f"weights in {weights}",
+        "precision",
+        {"weights": weights},
+        partial(_is_wider, than=weights),
+        "answers change a little: compare them on data of your own",
+    )
+    for weights in (NumberFormat.FP8, NumberFormat.INT4)
+)
+_LIMITS: Final = ("concurrency", "ttft_ms", "tpot_ms", "latency_ms")
+_CHANGES: Final = (
+    _Change(
+        "training",
+        "activations computed again (recompute: full)",
+        "training",
+        {"recompute": Recompute.FULL},
+        lambda asked: asked.task.trains and asked.training.recompute is not Recompute.FULL,
+        "a third more operations",
+    ),
+    _Change(
+        "training",
+        f"state sharded over all GPUs (zero_stage: {FULL_SHARDING})",
+        "training",
+        {"zero_stage": FULL_SHARDING},
+        lambda asked: _trains_all(asked) and not asked.training.is_fully_sharded,
+        "half as much traffic again between GPUs",
+    ),
+    _Change(
+        "training",
+        "optimizer states in 8 bits (optimizer: adamw-8bit)",
+        "training",
+        {"optimizer": Optimizer.ADAMW_8BIT},
+        lambda asked: _trains_all(asked) and asked.training.optimizer is Optimizer.ADAMW,
+        "compare the first thousand steps' loss with adamw",
+    ),
+    *_QUANTIZED,
+)
+"""What needs less memory, cheapest in speed and quality first."""
+_REMEDIES: Final = (
+    _Change(
+        "layout",
+        "the layout left open (no layout or parallel)",
+        "",
+        {"parallel": None},
+        lambda asked: asked.parallel is not None,
+    ),
+    _Change(
+        "layout",
+        "tensor parallelism left open (no tp)",
+        "",
+        {"tensor": None},
+        lambda asked: asked.tensor is not None,
+    ),
+    *_CHANGES,
+    _Change(
+        "load",
+        "as many requests at once as fit, with no limit on latencies",
+        "load",
+        dict.fromkeys(_LIMITS),
+        lambda asked: (
+            not asked.task.trains and (asked.load.concurrency is not None or asked.load.has_targets)
+        ),
+        "users wait longer",
+    ),
+    _Change(
+        "training",
+        "one sequence at a time (micro_batch: 1)",
+        "training",
+        {"micro_batch": 1},
+        lambda asked: asked.task.trains and asked.training.micro_batch > 1,
+        "smaller products are slower",
+    ),
+    _Change(
+        "training",
+        "logits and loss in chunks (fused_loss: true)",
+        "training",
+        {"fused_loss": True},
+        lambda asked: _trains_tokens(asked) and not asked.training.has_chunked_loss,
+    ),
+    *(
+        _Change(
+            "training",
+            f"{offload} in the memory of the host (offload: {offload})",
+            "training",
+            {"offload": offload},
+            lambda asked: _trains_tokens(asked) and asked.training.offload is Offload.NONE,
+            caution,
+        )
+        for offload, caution in _OFFLOADED.items()
+    ),
+    _Change(
+        _OTHER_TASK,
+        "LoRA (train: lora)",
+        "",
+        {"task": ModelTask.FINETUNE_LORA},
+        lambda asked: _trains_all(asked) and _is_of_tokens(asked),
+        "adapters alone learn; what a model knows changes little",
+    ),
+    _Change(
+        _OTHER_TASK,
+        "QLoRA (train: qlora)",
+        "",
+        {"task": ModelTask.FINETUNE_QLORA},
+        lambda asked: _trains_tokens(asked) and asked.task is not ModelTask.FINETUNE_QLORA,
+        "the same, beside weights of 4 bits",
+    ),
+)
+"""What helps if nothing fits, also at the cost of speed or of what is learned."""
+
+
 def alternatives(
     requirement: Requirement, leading: _Leading, search: SearchFactory
 ) -> Iterator[Alternative]:
     """Yield all alternatives worth considering."""
     open_layout = replace(requirement, parallel=None)
     boards = [board for board, _ in leading]
-    for change in _changes(open_layout):
+    for change in _CHANGES:
+        if not change.applies(open_layout):
+            continue
         best = min(map(search(change.apply(open_layout)).best, boards), key=preference)
         if best.fits:
             yield Alternative(change.kind, change.change, best, change.caution)
@@ -63,94 +210,6 @@ def alternatives(
             spread = str(candidate.layout)
             yield Alternative("layout", f"{spread} parallel" if spread else "one GPU", candidate)
     yield from _slices(leading, search(open_layout))
-
-
-class _Change(Struct, frozen=True):
-    kind: str
-    change: str
-    caution: str
-    apply: Callable[[Requirement], Requirement]
-
-
-def _changes(requirement: Requirement) -> Iterator[_Change]:
-    """Yield changes that need less memory, cheapest in speed and quality first."""
-    if requirement.task.trains:
-        yield from _training_changes(requirement)
-    elif isinstance(requirement.model, Transformer):
-        now = requirement.precision.weights.bytes_per_parameter
-        for each in _NARROWER:
-            if each.bytes_per_parameter < now:
-                apply = _with("precision", weights=each)
-                yield _Change("quantization", f"weights in {each}", _ANSWERS, apply)
-
-
-def _training_changes(requirement: Requirement) -> Iterator[_Change]:
-    training = requirement.training
-    trains_all = requirement.task is ModelTask.TRAINING
-    if training.recompute is not Recompute.FULL:
-        change = "activations computed again (recompute: full)"
-        caution = "a third more operations"
-        yield _training_change(change, caution, recompute=Recompute.FULL)
-    if trains_all and not training.is_fully_sharded:
-        change = f"state sharded over all GPUs (zero_stage: {FULL_SHARDING})"
-        caution = "half as much traffic again between GPUs"
-        yield _training_change(change, caution, zero_stage=FULL_SHARDING)
-    if trains_all and training.optimizer is Optimizer.ADAMW:
-        change = "optimizer states in 8 bits (optimizer: adamw-8bit)"
-        caution = "compare the first thousand steps' loss with adamw"
-        yield _training_change(change, caution, optimizer=Optimizer.ADAMW_8BIT)
-
-
-def _remedies(requirement: Requirement) -> Iterator[_Change]:
-    """Yield further changes if nothing fits, at the cost of speed or of what is learned."""
-    training = requirement.training
-    load = requirement.load
-    task = requirement.task
-    if requirement.parallel is not None:
-        change = "the layout left open (no layout or parallel)"
-        yield _Change("layout", change, "", partial(replace, parallel=None))
-    if requirement.tensor is not None:
-        change = "tensor parallelism left open (no tp)"
-        yield _Change("layout", change, "", partial(replace, tensor=None))
-    yield from _changes(requirement)
-    if not task.trains:
-        if load.concurrency is not None or load.has_targets:
-            limits = dict.fromkeys(("concurrency", "ttft_ms", "tpot_ms", "latency_ms"))
-            change = "as many requests at once as fit, with no limit on latencies"
-            yield _Change("load", change, "users wait longer", _with("load", **limits))
-        return
-    if training.micro_batch > 1:
-        change = "one sequence at a time (micro_batch: 1)"
-        caution = "smaller products are slower"
-        yield _training_change(change, caution, micro_batch=1)
-    if isinstance(requirement.model, Transformer):
-        yield from _transformer_remedies(training, task)
-
-
-def _transformer_remedies(training: Training, task: ModelTask) -> Iterator[_Change]:
-    if not training.has_chunked_loss:
-        yield _training_change("logits and loss in chunks (fused_loss: true)", "", fused_loss=True)
-    for offload, caution in _OFFLOADED.items() if training.offload is Offload.NONE else ():
-        change = f"{offload} in the memory of the host (offload: {offload})"
-        yield _training_change(change, caution, offload=offload)
-    lora = ModelTask.FINETUNE_LORA
-    qlora = ModelTask.FINETUNE_QLORA
-    if task is ModelTask.TRAINING:
-        caution = "adapters alone learn; what a model knows changes little"
-        yield _Change(_OTHER_TASK, "LoRA (train: lora)", caution, partial(replace, task=lora))
-    if task is not qlora:
-        caution = "the same, beside weights of 4 bits"
-        yield _Change(_OTHER_TASK, "QLoRA (train: qlora)", caution, partial(replace, task=qlora))
-
-
-def _training_change(change: str, caution: str, **changes: Any) -> _Change:
-    return _Change("training", change, caution, _with("training", **changes))
-
-
-def _with(part: str, **changes: Any) -> Callable[[Requirement], Requirement]:
-    return lambda requirement: replace(
-        requirement, **{part: replace(getattr(requirement, part), **changes)}
-    )
 
 
 def remedies(
@@ -165,7 +224,7 @@ def remedies(
     def best(changed: Requirement) -> PlanCandidate:
         return min(map(search(changed).best, boards), key=preference)
 
-    changes = tuple(_remedies(requirement))
+    changes = [change for change in _REMEDIES if change.applies(requirement)]
     is_enough = False
     for each in changes:
         candidate = best(each.apply(requirement))

@@ -1,7 +1,8 @@
 """Checks of models, layouts and requirements: contradictions by key, with a remedy."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.load import WorkUnit
@@ -54,13 +55,101 @@ _LEAST_PERCENTILE: Final = 50.0
 _MOST_PERCENTILE: Final = 99.99
 
 
+class _Rule(NamedTuple):
+    fault: str
+    """Key and remedy, with the subject's fields in braces."""
+    is_broken: Callable[[Any], object]
+
+
+def _exceeds_layers(key: str, model: Transformer) -> bool:
+    return (getattr(model, key) or 0) > model.layers
+
+
+_UNDIVIDED: Final = (
+    "heads: a hidden width of {0.hidden} does not divide by {0.heads} heads; correct one of them"
+)
+_MODEL_RULES: Final[Mapping[type, Sequence[_Rule]]] = {
+    Transformer: (
+        _Rule(
+            f"{_UNDIVIDED}, or give head_dim",
+            lambda model: (
+                model.head_dim is None and model.kv_lora_rank is None and model.hidden % model.heads
+            ),
+        ),
+        _Rule(
+            "kv_heads: {0.heads} heads do not divide by {0.key_value_heads} kv_heads; take a"
+            " divisor of heads",
+            lambda model: model.heads % model.key_value_heads,
+        ),
+        _Rule(
+            "experts_per_token: {0.experts_per_token} of {0.experts} experts; take at most as many"
+            " as there are",
+            lambda model: model.experts_per_token > model.experts,
+        ),
+        *(
+            _Rule(
+                f"{key}: {{0.{key}}} of {{0.layers}} layers; take at most all of them",
+                partial(_exceeds_layers, key),
+            )
+            for key in ("dense_layers", "windowed_layers")
+        ),
+        _Rule(
+            "windowed_layers: no sliding_window is given; give it, or leave both out",
+            lambda model: model.windowed_layers and model.sliding_window is None,
+        ),
+        _Rule(
+            "active_parameters: {0.active_parameters:g} of {0.parameters:g}; a token passes at most"
+            " all parameters",
+            lambda model: model.parameters and (model.active_parameters or 0.0) > model.parameters,
+        ),
+    ),
+    VisionTransformer: (
+        _Rule(_UNDIVIDED, lambda model: model.hidden % model.heads),
+        _Rule(
+            "patch: {0.patch} pixels of an image of {0.image}; a patch is at most as wide as the"
+            " image",
+            lambda model: model.image < model.patch,
+        ),
+    ),
+}
+_LOAD_RULES: Final = (
+    _Rule(
+        "output_tokens: {0.output_tokens:g} is negative; give 0 or more",
+        lambda load: not load.output_tokens >= 0,
+    ),
+    _Rule(
+        "adapters: {0.adapters:g} is no count; give 0 or more LoRA adapters",
+        lambda load: load.adapters < 0 or load.adapters % 1,
+    ),
+    _Rule(
+        f"speculative_tokens: {{0.speculative_tokens:g}} is no count from 0 to {_MOST_PROPOSED};"
+        " 1 to 5 are usual",
+        lambda load: (
+            not 0 <= load.speculative_tokens <= _MOST_PROPOSED or load.speculative_tokens % 1
+        ),
+    ),
+    _Rule(
+        "acceptance_ratio: {0.acceptance_ratio:g} is not from 0 to 1; give the accepted share of"
+        " proposed tokens, as the engine counts it",
+        lambda load: load.acceptance_ratio is not None and not 0 <= load.acceptance_ratio <= 1,
+    ),
+    _Rule(
+        "prefix_cache_ratio: {0.prefix_cache_ratio:g} is not from 0 to below 1; give the share of"
+        " the prompts' tokens that the cache holds, or leave it out",
+        lambda load: not 0 <= load.prefix_cache_ratio < 1,
+    ),
+)
+
+
+def _broken(rules: Sequence[_Rule], subject: object, place: str) -> Iterator[str]:
+    for fault, is_broken in rules:
+        if is_broken(subject):
+            yield f"{place}.{fault.format(subject)}"
+
+
 def check_model(model: Model) -> None:
     """Raise unless the model is possible."""
-    faults = [*_sizes(model)]
-    if not faults and isinstance(model, Transformer):
-        faults += _transformer(model)
-    if not faults and isinstance(model, VisionTransformer):
-        faults += _vision_transformer(model)
+    faults = [*_sizes(model)] or [*_broken(_MODEL_RULES.get(type(model), ()), model, "model")]
     if faults:
         raise RequirementError("\n".join(faults))
 
@@ -115,40 +204,6 @@ def _sizes(model: Model) -> Iterator[str]:
         value = getattr(model, key)
         if value is not None and value < 0:
             yield f"model.{key}: {value:g} is negative; give 0 or more, or leave it out"
-
-
-def _transformer(model: Transformer) -> Iterator[str]:
-    if model.head_dim is None and model.kv_lora_rank is None and model.hidden % model.heads:
-        yield f"{_undivided(model)}, or give head_dim"
-    keys = model.key_value_heads
-    if model.heads % keys:
-        fault = f"{model.heads} heads do not divide by {keys} kv_heads"
-        yield f"model.kv_heads: {fault}; take a divisor of heads"
-    if model.experts_per_token > model.experts:
-        fault = f"{model.experts_per_token} of {model.experts} experts"
-        yield f"model.experts_per_token: {fault}; take at most as many as there are"
-    for key in ("dense_layers", "windowed_layers"):
-        value = getattr(model, key)
-        if value is not None and value > model.layers:
-            yield f"model.{key}: {value} of {model.layers} layers; take at most all of them"
-    if model.windowed_layers and model.sliding_window is None:
-        yield "model.windowed_layers: no sliding_window is given; give it, or leave both out"
-    if model.parameters and (model.active_parameters or 0.0) > model.parameters:
-        fault = f"{model.active_parameters:g} of {model.parameters:g}"
-        yield f"model.active_parameters: {fault}; a token passes at most all parameters"
-
-
-def _undivided(model: LayeredModel) -> str:
-    fault = f"a hidden width of {model.hidden} does not divide by {model.heads} heads"
-    return f"model.heads: {fault}; correct one of them"
-
-
-def _vision_transformer(model: VisionTransformer) -> Iterator[str]:
-    if model.hidden % model.heads:
-        yield _undivided(model)
-    if model.image < model.patch:
-        fault = f"{model.patch} pixels of an image of {model.image}"
-        yield f"model.patch: {fault}; a patch is at most as wide as the image"
 
 
 def check_requirement(requirement: Requirement) -> None:
@@ -208,20 +263,7 @@ def _load(requirement: Requirement) -> Iterator[str]:
         if percentile is not None and not _LEAST_PERCENTILE <= percentile <= _MOST_PERCENTILE:
             bounds = f"from p{_LEAST_PERCENTILE:g} to p{_MOST_PERCENTILE:g}"
             yield f"load.{key}: p{percentile:g} is not {bounds}; p95 is usual"
-    if not load.output_tokens >= 0:
-        yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
-    if load.adapters < 0 or load.adapters % 1:
-        yield f"load.adapters: {load.adapters:g} is no count; give 0 or more LoRA adapters"
-    if not 0 <= load.speculative_tokens <= _MOST_PROPOSED or load.speculative_tokens % 1:
-        fault = f"{load.speculative_tokens:g} is no count from 0 to {_MOST_PROPOSED}"
-        yield f"load.speculative_tokens: {fault}; 1 to 5 are usual"
-    if load.acceptance_ratio is not None and not 0 <= load.acceptance_ratio <= 1:
-        remedy = "give the accepted share of proposed tokens, as the engine counts it"
-        yield f"load.acceptance_ratio: {load.acceptance_ratio:g} is not from 0 to 1; {remedy}"
-    if not 0 <= load.prefix_cache_ratio < 1:
-        fault = f"{load.prefix_cache_ratio:g} is not from 0 to below 1"
-        remedy = "give the share of the prompts' tokens that the cache holds, or leave it out"
-        yield f"load.prefix_cache_ratio: {fault}; {remedy}"
+    yield from _broken(_LOAD_RULES, load, "load")
 
 
 def _training(requirement: Requirement) -> Iterator[str]:
