@@ -101,6 +101,30 @@ def test_products_on_tensor_cores_need_few_warps() -> None:
     assert "leave room" in _judged(_kernel(few)).summary
 
 
+def test_of_a_kernel_that_spills_no_remedy_spills_more() -> None:
+    """Neither fewer registers a thread nor more work of each is asked for."""
+    few = KernelCounters(
+        memory_ratio=0.2,
+        theoretical_occupancy_ratio=0.25,
+        register_blocks=1,
+        spill_requests=640.0,
+        stall="waiting for global or local memory",
+        stall_ratio=0.5,
+    )
+    for counters in (few, KernelCounters(memory_ratio=0.2, spill_requests=1.0)):
+        found = _judged(_kernel(counters))
+        (step,) = found.instructions
+        assert step.title == "Keep fewer values in registers at once"
+    assert "and registers spill" in _judged(_kernel(few)).summary
+
+
+def test_few_blocks_are_told_beside_one_low_throughput() -> None:
+    """As of raw pages with the tensor pipe and without the memory."""
+    found = _judged(_kernel(KernelCounters(waves=0.3), 0.2))
+    assert found.kind is FindingKind.INEFFICIENT
+    assert "one was measured, and is at 20% of its peak, its blocks fill 30%" in found.summary
+
+
 def test_short_kernels_do_not_count() -> None:
     """Kernels count from a tenth of the kernels' time on."""
     fine = _kernel(KernelCounters(memory_ratio=0.9), seconds=9.5, name="copy")

@@ -54,6 +54,7 @@ def test_details_tell_what_limits_a_kernel(tmp_path: Path) -> None:
             "shared_memory_blocks": 2,
             "warp_blocks": 5,
             "waves": 1.89,
+            "spill_requests": None,
             "excess_sectors_ratio": None,
             "active_threads": 31.5,
             "stall_ratio": None,
@@ -101,6 +102,37 @@ def test_bytes_used_of_a_sector_are_recognized_by_what_is_worse(tmp_path: Path) 
     found = _of_raw({name.format("ld"): "25", name.format("st"): "0"}, tmp_path)
     assert found is not None
     assert found.excess_sectors_ratio == 0.75
+
+
+def test_a_raw_page_without_throughput_has_that_of_its_busiest_parts(tmp_path: Path) -> None:
+    """As of Blackwell: issue slots, pipes, and what memory moved in its cycles."""
+    cells = {
+        "gpu__time_duration.sum": "1000",
+        "sm__inst_executed.avg.pct_of_peak_sustained_elapsed": "12",
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "31",
+        "dram__bytes.sum.per_second": "200",
+        "dram__bytes.sum.peak_sustained": "1000",
+        "dram__cycles_elapsed.avg.per_second": "2",
+        "sass__inst_executed_register_spilling": "640",
+    }
+    units = {
+        "dram__bytes.sum.per_second": "Gbyte/s",
+        "dram__bytes.sum.peak_sustained": "byte/cycle",
+        "dram__cycles_elapsed.avg.per_second": "Ghz",
+    }
+    path = tmp_path / "raw.csv"
+    path.write_text(raw_page(dict.fromkeys(cells, "") | UNITS | units, [("kernel", cells)]))
+    (kernel,) = read(path, ReadLimits()).devices[0].kernels
+    assert kernel.compute_ratio == pytest.approx(0.31)
+    assert kernel.dram_ratio == pytest.approx(0.1)
+    assert kernel.counters is not None
+    assert kernel.counters.spill_requests == 640
+
+
+def test_issue_slots_alone_are_no_throughput(tmp_path: Path) -> None:
+    """The tensor pipe may be at its peak beside them."""
+    found = _of_raw({"sm__inst_executed.avg.pct_of_peak_sustained_elapsed": "12"}, tmp_path)
+    assert found is None
 
 
 def test_nothing_counted_is_nothing(tmp_path: Path) -> None:

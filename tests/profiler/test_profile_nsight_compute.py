@@ -246,8 +246,8 @@ def test_rules_are_notes_those_that_promise_most_first(tmp_path: Path) -> None:
     notes = profile_of(details_page(DETAILS, rules=rules), tmp_path).notes[1:]
 
     assert len(notes) == 12
-    assert len(notes[0]) < 500
-    assert notes[1] == "gemm: text 39 ends"
+    assert len(notes[0]) < 2100
+    assert notes[1] == "gemm (Occupancy): text 39 ends"
 
 
 @pytest.mark.parametrize(
@@ -328,6 +328,65 @@ def test_a_run_that_profiled_no_kernel_says_what_to_check(tmp_path: Path) -> Non
         profile_of(text, tmp_path)
 
 
+def test_an_error_without_a_code_is_told(tmp_path: Path) -> None:
+    """What was profiled before is shown."""
+    text = "==ERROR== The application returned an error code (11).\n" + details_page(DETAILS)
+    assert any(
+        note.startswith("The profiler reported: The application returned an error code")
+        for note in profile_of(text, tmp_path).notes
+    )
+
+
+PRINTED = """\
+==PROF== Connected to process 4711 (/home/SECRET/train)
+loss 0.5
+[4711] train@127.0.0.1
+  void gemm<float, 4>(float *, int) (196, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 1, CC 10.0
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ------------- ------------
+    Metric Name               Metric Unit Metric Value
+    ----------------------- ------------- ------------
+    Duration                           us         5.50
+    Compute (SM) Throughput             %        10.55
+    Memory Throughput                   %        20.00
+    ----------------------- ------------- ------------
+
+    OPT   Est. Speedup: 95.31%
+          This kernel grid is too small to fill the available resources,
+          resulting in few waves.
+
+    Section: Launch Statistics
+    -------------------------------- --------------- ---------------
+    Metric Name                          Metric Unit    Metric Value
+    -------------------------------- --------------- ---------------
+    Waves Per SM                                                0.30
+    -------------------------------- --------------- ---------------
+
+  copy(float *), 2020-Jan-01 12:00:00, Context 1, Stream 7
+    Section: GPU Speed Of Light
+    ---------------------- ------- ------
+    Duration               usecond   2.50
+"""
+
+
+def test_what_is_printed_without_csv_is_read(tmp_path: Path) -> None:
+    """Covers two versions: kernels, sections, units and rules with where they apply."""
+    assert NSIGHT_COMPUTE.recognizes(Head("x", PRINTED.partition("\n")[2].encode()))
+    profile = profile_of(PRINTED, tmp_path)
+    one, two = sorted(profile.devices, key=lambda device: device.device.key)
+    (copied,) = one.kernels
+    (gemm,) = two.kernels
+    assert (copied.name, copied.seconds) == ("copy(float *)", pytest.approx(2.5e-6))
+    assert gemm.name == "void gemm<float, 4>(float *, int)"
+    assert gemm.seconds == pytest.approx(5.5e-6)
+    assert gemm.compute_ratio == pytest.approx(0.1055)
+    assert gemm.counters == KernelCounters(memory_ratio=pytest.approx(0.2), waves=0.3)
+    (rule,) = (note for note in profile.notes if "too small" in note)
+    assert "(GPU Speed Of Light Throughput): This kernel grid" in rule
+    assert rule.endswith("resulting in few waves.")
+    assert "SECRET" not in repr(profile)
+
+
 @pytest.mark.parametrize("text", ["", "words\n", '"ID","Kernel Name"\n"0","k"\n', "a,b\n1,2\n"])
 def test_a_file_without_a_page_is_refused(text: str, tmp_path: Path) -> None:
     """The message has the command that writes one."""
@@ -349,7 +408,11 @@ def test_more_launches_than_allowed_are_refused(tmp_path: Path) -> None:
 @given(st.data())
 def test_a_damaged_page_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     """This covers overwritten parts and truncation anywhere."""
-    pages = [details_page(DETAILS, rules=[("R", "text", "3")]), raw_page(RAW_UNITS, [("k", RAW)])]
+    pages = [
+        details_page(DETAILS, rules=[("R", "text", "3")]),
+        raw_page(RAW_UNITS, [("k", RAW)]),
+        PRINTED,
+    ]
     content = bytearray("".join(data.draw(st.permutations(pages))).encode())
     for _ in range(data.draw(st.integers(1, 5))):
         place = data.draw(st.integers(0, len(content)))

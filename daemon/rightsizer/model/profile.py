@@ -145,6 +145,8 @@ class KernelCounters(Struct, frozen=True):
     """Blocks per multiprocessor by warps."""
     waves: float | None = None
     """Number of times that its blocks fill all multiprocessors."""
+    spill_requests: float | None = None
+    """Requests of local memory, where registers spill."""
     excess_sectors_ratio: float | None = None
     """Share of global memory sectors moved that coalesced access would avoid."""
     active_threads: float | None = None

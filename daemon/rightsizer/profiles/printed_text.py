@@ -124,6 +124,11 @@ def ratio_in(unit: str) -> float | None:
     return _RATIOS.get(unit.strip())
 
 
+def quoted_record(cells: Iterable[str]) -> str:
+    """Return a line of CSV."""
+    return ",".join('"' + cell.strip().replace('"', '""') + '"' for cell in cells)
+
+
 class PrintedText:
     """Text file, plain or gzip, read in lines and records of bounded length."""
 

@@ -19,6 +19,9 @@ from rightsizer.profiler.settings import ProfileKernelInefficientSettings
 _MOST_NAMED: Final = 5
 _NAME_CHARACTERS: Final = 60
 _WARP_THREADS: Final = 32
+_SPARING: Final = "spare_registers"
+_ASKING_REGISTERS: Final = frozenset(("raise_occupancy", "hide_latency"))
+"""Remedies that take registers from a thread, or ask for more."""
 
 
 class _Cause(NamedTuple):
@@ -31,7 +34,7 @@ class _JudgedKernel(Struct, frozen=True):
     device: str
     kernel: KernelUse
     limit: str
-    """`compute`, `memory`, `latency`, or empty if throughput was not measured."""
+    """`compute`, `memory`, `latency`, `open` if one of both is not known, or empty for neither."""
     throughput_ratio: float | None
     """Of the multiprocessors or the memory, whichever is nearer to its peak."""
     causes: tuple[_Cause, ...]
@@ -52,13 +55,14 @@ class _JudgedKernel(Struct, frozen=True):
     @property
     def text(self) -> str:
         why = ", ".join(cause.text for cause in self.causes)
-        if self.throughput_ratio is None:
+        if self.throughput_ratio is None or (self.limit == "open" and not why):
             return why
         at = f"{percent_text(self.throughput_ratio)} of its peak"
         said = {
             "compute": f"SM throughput is at {at}",
             "memory": f"memory throughput is at {at}",
             "latency": f"neither SM nor memory throughput is beyond {at}",
+            "open": f"of SM and memory throughput one was measured, and is at {at}",
         }[self.limit]
         return f"{said}{', ' if why else ''}{why}"
 
@@ -86,8 +90,9 @@ def judge(
     share = shown.kernel.seconds / whole
     saved = sum(kernel.kernel.seconds * kernel.saved_ratio for kernel in short) / whole
     remedies = dict.fromkeys(cause.remedy for one in short for cause in one.causes)
+    spills = any(one.kernel.counters and one.kernel.counters.spill_requests for one in short)
     runs = float(sum(kernel.kernel.count for kernel in judged))
-    steps = rule.instructions(*(remedies or ("hide_latency",)))
+    steps = rule.instructions(*(remedies or (_SPARING if spills else "hide_latency",)))
     what = "; ".join(step.title for step in steps)
     name = short_text(shown.kernel.name, _NAME_CHARACTERS)
     is_held = ratio >= settings.on_ratio
@@ -124,11 +129,20 @@ def _judged(
     elif memory is not None and memory >= settings.bound_minimum_ratio:
         limit = "memory"
         throughput = memory
-    elif compute is not None and memory is not None:
-        limit = "latency"
-        throughput = max(compute, memory)
+    elif told := [ratio for ratio in (compute, memory) if ratio is not None]:
+        limit = "latency" if len(told) > 1 else "open"
+        throughput = max(told)
     causes = tuple(_causes(kernel, counters, limit, settings))
+    if counters.spill_requests:
+        causes = tuple(map(_of_spilling, causes))
     return _JudgedKernel(device, kernel, limit, throughput, causes)
+
+
+def _of_spilling(cause: _Cause) -> _Cause:
+    """Return the cause with a remedy that spills no more registers."""
+    if cause.remedy not in _ASKING_REGISTERS:
+        return cause
+    return _Cause(f"{cause.text}, and registers spill", cause.saved_ratio, _SPARING)
 
 
 def _causes(
@@ -143,7 +157,7 @@ def _causes(
         share = percent_text(excess)
         text = f"{share} of the sectors that it moves are of no use (uncoalesced access)"
         yield _Cause(text, excess, "coalesce")
-    if limit == "latency":
+    if limit in {"latency", "open"}:
         yield from _room(kernel, counters, settings)
         if threads and threads <= settings.threads_maximum:
             text = f"{threads:.0f} of the {_WARP_THREADS} threads of a warp work on average"

@@ -35,6 +35,8 @@ class ProfilerRule(Struct, frozen=True):
     text: str
     speedup_percent: float = 0.0
     """Estimated speed-up; 0 without an estimate."""
+    section: str = ""
+    """Where it applies; empty if not told."""
 
 
 @dataclass(slots=True)
@@ -134,6 +136,21 @@ _PEAK: Final = ".peak_"
 _TENSOR_RULE: Final = re.compile(
     r"\bTensor\b[^.]{0,40} is the highest-utilized pipeline|dominated by its Tensor"
 )
+_PARTS: Final[Mapping[str, "re.Pattern[str]"]] = {
+    "compute_ratio": re.compile(
+        r"sm(?:sp)?__(?P<part>inst_executed|inst_issued|issue_active|pipe_\w+_cycles_active|"
+        r"inst_executed_pipe_\w+)\.avg\.pct_of_peak_sustained_(?:active|elapsed)"
+    ),
+    "memory_ratio": re.compile(
+        r"(?P<part>l1tex|lts|gpu__dram|dram)__throughput\.avg\.pct_of_peak_sustained_elapsed"
+    ),
+}
+"""Parts whose busiest one is the throughput, where this was not measured itself.
+
+Source: Nsight Compute, breakdown of `sm__throughput` and `gpu__compute_memory_throughput`
+"""
+_DECISIVE: Final = re.compile(r"tensor|dram")
+"""Without its tensor pipe, or its memory, a kernel's throughput may be any."""
 _WANTED: Final = frozenset(
     key for named in _METRICS.values() for keys in named.values() for key in keys
 )
@@ -143,7 +160,8 @@ def is_wanted(key: MetricKey) -> bool:
     """Whether a metric is read; profiles can have thousands."""
     counted = key[1].removesuffix(_PER_CYCLE)
     is_named = key in _WANTED or counted in _OPERATIONS or counted in _CLOCKS
-    return is_named or bool(_TENSOR.match(key[1]) or _STALL.fullmatch(key[1]))
+    is_part = any(pattern.fullmatch(key[1]) for pattern in _PARTS.values())
+    return is_named or is_part or bool(_TENSOR.match(key[1]) or _STALL.fullmatch(key[1]))
 
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
@@ -151,9 +169,31 @@ def measured(launch: KernelLaunch) -> dict[str, float]:
     found = {name: launch.first(keys, ratio_in) for name, keys in _METRICS["ratios"].items()}
     found |= {name: launch.first(keys, _as_it_is) for name, keys in _METRICS["numbers"].items()}
     found["excess_sectors_ratio"] = _excess_sectors(launch)
-    found["dram_bytes_per_second"] = _dram_rate(launch)
+    rate = _dram_rate(launch)
+    found["dram_bytes_per_second"] = rate
+    peak, clock = (launch.first(_OTHERS[name], _rate_in) for name in ("dram_peak", "dram_clock"))
+    if found["dram_ratio"] is None and rate is not None and peak and clock:
+        found["dram_ratio"] = min(1.0, rate / (peak * clock))
+    for name, pattern in _PARTS.items():
+        if found[name] is None:
+            found[name] = _busiest(launch, pattern)
     found["flops_per_second"] = _operations_rate(launch)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _busiest(launch: KernelLaunch, pattern: "re.Pattern[str]") -> float | None:
+    """Return the highest throughput of parts; `None` unless those that most depends on are told."""
+    parts = {
+        match["part"]: min(1.0, figure.value / 100)
+        for (_, name), figure in launch.metrics.items()
+        if (match := pattern.fullmatch(name))
+    }
+    return max(parts.values()) if any(map(_DECISIVE.search, parts)) else None
+
+
+def _rate_in(unit: str) -> float | None:
+    """Return the factor of a clock, or of what moves in a cycle of it."""
+    return _HERTZ.get(unit.lower(), bytes_in(unit.removesuffix("/cycle")))
 
 
 def stalls(launch: KernelLaunch) -> dict[str, float]:

@@ -18,10 +18,12 @@ from rightsizer.profiles.nsight_compute.launch import (
     ProfilerRule,
     is_wanted,
 )
+from rightsizer.profiles.nsight_compute.printed import as_pages
 from rightsizer.profiles.printed_text import (
     DecimalMark,
     PrintedText,
     decimal_mark,
+    plain_words,
     printed_number,
 )
 
@@ -33,7 +35,9 @@ _FIRST: Final = frozenset({"ID", "Process ID", _KERNEL})
 _LAUNCH: Final = ("ID", "Process ID", _KERNEL, "Block Size", "Grid Size", "Device")
 """Columns that identify a launch."""
 _RULE_CHARACTERS: Final = 2000
-_ERROR_CODE: Final = re.compile(r"==(?:ERROR|WARNING)==.*?\b(ERR_[A-Z_]+|No kernels were profiled)")
+_ERROR: Final = re.compile(r"==(ERROR|WARNING)== *(.*)")
+_ERROR_CODE: Final = re.compile(r"\bERR_[A-Z_]+|No kernels were profiled")
+_ERRORS_MAXIMUM: Final = 100
 _SAMPLED_LINES: Final = 2000
 
 
@@ -88,8 +92,8 @@ class ComputePages:
         self._units: Sequence[str] | None = None
         self.unread: Counter[str] = self._text.unread
         """Lines and metrics that were skipped."""
-        self.error_codes: set[str] = set()
-        """Error codes printed by the profiler."""
+        self.errors: set[str] = set()
+        """Errors printed by the profiler, by their codes where they have one."""
         self.events = 0
         """Rows that were read."""
 
@@ -97,7 +101,7 @@ class ComputePages:
         """Yield the launches of all pages; raises `ProfileError` if the file is unreadable."""
         self._mark = decimal_mark(self._sampled_values())
         self.unread.clear()
-        self.error_codes.clear()
+        self.errors.clear()
         current = None
         key = None
         for table, cells in self._rows():
@@ -120,10 +124,12 @@ class ComputePages:
     def _rows(self) -> Iterator[tuple[LaunchTable, list[str]]]:
         """Yield the rows of tables; other lines are the program's output."""
         table: LaunchTable | None = None
-        lines = self._text.lines()
+        lines = self._text.lines(as_pages)
         for line in lines:
-            if code := _ERROR_CODE.match(line):
-                self.error_codes.add(code[1])
+            if error := _ERROR.match(line):
+                code = _ERROR_CODE.search(error[2])
+                if code or (error[1] == "ERROR" and len(self.errors) < _ERRORS_MAXIMUM):
+                    self.errors.add(code[0] if code else plain_words(error[2]))
             if _KERNEL in line and (launch_table := table_of(self._text.record(line, lines) or ())):
                 table = launch_table
                 self._units = None
@@ -156,7 +162,8 @@ class ComputePages:
         if not key[1]:
             if text := table.cell(cells, "Rule Description"):
                 speedup = printed_number(table.cell(cells, "Estimated Speedup"), self._mark)
-                launch.rules.append(ProfilerRule(text[:_RULE_CHARACTERS], speedup or 0.0))
+                section = table.cell(cells, "Section Name")
+                launch.rules.append(ProfilerRule(text[:_RULE_CHARACTERS], speedup or 0.0, section))
             else:
                 self.unread["row without a metric or a rule"] += 1
         elif not is_wanted(key):

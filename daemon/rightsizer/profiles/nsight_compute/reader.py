@@ -23,6 +23,7 @@ from rightsizer.profiles.nsight_compute.launch import (
     stalls,
 )
 from rightsizer.profiles.nsight_compute.pages import ComputePages, table_of
+from rightsizer.profiles.nsight_compute.printed import begins_launch
 from rightsizer.profiles.printed_text import seconds_in
 from rightsizer.profiles.reader import Head, ProfileReader, beginning_of
 from rightsizer.profiles.tables import KernelTable, short_name
@@ -30,7 +31,8 @@ from rightsizer.profiles.tables import KernelTable, short_name
 _KEPT_MAXIMUM: Final = 500
 _NOTES_MAXIMUM: Final = 12
 _KERNEL_CHARACTERS: Final = 80
-_TEXT_CHARACTERS: Final = 400
+_TEXT_CHARACTERS: Final = 2000
+_ERRORS_SHOWN: Final = 5
 _LINK: Final = re.compile(r"@\w+:[^@:]*:([^@]*)@")
 """Links of rules to other sections; only the last part is shown."""
 _ADDRESS: Final = re.compile(r"\s*\(https?://[^\s)]*\)|\s*https?://[^\s)]+")
@@ -90,7 +92,9 @@ class MeasuredKernels:
             if _ABOUT_ITSELF.match(rule.text):
                 continue
             text = " ".join(_ADDRESS.sub("", _LINK.sub(r"\1", rule.text)).split())
-            note = f"{short_name(launch.kernel, _KERNEL_CHARACTERS)}: {text[:_TEXT_CHARACTERS]}"
+            where = f" ({rule.section})" if rule.section else ""
+            kernel = short_name(launch.kernel, _KERNEL_CHARACTERS)
+            note = f"{kernel}{where}: {text[:_TEXT_CHARACTERS]}"
             known = self._speedups.get(note)
             if known is not None or len(self._speedups) < _KEPT_MAXIMUM:
                 self._speedups[note] = max(rule.speedup_percent, known or 0.0)
@@ -161,7 +165,12 @@ def _rules(action: Any) -> Iterator[ProfilerRule]:
         text = message.get("message") if isinstance(message, dict) else None
         if isinstance(text, str) and text:
             said = speedup.get("speedup") if isinstance(speedup, dict) else None
-            yield ProfilerRule(text, float(said) if isinstance(said, int | float) else 0.0)
+            section = result.get("section_identifier")
+            yield ProfilerRule(
+                text,
+                float(said) if isinstance(said, int | float) else 0.0,
+                section if isinstance(section, str) else "",
+            )
 
 
 def recognizes(head: Head) -> bool:
@@ -173,7 +182,9 @@ def recognizes(head: Head) -> bool:
     for place, line in enumerate(lines):
         if _FENCE.match(line):
             is_quoted = not is_quoted
-        elif not is_quoted and (_SAID.match(line) or _begins_table(lines, place)):
+        elif not is_quoted and (
+            _SAID.match(line) or begins_launch(line) or _begins_table(lines, place)
+        ):
             return True
     return False
 
@@ -190,14 +201,14 @@ def read(path: Path, limits: ReadLimits) -> Profile:
         events += launch.count
         limits.check_events(events)
     devices = kernels.devices()
-    codes = sorted(pages.error_codes)
+    errors = sorted(pages.errors)
     if not devices:
-        raise ProfileError(_nothing(codes))
+        raise ProfileError(_nothing(errors))
     notes = [_NO_TIME_LINE]
     if untimed := kernels.untimed:
         notes.append(f"Of {untimed} launches no duration was measured; they count as 0 seconds.")
-    if codes:
-        notes.append(f"The profiler reported {', '.join(codes[:5])}.")
+    if errors:
+        notes.append(f"The profiler reported: {'; '.join(errors[:_ERRORS_SHOWN])}.")
     rows = pages.events + pages.unread["line that is no row of its table"]
     return Profile(
         format=ProfileFormat.NSIGHT_COMPUTE,
@@ -225,15 +236,15 @@ def _begins_table(lines: Sequence[str], place: int) -> bool:
     return not rest or any(line.count(",") >= len(titles) // 2 for line in rest)
 
 
-def _nothing(codes: Sequence[str]) -> str:
-    why = f" ({', '.join(codes[:5])})" if codes else ""
+def _nothing(errors: Sequence[str]) -> str:
+    why = f" ({'; '.join(errors[:_ERRORS_SHOWN])})" if errors else ""
     why += "; write one with `ncu --csv --page details` or `ncu --csv --page raw`"
-    if "No kernels were profiled" in codes:
+    if "No kernels were profiled" in errors:
         why = (
             ": Nsight Compute profiled none; add --target-processes all for programs that start "
             "others, and check -k, --launch-skip and --launch-count"
         )
-    if "ERR_NVGPUCTRPERM" in codes:
+    if "ERR_NVGPUCTRPERM" in errors:
         why = (
             ": the profiler was not allowed to read the GPU's counters (ERR_NVGPUCTRPERM); run it "
             "as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"

@@ -24,6 +24,7 @@ from rightsizer.profiles.printed_text import (
     bytes_in,
     decimal_mark,
     printed_number,
+    quoted_record,
     seconds_in,
 )
 from rightsizer.profiles.reader import open_unpacked
@@ -189,13 +190,13 @@ def comma_separated(lines: Iterable[str]) -> Iterator[str]:
         if above is not None and _RULE.fullmatch(line):
             columns = [slice(*match.span()) for match in re.finditer("-+", line)]
             columns[-1] = slice(columns[-1].start, None)
-            above = _quoted(above[column] for column in columns)
+            above = quoted_record(above[column] for column in columns)
             continue
         if above is not None:
             yield above
         columns = columns if line.strip() else []
         cells = [line[column] for column in columns] or _tabbed(line)
-        above = _quoted(cells) if cells else line
+        above = quoted_record(cells) if cells else line
     if above is not None:
         yield above
 
@@ -206,10 +207,6 @@ def _tabbed(line: str) -> Sequence[str]:
         return next(csv.reader([line], delimiter="\t")) if line.count("\t") > 1 else ()
     except csv.Error:
         return ()
-
-
-def _quoted(cells: Iterable[str]) -> str:
-    return ",".join('"' + cell.strip().replace('"', '""') + '"' for cell in cells)
 
 
 def is_json(beginning: str) -> bool:
