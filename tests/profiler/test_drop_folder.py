@@ -330,4 +330,4 @@ def test_a_real_profile_is_read_in_a_process_of_its_own(folder: Path) -> None:
     place.poll()
     place.poll()
     assert controller.taken == [["rank0.pt.trace.json"]]
-    assert threading.active_count() == before
+    assert threading.active_count() <= before

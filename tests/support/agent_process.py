@@ -46,7 +46,7 @@ class AgentProcess(Struct, frozen=True):
     def get(self, path: str) -> tuple[int, str]:
         """The status and text of a response."""
         try:
-            with urlopen(f"{self.url}{path}", timeout=10) as answer:
+            with urlopen(f"{self.url}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except HTTPError as refusal:
             with refusal:
@@ -176,7 +176,7 @@ def run_rightsizer(
 
 
 def eventually(
-    ask: Callable[[], _Answer], timeout_seconds: float = 30.0, every_seconds: float = 0.1
+    ask: Callable[[], _Answer], timeout_seconds: float = 60.0, every_seconds: float = 0.1
 ) -> _Answer:
     """The first true result; expensive checks are repeated less often.
 

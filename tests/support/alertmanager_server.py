@@ -41,12 +41,12 @@ class Alertmanager(Struct, frozen=True):
         """Post alerts as Prometheus does."""
         body = json.dumps(alerts).encode()
         headers = {"Content-Type": "application/json"}
-        with urlopen(Request(f"{self.url}/api/v2/alerts", body, headers), timeout=10):
+        with urlopen(Request(f"{self.url}/api/v2/alerts", body, headers), timeout=60):
             pass
 
     def alerts(self) -> list[dict[str, Any]]:
         """All of its alerts, inhibited ones too."""
-        with urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
+        with urlopen(f"{self.url}/api/v2/alerts", timeout=60) as answer:
             found: list[dict[str, Any]] = json.load(answer)
             return found
 

@@ -23,7 +23,7 @@ __all__ = ["answers", "program", "run_program", "running_program", "unpacked"]
 
 CACHE: Final = Path(__file__).resolve().parents[2] / ".cache"
 _FETCH_SECONDS: Final = 90
-_START_SECONDS: Final = 30
+_START_SECONDS: Final = 90
 
 
 class Unavailable(Exception):  # noqa: N818 - a state of the machine, not a fault.

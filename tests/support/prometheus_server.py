@@ -47,7 +47,7 @@ class Prometheus(Struct, frozen=True):
         """
         url = f"{self.url}/api/v1/{path}" + (f"?{urlencode(query)}" if query else "")
         try:
-            with urlopen(url, timeout=10) as answer:
+            with urlopen(url, timeout=60) as answer:
                 return json.load(answer)["data"]
         except HTTPError as refusal:
             with refusal:
@@ -72,7 +72,7 @@ class Prometheus(Struct, frozen=True):
         ]
 
     def wait_for(
-        self, promql: str, timeout_seconds: float = 30.0
+        self, promql: str, timeout_seconds: float = 60.0
     ) -> list[tuple[dict[str, str], float]]:
         """The first answer to a query that is not empty; a new server scrapes after 5 s or so.
 

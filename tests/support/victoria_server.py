@@ -90,7 +90,7 @@ def vmalert(store: Prometheus, rules: Mapping[str, str]) -> Iterator[str]:
 
 def rule_groups(vmalert_url: str) -> list[dict[str, Any]]:
     """The groups that a vmalert evaluates, with what became of each rule."""
-    with urlopen(f"{vmalert_url}/api/v1/rules", timeout=10) as answer:
+    with urlopen(f"{vmalert_url}/api/v1/rules", timeout=60) as answer:
         groups: list[dict[str, Any]] = json.load(answer)["data"]["groups"]
         return groups
 

@@ -25,7 +25,7 @@ from rightsizer.telemetry.nvml.connection import NvmlConnection
 
 POWER = "nvmlDeviceGetPowerUsage"
 PEERS = "nvmlDeviceGetTopologyCommonAncestor"
-PATIENCE = {"deadline_seconds": 0.3, "hung_after_seconds": 0.2, "abandon_after_seconds": 0.3}
+PATIENCE = {"deadline_seconds": 3.0, "hung_after_seconds": 0.2, "abandon_after_seconds": 0.3}
 SLOW = {"deadline_seconds": 0.05, "hung_after_seconds": 30.0}
 
 
@@ -36,7 +36,8 @@ def three_gpus() -> FakeDriver:
 
 def until(source: LiveSource, clock: FastClock, is_so: Callable[[Snapshot], bool]) -> Snapshot:
     """Tick until a condition holds; threads need a moment of real time."""
-    for _ in range(500):
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline:
         snapshot = source.read()
         if is_so(snapshot):
             return snapshot
@@ -193,7 +194,7 @@ def test_change_during_an_enumeration_is_looked_for_again() -> None:
         connection.retry_soon()
         driver.hanging.clear()
         gate.set()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         for wait_seconds in (0.0, 2.0):
             tick(clock, wait_seconds)
             while connection.inventory is first and time.monotonic() < deadline:

@@ -72,7 +72,7 @@ def ask(
 ) -> tuple[int, bytes]:
     """Status and body of an answer, from a path or over TCP."""
     address = "127.0.0.1:1" if isinstance(where, Path) else where.addresses[0]
-    with closing(http.client.HTTPConnection(address, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection(address, timeout=60)) as connection:
         if isinstance(where, Path):
             connection.sock = connect(where)
         with suppress(BrokenPipeError):  # The request was refused by its head, and answered.
@@ -378,7 +378,7 @@ def test_a_crowd_at_the_addresses_does_not_keep_the_operator_out(
     crowd = [threading.Thread(target=ask, args=(server, "/-/ready")) for _ in range(2)]
     for thread in crowd:
         thread.start()
-        entered.acquire(timeout=20)
+        entered.acquire(timeout=60)
     refused = ask(server, "/-/healthy")[0]
     answered = ask(tmp_path / "api.sock", "/-/healthy")[0]
     leave.set()

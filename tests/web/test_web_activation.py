@@ -39,7 +39,7 @@ def test_a_server_listens_on_what_was_handed_over(stack: ExitStack) -> None:
     server.start()
     stack.callback(server.stop)
     assert server.addresses == (f"127.0.0.1:{port}",)
-    with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", "/-/healthy")
         assert connection.getresponse().status == 200
 

@@ -77,7 +77,7 @@ class Place:
         if user:
             named["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
         port = int(self.server.addresses[0].rpartition(":")[2])
-        with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
             connection.request(method, path, headers=named)
             response = connection.getresponse()
             return response, response.read().decode()
@@ -300,6 +300,7 @@ def test_connections_wait_where_no_file_can_be_opened(
     opened = place("")
     accept = TCPServer.get_request
     pauses = list[float]()
+    pause = time.sleep
     failures = iter([errno.EMFILE, errno.EMFILE, errno.ENFILE])
 
     def refuse(server: TCPServer) -> Any:
@@ -307,8 +308,15 @@ def test_connections_wait_where_no_file_can_be_opened(
             raise OSError(code, "Too many open files")
         return accept(server)
 
+    def rest(seconds: float) -> None:
+        # All threads of the process rest by the same function.
+        if threading.current_thread().name.startswith("web "):
+            pauses.append(seconds)
+        else:
+            pause(seconds)
+
     monkeypatch.setattr(TCPServer, "get_request", refuse)
-    monkeypatch.setattr("rightsizer.web.listener.time.sleep", pauses.append)
+    monkeypatch.setattr("rightsizer.web.listener.time.sleep", rest)
     with capture_logs() as logs:
         assert opened.ask("/-/healthy")[0].status == 200
 

@@ -69,7 +69,7 @@ def is_shut(connection: socket.socket) -> bool:
 def connect(server: WebServer, address: str = "127.0.0.1") -> socket.socket:
     """A bare connection from an address of this machine."""
     port = int(server.addresses[0].rpartition(":")[2])
-    return socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(address, 0))
+    return socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(address, 0))
 
 
 def test_a_flood_washes_away_itself(sockets: Callable[[], socket.socket]) -> None:
@@ -126,7 +126,7 @@ def test_a_thousand_silent_connections_beside_ten_scrapers(start: Start) -> None
     port = int(server.addresses[0].rpartition(":")[2])
     with ExitStack() as stack:
         scrapers = [
-            stack.enter_context(closing(HTTPConnection("127.0.0.1", port, timeout=20)))
+            stack.enter_context(closing(HTTPConnection("127.0.0.1", port, timeout=60)))
             for _ in range(10)
         ]
 
@@ -219,7 +219,7 @@ def test_connection_without_memory_costs_itself_alone(
 
     monkeypatch.setattr(WebListener, "get_request", get_request)
     server = start()
-    with closing(HTTPConnection(server.addresses[0], timeout=10)) as connection:
+    with closing(HTTPConnection(server.addresses[0], timeout=60)) as connection:
         connection.request("GET", "/-/healthy")
         assert connection.getresponse().read() == b"healthy\n"
     assert next(refused, None) is None

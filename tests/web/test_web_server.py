@@ -64,14 +64,14 @@ def port_of(server: WebServer) -> int:
 
 def connect(server: WebServer) -> socket.socket:
     """A bare connection."""
-    return socket.create_connection(("127.0.0.1", port_of(server)), timeout=20)
+    return socket.create_connection(("127.0.0.1", port_of(server)), timeout=60)
 
 
 def ask(
     server: WebServer, path: str, method: str = "GET", **options: Any
 ) -> tuple[HTTPResponse, bytes]:
     """One request on a connection of its own."""
-    with closing(HTTPConnection("127.0.0.1", port_of(server), timeout=20)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port_of(server), timeout=60)) as connection:
         connection.request(method, path, **options)
         response = connection.getresponse()
         return response, response.read()
@@ -198,7 +198,7 @@ def test_answers_carry_security_headers_and_no_version(start: Start) -> None:
 def test_a_connection_serves_many_requests(start: Start) -> None:
     """Keep-alive saves handshakes, also after an unexpected body."""
     server = start(node_report())
-    with closing(HTTPConnection("127.0.0.1", port_of(server), timeout=20)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port_of(server), timeout=60)) as connection:
         connection.request("POST", "/metrics", body=b"ignored")
         assert connection.getresponse().read().startswith(b"POST")
         first = connection.sock
@@ -251,7 +251,7 @@ def test_a_full_house_of_working_answers_refuses(start: Start) -> None:
     with connect(server) as one, connect(server) as two:
         for connection in (one, two):
             connection.sendall(b"GET /-/ready HTTP/1.1\r\nHost: a\r\n\r\n")
-            entered.acquire(timeout=20)
+            entered.acquire(timeout=60)
         with connect(server) as third:
             assert third.recv(100).startswith(b"HTTP/1.1 503 ")
         leave.set()
@@ -375,7 +375,7 @@ def test_several_addresses_are_served_at_once(start: Start) -> None:
     first, second = server.addresses
     assert first.startswith("127.0.0.1:")
     assert second.startswith("[::1]:")
-    with closing(HTTPConnection("::1", int(second.rpartition(":")[2]), timeout=20)) as connection:
+    with closing(HTTPConnection("::1", int(second.rpartition(":")[2]), timeout=60)) as connection:
         connection.request("GET", "/-/healthy")
         assert connection.getresponse().status == 200
 

@@ -78,7 +78,7 @@ def trusting(authority: Authority, client: str = "") -> ssl.SSLContext:
 def dial(server: WebServer) -> socket.socket:
     """A bare connection."""
     host, _, port = server.addresses[0].rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=20)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def ask(server: WebServer, context: ssl.SSLContext) -> bytes:
