@@ -72,8 +72,10 @@ def test_nothing_that_a_worker_leaves_undone_passes(tmp_path: Path) -> None:
     for name, text in {
         "conftest.py": WORKERS,
         **{f"test_dies_{number}.py": DIES for number in range(3)},
-        "test_lives.py": LIVES,
+        "folder/conftest.py": "",
+        "folder/test_lives.py": LIVES,
     }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", "-rf"],

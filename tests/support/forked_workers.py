@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from msgspec import Struct
 
 __all__ = ["ForkedWorkers"]
 
@@ -118,13 +117,20 @@ class _Run:
             raise self._session.Failed(self._session.shouldfail)
 
 
-class _Child(Struct, frozen=True):
+class _Child:
     """What a worker runs, and whither it reports."""
 
-    session: pytest.Session
-    files: Sequence[Sequence[pytest.Item]]
-    connection: Connection
-    folder: Path
+    def __init__(
+        self,
+        session: pytest.Session,
+        files: Sequence[Sequence[pytest.Item]],
+        connection: Connection,
+        folder: Path,
+    ) -> None:
+        self.session = session
+        self.files = files
+        self.connection = connection
+        self.folder = folder
 
     def run(self) -> None:
         """Run files until none is left."""
