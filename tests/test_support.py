@@ -71,9 +71,9 @@ def test_nothing_that_a_worker_leaves_undone_passes(tmp_path: Path) -> None:
     """A failure brings its output, a process that ends brings the rest of its file, once each."""
     for name, text in {
         "conftest.py": WORKERS,
-        **{f"test_dies_{number}.py": DIES for number in range(3)},
-        "folder/conftest.py": "",
-        "folder/test_lives.py": LIVES,
+        "dies/conftest.py": "",
+        **{f"dies/test_dies_{number}.py": DIES for number in range(3)},
+        "test_lives.py": LIVES,
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -89,7 +89,7 @@ def test_nothing_that_a_worker_leaves_undone_passes(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "7 failed, 4 passed" in done.stdout
     assert "said before" in done.stdout
-    for number in range(3):
-        assert f"FAILED test_dies_{number}.py::test_dies - its process ended with 3" in done.stdout
-        assert f"FAILED test_dies_{number}.py::test_comes_after" in done.stdout
+    for file in (f"dies/test_dies_{number}.py" for number in range(3)):
+        assert f"FAILED {file}::test_dies - its process ended with 3" in done.stdout
+        assert f"FAILED {file}::test_comes_after" in done.stdout
     assert (tmp_path / "ended").read_text() == "the session's fixture ends\n"
