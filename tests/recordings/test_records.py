@@ -152,9 +152,10 @@ def test_tables_below_each_other_have_their_own_columns(replay: Replays, write: 
     [
         ("Datum;Uhrzeit;gpu;util_pct;power_w", "05.01.2026;00:00:0{at};1;90,0;60,0"),
         ("time;gpu;util_pct;power_w", "2026-01-05 00:00:0{at};1;90,0;0.060,0"),
+        ("time;local_rank;util_pct;power_w", "2026-01-05 00:00:0{at};1;90 percent;0.060,0 watts"),
         ("", "2026-01-05 00:00:0{at},123 - INFO - gpu: 1, util: 90%, power_w: 60"),
     ],
-    ids=["date apart", "thousands", "colons"],
+    ids=["date apart", "thousands", "words", "colons"],
 )
 def test_rules_hold_in_any_spelling(replay: Replays, write: Writes, heading: str, row: str) -> None:
     """Days apart in any language, marks between thousands, pairs by a colon."""

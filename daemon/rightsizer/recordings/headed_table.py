@@ -22,6 +22,7 @@ from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
 from rightsizer.recordings.column_choice import Order
 from rightsizer.recordings.heading_words import (
     EPOCH,
+    QUANTITY,
     UNITS,
     Heading,
     clock_places,
@@ -32,7 +33,7 @@ from rightsizer.recordings.heading_words import (
 )
 from rightsizer.recordings.nvidia_smi_columns import is_query_heading
 from rightsizer.recordings.row import RecordingNotes
-from rightsizer.recordings.table import untorn
+from rightsizer.recordings.table import local_number, untorn
 from rightsizer.recordings.text_file import TextFile, delimiter_of, row_of, split_csv_line
 from rightsizer.recordings.timestamps import (
     DayAndMonth,
@@ -72,8 +73,6 @@ _REMEMBERED: Final = 4096
 _UNIT_ENDS: Final = f"%°{ascii_letters}"
 _NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*--")
 """A directive for spreadsheets, annotations of InfluxDB, and rules of text tables."""
-_QUANTITY: Final = re.compile(r"([+-]?\d[\d.,]*) ?(%|°?[A-Za-z]+)?")
-
 QUERY: Final = (
     "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
     "power.draw --format=csv"
@@ -413,8 +412,8 @@ class UnitSample:
 
     def _added(self, heading: Heading, cell: str) -> float | None:
         try:
-            number = float(cell.strip().partition(" ")[0].rstrip(_UNIT_ENDS).replace(",", "."))
-        except ValueError:
+            number = local_number(cell.strip().partition(" ")[0].rstrip(_UNIT_ENDS))
+        except (ValueError, OverflowError):
             return None
         if not math.isfinite(number):
             return None
@@ -476,7 +475,7 @@ def with_units_of_cells(headings: Sequence[str], rows: Iterable[Sequence[str]]) 
     found = dict.fromkeys(range(len(headings)), "")
     for cells in islice(rows, _ROWS_WITH_UNITS):
         for at in [at for at, unit in found.items() if not unit]:
-            quantity = _QUANTITY.fullmatch(cells[at].strip())
-            if quantity and (quantity[2] or "").lower() in UNITS:
-                found[at] = f" [{quantity[2]}]"
+            quantity = QUANTITY.fullmatch(cells[at].strip())
+            if quantity and (quantity["unit"] or "").lower() in UNITS:
+                found[at] = f" [{quantity['unit']}]"
     return [f"{heading}{found[at]}" for at, heading in enumerate(headings)]

@@ -89,7 +89,7 @@ _OF_ROWS: Final = frozenset(
     {Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, Signal.TEMPERATURE_CELSIUS}
 )
 """Signals that are of a row's GPU beside columns of the host."""
-_QUANTITY: Final = re.compile(r"[+-]?\d[\d.,]* ?(?:%|°?[A-Za-z]+)?")
+QUANTITY: Final = re.compile(r"[+-]?\d[\d.,]* ?(?P<unit>%|°?[A-Za-z]+)?")
 PIDS: Final = frozenset({"pid", "process id", "gpu pid"})
 _SOME_GPU: Final = '{gpu="0"}'
 
@@ -233,7 +233,7 @@ def read_headings(headings: Sequence[str]) -> dict[int, Heading]:
     is_of_host = any(names_host(text) for text in headings)
     has_devices = place_of(headings, DEVICES | UUIDS) is not None
     # A cell of a row, as in a log without headings, names nothing.
-    named = ["" if _QUANTITY.fullmatch(text.strip()) else text for text in headings]
+    named = ["" if QUANTITY.fullmatch(text.strip()) else text for text in headings]
     texts = _without_run(named)
     if not (is_of_host or has_devices):
         texts = _with_numbered_gpus(texts)

@@ -31,7 +31,7 @@ from rightsizer.recordings.heading_words import (
 )
 from rightsizer.recordings.prometheus_text import interpreted, named_line, sample_row, teach
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
-from rightsizer.recordings.table import missing_cell
+from rightsizer.recordings.table import local_number, missing_cell
 from rightsizer.telemetry.dcgm.series import DcgmSeries, UnusedSeries, interpret
 from rightsizer.telemetry.device_description import DeviceDescription
 
@@ -171,7 +171,7 @@ def long_rows(
             continue
         try:
             time = times.parse(cells)
-            found = float(value.replace(",", "."))
+            found = local_number(value)
         except ValueError:
             notes.count("unreadable sample", number, f"{times.text(cells)} {value}")
             continue

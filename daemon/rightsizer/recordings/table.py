@@ -13,6 +13,7 @@ from rightsizer.model.reading import Missing, impossibility, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
+from rightsizer.recordings.heading_words import UNITS
 from rightsizer.recordings.nvidia_smi_columns import SignalColumn
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
 
@@ -27,9 +28,6 @@ _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
 _GROUPED: Final = re.compile(r"[+-]?\d{1,3}(?:(?:\.\d{3})+,|(?:,\d{3})+\.)\d+")
 _JOINED_UNIT: Final = re.compile(r"(?!0[xX])([+-]?[\d.,]+)(%|°?[A-Za-z]+)")
 """Values like 97% and 40C of gpustat, nvtop and Grafana."""
-
-_BINARY: Final = {"kb": "KiB", "mb": "MiB", "gb": "GiB"}
-"""As in headings: only a column that is told to be decimal is."""
 
 
 def columns_text(names: Sequence[str]) -> str:
@@ -55,15 +53,21 @@ class _Factors(dict[str, float | None]):
         try:
             # A degree sign is lost in other encodings.
             word = spelling.lstrip("°\ufffd")
-            kind, factor = convert(word if word == self._usual else _BINARY.get(word.lower(), word))
+            # As in headings, only a column that is told to be decimal is.
+            kind, factor = convert(word if word == self._usual else UNITS.get(word.lower(), word))
         except KeyError:
             return None
         self[spelling] = found = factor if kind is self._unit else None
         return found
 
 
-def _unusual_number(text: str) -> float:
-    """Parse a number with a decimal comma or marks between thousands, or in hexadecimal."""
+def local_number(text: str) -> float:
+    """Parse a number, also with a decimal comma or marks between thousands, or in hexadecimal.
+
+    Raises:
+        ValueError: it is none.
+        OverflowError: it is too large.
+    """
     if _GROUPED.fullmatch(text):
         mark = max(".,", key=text.rfind)
         return float(text.replace(".,".replace(mark, ""), "").replace(mark, "."))
@@ -112,7 +116,7 @@ class CellColumn(dict[str, float | Missing]):
             if not unit and (joined := _JOINED_UNIT.fullmatch(text)):
                 text, unit = joined.groups()
             try:
-                number = _unusual_number(text)
+                number = local_number(text)
             except (ValueError, OverflowError):
                 return Missing.INVALID
         if math.isnan(number):

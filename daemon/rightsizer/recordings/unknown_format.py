@@ -12,6 +12,7 @@ from rightsizer.model.table import table_rows
 from rightsizer.recordings.headed_table import heading_line
 from rightsizer.recordings.heading_words import (
     DEVICES,
+    QUANTITY,
     UNITS,
     gpu_index,
     place_of,
@@ -20,6 +21,7 @@ from rightsizer.recordings.heading_words import (
     words_of,
 )
 from rightsizer.recordings.row import MESSAGE
+from rightsizer.recordings.table import local_number
 from rightsizer.recordings.text_file import TextFile, delimiter_of, row_of, split_csv_line
 from rightsizer.recordings.timestamps import is_timestamp, page_time, seconds_text
 
@@ -29,7 +31,6 @@ _JQ_FILTERS: Final = {row["key"]: row["filter"] for row in table_rows(__file__, 
 """By keys that only answers of CloudWatch, Google Cloud, Azure, Datadog and Zabbix have."""
 _NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)? ?%?")
 _PERCENT: Final = re.compile(r"(?:100|\d{1,2})(?:[.,]\d+)? ?%?")
-_QUANTITY: Final = re.compile(r"-?\d[\d.,]* ?(?:%|°?[A-Za-z]+)?")
 _UTIL: Final = "util_pct"
 _LEFT_OUT: Final = "x"
 _NAMES_BY_UNIT: Final = {
@@ -221,7 +222,7 @@ def _named_by_units(
         cells = [row[at] for row in rows]
         words = words_of(titles[at]) or words_of(cells[0].lstrip("-+.,0123456789"))
         name = next((_NAMES_BY_UNIT[UNITS[word]] for word in words if word in UNITS), "")
-        if not name or not _QUANTITY.fullmatch(cells[0]):
+        if not name or not QUANTITY.fullmatch(cells[0]):
             continue
         if name == _UTIL:
             if not _may_be_percent(cells):
@@ -242,7 +243,7 @@ def _may_be_percent(cells: Sequence[str]) -> bool:
     """Whether numbers may be utilization in percent: no ratio, and nothing that only grows."""
     if not all(map(_PERCENT.fullmatch, cells)):
         return False
-    values = [float(cell.rstrip("% ").replace(",", ".")) for cell in cells]
+    values = [local_number(cell.rstrip("% ")) for cell in cells]
     grows = len(values) > _FEWEST_ROWS and all(b > a for a, b in pairwise(values))
     return not grows and (max(values) > 1.0 or not any(value % 1.0 for value in values))
 
