@@ -47,7 +47,7 @@ from rightsizer.report.blocks import (
     table_of,
 )
 from rightsizer.report.figures import percent
-from rightsizer.report.labels import readable_name
+from rightsizer.report.labels import readable_name, reason_label
 
 _MOST_KERNELS: Final = 10
 _MOST_CHANGES: Final = 5
@@ -63,7 +63,6 @@ _FEWEST_KERNELS: Final = 15
 _PAGE_CHANGES: Final = 12
 _NAME_WIDTH: Final = 60
 _PAGE_NAME_WIDTH: Final = 160
-_LEAD_WIDTH: Final = 100
 _ALIKE_POINTS: Final = 2
 """Difference in percentage points up to which GPUs of one program are shown as one."""
 _MOST_DEVICES: Final = 64
@@ -118,8 +117,9 @@ def _verdict(document: ProfileDocument) -> list[str]:
     lines = []
     for number, finding in enumerate(complaints[:_MOST_LEADS], start=1):
         gain = figures.gain_text(finding).partition(", ")[0] or "gain unknown"
-        lines.append(f"{number}. {finding['reasons'][0]}, {gain}: {_remedy(finding)}")
-    return [figures.short_text(line, _LEAD_WIDTH - 2) for line in lines]
+        first = finding["options"][0]["description"] if finding["options"] else ""
+        lines.append(f"{number}. {reason_label(finding['reasons'][0])}, {gain}: {first}")
+    return lines
 
 
 def _with_verdict(document: ProfileDocument, kind: str) -> list[dict[str, Any]]:
@@ -184,7 +184,7 @@ def _doubt(finding: ProfileDocument) -> str:
 def _problem(finding: dict[str, Any]) -> Section:
     gain = figures.gain_text(finding)
     facts = {
-        "Finding": finding["reasons"][0],
+        "Finding": reason_label(finding["reasons"][0]),
         "Gain": gain,
         "Confidence": f"{percent(finding['confidence'])}{_doubt(finding)}",
     }
