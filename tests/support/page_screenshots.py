@@ -108,7 +108,7 @@ PICTURES: Final[Mapping[str, Picture]] = {
     "page-light": Picture(1440, 900),
     "page-dark": Picture(1440, 900, DARK, query="?span=7d"),
     "page-advice": Picture(1160, 1500, anchor="s-advice", is_open=True),
-    "page-gpu": Picture(1160, 1150, query="?gpu={gpu}"),
+    "page-gpu": Picture(1160, 1150, query="?gpu={gpu}", anchor="s-devices"),
     "page-topology": Picture(1160, 1150, anchor="s-topology"),
     "page-mig": Picture(1440, 900, DARK, "h100-mig"),
     "page-phone": Picture(390, 1500, is_framed=True),
