@@ -97,11 +97,14 @@ def test_the_nearest_lacks_least(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("line", "same"),
     [
-        ("--qps 20 --isl 2000 --osl 500", "--rps 20 --in 2000 --out 500"),
+        ("--qps 20 --isl 2000 --osl 500 --gpu l4", "--rps 20 --in 2000 --out 500 --gpus l4"),
         ("--users 8 --gpu h100 --dtype fp8", "--concurrency 8 --gpus h100 --precision fp8"),
-        ("--rate 5 --p95 20s --cloud aws", "--rps 5 --latency p95=20s --provider aws"),
+        ("--rate 5 --p95 20s --cloud oci", "--rps 5 --latency p95=20s --provider oci"),
         ("--tensor-parallel-size 4 --pp 2", "--layout tp4pp2"),
-        ("--rps 2 --max-cost 9 --confidence .8", "--rps 2 --budget 9 --sure .8"),
+        (
+            "--rps 2 --max-cost 9 --confidence .8 --gpu h100",
+            "--rps 2 --budget 9 --sure .8 --gpus h100",
+        ),
     ],
 )
 def test_flags_of_other_planners_are_accepted(line: str, same: str, capsys: Captured) -> None:

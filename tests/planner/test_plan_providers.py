@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -12,14 +12,19 @@ from rightsizer.planner.rental import cheapest_rental
 from rightsizer.sizing.requirement import Parallelism
 
 Captured = pytest.CaptureFixture[str]
+_ANSWERS: Final[dict[tuple[str, ...], str]] = {}
+"""By their questions, several of which more than one test asks."""
 
 
 def plan(capsys: Captured, *arguments: str) -> Any:
     """The answer to a line."""
     model = ("--model", "llama-3.1-70b", "--rps", "20", "--in", "2000", "--out", "500")
     boards = () if "--gpus" in arguments else ("--gpus", "h100,h200,b200,a100,l40s")
-    assert main(["plan", *model, *boards, *arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    question = (*model, *boards, *arguments)
+    if question not in _ANSWERS:
+        assert main(["plan", *question, "--json"]) == 0
+        _ANSWERS[question] = capsys.readouterr().out
+    return json.loads(_ANSWERS[question])
 
 
 def fitting(answer: Any) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ _FLAGS: Final = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-software-rasterizer",
     "--no-first-run",
     "--hide-scrollbars",
     "--disable-background-networking",

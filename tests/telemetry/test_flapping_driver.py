@@ -61,7 +61,7 @@ def fail_one(driver: FakeDriver, *, is_away: bool) -> None:
 @pytest.mark.parametrize(
     "fault", [unload, replace_library, fall_off_the_bus, lose_all, unlist, fail_one]
 )
-@pytest.mark.parametrize("away", [2, 10, 45, 130])
+@pytest.mark.parametrize("away", [2, 10, 45, pytest.param(130, marks=pytest.mark.soak)])
 def test_flapping_device_is_unknown_only_while_it_is_away(fault: Fault, away: int) -> None:
     """Each search for it comes after a tenth of its absence, so its return is seen that soon."""
     driver, clock = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1")), FastClock(0)
