@@ -21,7 +21,7 @@ from rightsizer.model.profile import (
     SpanKind,
 )
 from rightsizer.profiles.limits import ReadLimits
-from rightsizer.profiles.pytorch import PYTORCH
+from rightsizer.profiles.pytorch.reader import PYTORCH
 from rightsizer.profiles.reader import Head
 
 H100 = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85018279936, "numSms": 132}

@@ -14,7 +14,7 @@ from rightsizer.model.profile import (
     ProfiledDevice,
 )
 from rightsizer.profiles.limits import ReadLimits
-from rightsizer.profiles.pytorch import PYTORCH
+from rightsizer.profiles.pytorch.reader import PYTORCH
 
 H100 = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85018279936, "numSms": 132}
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

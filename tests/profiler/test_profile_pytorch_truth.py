@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.profiles.limits import ReadLimits
-from rightsizer.profiles.pytorch import PYTORCH
+from rightsizer.profiles.pytorch.reader import PYTORCH
 from rightsizer.profiles.reader import Head
 
 

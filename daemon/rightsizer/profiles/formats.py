@@ -7,7 +7,7 @@ from rightsizer.profiles.mlperf.training import MLPERF_TRAINING
 from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE
 from rightsizer.profiles.nsight_stats.reader import NSIGHT_STATS
 from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
-from rightsizer.profiles.pytorch import PYTORCH
+from rightsizer.profiles.pytorch.reader import PYTORCH
 from rightsizer.profiles.reader import ProfileReader
 from rightsizer.profiles.rocprof.database import ROCPD
 from rightsizer.profiles.rocprof.tables import ROCPROF

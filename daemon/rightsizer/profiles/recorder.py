@@ -1,23 +1,19 @@
 """Recorder of a profile's timeline in columns; computes each device's time use."""
 
-from array import array
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from rightsizer.io.terminal import counted
 from rightsizer.model.profile import (
     CopyKind,
     DeviceProfile,
     HostMemory,
     HostSpanUse,
     HostStep,
-    ProfiledDevice,
     ProfileTimeline,
     SpanKind,
     StepUse,
@@ -27,19 +23,12 @@ from rightsizer.profiles.attention import unfused_attention
 from rightsizer.profiles.call_stacks import CallStacks, FrameTree
 from rightsizer.profiles.capture_phases import CapturePhases
 from rightsizer.profiles.columns import EventRows, Values, chosen, grouped, integers
+from rightsizer.profiles.device_events import DeviceEvents
 from rightsizer.profiles.host_line import HostLine, holders
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import kernel_family
-from rightsizer.profiles.tables import (
-    CollectiveTable,
-    CopyTable,
-    HostSpans,
-    KernelRow,
-    KernelTable,
-    short_name,
-)
+from rightsizer.profiles.tables import HostSpans, short_name
 from rightsizer.profiles.time_use import (
-    FrameTimes,
     Launches,
     MeasuredLine,
     StepSpan,
@@ -52,15 +41,9 @@ from rightsizer.profiles.time_use import (
 )
 from rightsizer.profiles.timeline import (
     LATEST,
-    NO_KERNEL,
     NO_NUMBER,
-    Column,
     CoveredLength,
     Interval,
-    KernelLine,
-    MemoryCurve,
-    Numbers,
-    SpanLine,
     common,
     in_order,
     is_in_time,
@@ -70,11 +53,6 @@ from rightsizer.profiles.timeline import (
 _CORRELATIONS: Final = 2**62
 """Limit of correlations, above any clock; sums of two still fit a column."""
 
-_STREAMS: Final = 255
-_OTHER_STREAMS: Final = "(other streams)"
-_GROUPS: Final = 255
-_COLLECTIVES: Final = 200_000
-"""Collectives of a device that are compared with those of other ranks."""
 _NO_THREAD: Final = -1
 _THREAD: Final = 0xFFFFFF
 """Mask of the thread's part in Nsight Systems' ids."""
@@ -84,120 +62,12 @@ _NOTES_PER_DEVICE: Final = 3
 _OTHER_DEVICES: Final = "(other devices)"
 
 
-class _Device:
-    """Accumulator of one device."""
-
-    def __init__(self, key: str, limits: ReadLimits) -> None:
-        self.facts = ProfiledDevice(key)
-        self.line = KernelLine()
-        self.copy_line = SpanLine()
-        self.fill_line = SpanLine()
-        self.kernels = KernelTable(limits)
-        self.copies = CopyTable()
-        self.collectives = CollectiveTable()
-        self.steps: list[StepSpan] = []
-        self.memory = MemoryCurve()
-        self.streams: dict[str, int] = {}
-        self.groups: dict[str, int] = {"": 0}
-        self.frame_times = FrameTimes()
-
-    def add_kernels(  # noqa: PLR0913, PLR0917 - a column each.
-        self,
-        tree: FrameTree,
-        collectives: Collection[str],
-        starts: Numbers,
-        ends: Numbers,
-        correlations: Numbers,
-        names: Sequence[str | None],
-        streams: Sequence[str],
-        occupancy_ratios: Sequence[float | None] | None,
-        groups: Sequence[str] | None,
-        frames: Sequence[Sequence[str] | None] | None,
-    ) -> None:
-        """Add runs of kernels; those without a name are graphs."""
-        rows: dict[str | None, KernelRow] = {
-            name: self.kernels.row(name) for name in dict.fromkeys(names) if name is not None
-        }
-        for collective in {*collectives} & rows.keys():
-            rows[collective].is_collective = True
-        facts = {name: (row.number, row.is_collective) for name, row in rows.items()}
-        numbers = [facts.get(name, (NO_KERNEL, False)) for name in names]
-        stream_numbers = {name: self.stream(name) for name in dict.fromkeys(streams)}
-        group_names = groups or [""] * len(names)
-        group_numbers = {name: self.group(name) for name in dict.fromkeys(group_names)}
-        self.line.extend_runs(
-            starts,
-            ends,
-            correlations,
-            [number for number, _ in numbers],
-            [is_collective for _, is_collective in numbers],
-            [stream_numbers[name] for name in streams],
-            [group_numbers[name] for name in group_names],
-        )
-        durations = (ends - starts).tolist()
-        for name, ratio, duration in zip(names, occupancy_ratios or (), durations, strict=False):
-            if ratio is not None and (row := rows.get(name)):
-                row.measure("occupancy_ratio", ratio, duration or 1)
-        for path, of_path in grouped(frames or ()):
-            if path is not None:
-                (times,) = chosen(of_path, ends - starts)
-                self.frame_times.add(tree.path(path), int(times.sum()), of_path.size)
-
-    def stream(self, name: str) -> int:
-        """Return the number of a stream; streams beyond 255 share one."""
-        if name not in self.streams and len(self.streams) >= _STREAMS:
-            name = _OTHER_STREAMS
-        return self.streams.setdefault(name, len(self.streams))
-
-    def group(self, name: str) -> int:
-        """Return the number of a group of ranks; groups beyond 255 count as unknown."""
-        if name not in self.groups and len(self.groups) >= _GROUPS:
-            name = ""
-        return self.groups.setdefault(name, len(self.groups))
-
-    def collectives_of(self, steps: Sequence[StepSpan]) -> list[dict[str, list[Interval]]]:
-        """Return the collectives of each step by kernel and group, without the first of all."""
-        names = self.kernels.numbered()
-        groups = list(self.groups)
-        starts = [step.start for step in steps]
-        found: list[dict[str, list[Interval]]] = [{} for _ in steps]
-        for (start, end), kernel, group in islice(self.line.collective_runs(), 1, _COLLECTIVES):
-            place = bisect_right(starts, start) - 1
-            if place >= 0 and start < steps[place].end and kernel != NO_KERNEL:
-                key = f"{names[kernel].name} {groups[group]}".rstrip()
-                found[place].setdefault(key, []).append((start, end))
-        return found
-
-    @property
-    def unknown_streams(self) -> set[int]:
-        """Numbers of what is no stream of its own."""
-        return {self.streams.get(name, _STREAMS) for name in ("", _OTHER_STREAMS)}
-
-    def end_overruns(self) -> Iterator[str]:
-        """End what outlasts its successors, add up the kernels, and yield what was ended."""
-        overruns = self.line.end_overruns(self.unknown_streams)
-        self.kernels.add_runs(*self.line.runs())
-        rows = self.kernels.numbered()
-        for kernel, (count, time) in sorted(overruns.items(), key=lambda each: -each[1][1]):
-            name = "graphs" if kernel == NO_KERNEL else rows[kernel].name
-            yield (
-                f"{counted(count, 'run')} of {name} on device {self.facts.key} ended after what "
-                "follows on the same stream, which cannot be: each is taken to end where its "
-                f"successor begins, {1000 * seconds(time):,.1f} ms less in all; do not trust its "
-                "times."
-            )
-
-    @property
-    def is_used(self) -> bool:
-        return bool(len(self.line) or len(self.copy_line)) or self.memory.peak is not None
-
-
 class Recorder:
     """Events of one profile; memory is needed for columns and names only, within limits."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
-        self._devices: dict[str, _Device] = {}
+        self._devices: dict[str, DeviceEvents] = {}
         self._launches = Launches()
         self._spans = HostSpans(limits)
         self._steps: list[StepSpan] = []
@@ -455,11 +325,11 @@ class Recorder:
             for host_step, step in zip(found, steps, strict=True)
         )
 
-    def _device(self, key: str) -> _Device:
+    def _device(self, key: str) -> DeviceEvents:
         if key not in self._devices:
             if len(self._devices) >= self._limits.devices_maximum:
                 key = _OTHER_DEVICES
-            self._devices.setdefault(key, _Device(key, self._limits))
+            self._devices.setdefault(key, DeviceEvents(key, self._limits))
         return self._devices[key]
 
     def _is_valid(self, what: str, span: Interval) -> bool:
@@ -497,7 +367,7 @@ class Recorder:
         for device, rows in grouped(devices):
             yield device, chosen(rows, begins, untils, ties, *rest)
 
-    def _profile(self, device: _Device) -> DeviceProfile:
+    def _profile(self, device: DeviceEvents) -> DeviceProfile:
         self.notes += islice(device.end_overruns(), _NOTES_PER_DEVICE)
         profile = DeviceProfile(
             device=device.facts,
@@ -550,7 +420,7 @@ class Recorder:
         )
 
     def _step_uses(
-        self, device: _Device, line: MeasuredLine, steps: Sequence[StepSpan]
+        self, device: DeviceEvents, line: MeasuredLine, steps: Sequence[StepSpan]
     ) -> tuple[StepUse, ...]:
         loader = self._covered(SpanKind.LOADER, steps)
         long = long_collective_starts(
@@ -574,7 +444,7 @@ class Recorder:
         )
 
     def _timeline(
-        self, device: _Device, line: MeasuredLine, edges: Sequence[Nanoseconds]
+        self, device: DeviceEvents, line: MeasuredLine, edges: Sequence[Nanoseconds]
     ) -> ProfileTimeline:
         """Return the lanes of streams and threads, and the memory, between edges."""
         return replace(
@@ -599,41 +469,3 @@ class Recorder:
 
 def _marks(steps: Iterable[StepSpan]) -> Iterator[Nanoseconds]:
     return chain.from_iterable((step.start, step.end) for step in steps)
-
-
-class StepMarks:
-    """Steps of a trace: the profiler's, else those on devices, else iterations of an engine."""
-
-    def __init__(self, recorder: Recorder, maximum: int) -> None:
-        self._recorder = recorder
-        self._maximum = maximum
-        self._is_marked = False
-        self._on_devices: list[tuple[str, Interval, str]] = []
-        self._turns: Column = array("q")
-
-    def mark(self, name: str, span: Interval) -> None:
-        """Add a step marked on the host."""
-        self._is_marked = True
-        self._recorder.step(name, span)
-
-    def mark_device(self, name: str, span: Interval, device: str) -> bool:
-        """Add a step marked on a device; return whether there was room."""
-        has_room = len(self._on_devices) < self._maximum
-        if has_room:
-            self._on_devices.append((name, span, device))
-        return has_room
-
-    def begin_turn(self, start: Nanoseconds) -> None:
-        """Add the start of an engine's iteration, which lasts until the next."""
-        if len(self._turns) <= self._maximum:
-            self._turns.append(start)
-
-    def finish(self) -> None:
-        """Record substitutes for steps if none was marked."""
-        if self._is_marked:
-            return
-        for name, span, device in self._on_devices:
-            self._recorder.step(name, span, device)
-        if not self._on_devices:
-            for count, turn in enumerate(pairwise(sorted(self._turns)), 1):
-                self._recorder.step(f"turn {count}", turn)

@@ -1,29 +1,19 @@
-"""Reader of PyTorch's profiler: Kineto's JSON, plain or packed, with or without counters."""
+"""Events of PyTorch's profiler in batches, passed to a recorder."""
 
 import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.profile import (
-    CopyKind,
-    DeviceProfile,
-    HostMemory,
-    Profile,
-    ProfiledDevice,
-    ProfileFormat,
-    SpanKind,
-)
+from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.model.units import Nanoseconds
-from rightsizer.profiles.call_stacks import CallKind, frame_call, without_turn
+from rightsizer.profiles.call_stacks import CallKind, without_turn
 from rightsizer.profiles.json_events import (
-    JsonEvents,
     TraceEvent,
     moment,
     nanoseconds_of,
@@ -32,23 +22,13 @@ from rightsizer.profiles.json_events import (
     whole_number,
     whole_numbers,
 )
-from rightsizer.profiles.kineto_header import HEADER_KEYS, TraceHeader
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.lost_kernels import LostKernels
-from rightsizer.profiles.names import (
-    capture_end,
-    copy_kind,
-    host_memory,
-    is_read_back,
-    is_turn,
-    is_wait_call,
-    operation,
-    python_span,
-    span_kind,
-)
-from rightsizer.profiles.products import is_product, tensor_product
-from rightsizer.profiles.reader import NO_EVENTS, ProfileReader
-from rightsizer.profiles.recorder import Recorder, StepMarks
+from rightsizer.profiles.names import is_turn, span_kind
+from rightsizer.profiles.products import tensor_product
+from rightsizer.profiles.pytorch.meanings import EventMeaning, EventMeanings
+from rightsizer.profiles.pytorch.step_marks import StepMarks
+from rightsizer.profiles.recorder import Recorder
 from rightsizer.profiles.tables import KernelTable
 from rightsizer.profiles.time_use import Launches
 from rightsizer.profiles.timeline import LATEST, NO_NUMBER, Column, Interval, MemoryCurve, Numbers
@@ -63,50 +43,15 @@ _MEASURED: Final = (
 
 _Arguments: TypeAlias = Mapping[str, Any]
 
-_READ_BACK_STARTS: Final = "<built-in method cpu", "<built-in method tolist"
-_READ_BACK: Final = re.compile(r"<built-in method (\w+) of.*")
 _STEP: Final = re.compile(r"ProfilerStep\s*#")
 _ENGINE_TURN: Final = "turn of the engine"
 _AWAITED: Final = (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE)
 _AWAITED_COPY: Final = "copy to pageable memory"
-_OPERATORS: Final = ("cpu_op", "operator")
-_ANNOTATION_PREFIXES: Final = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
-_PREFIXED: Final = re.compile(r"[a-z0-9]+_(runtime|driver|memcpy|memset)")
-"""Kineto's plug-ins prefix the original names of CUDA's events by the device kind."""
 _OCCUPANCY: Final = "est. achieved occupancy %"
 _CATEGORIES_MAXIMUM: Final = 64
-_MEANINGS_MAXIMUM: Final = 100_000
 _MOMENTS: Final = ("i", "I", "C")
 _CATEGORY_MAXIMUM: Final = 40
 _NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
-_JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
-_MARKS: Final = re.compile(
-    rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
-    rb'|"cat"\s*:\s*"(?:cpu_op|fwdbwd|ac2g|gpu_mem(?:cpy|set)|cuda_profiler_range'
-    rb"|(?:cuda|hip|xpu|mtia|privateuse1)_(?:runtime|driver)"
-    rb'|python_function|user_annotation|gpu_user_annotation|Operator|Runtime|Kernel|kernel)"'
-    rb"|ProfilerStep#"
-)
-
-
-class _Meaning(Struct, frozen=True, gc=False):
-    """What category and name of an event say."""
-
-    take: "_Taker | None" = None
-    """`None` for an event that is not used."""
-    name: str = ""
-    number: int = -1
-    """Of the call on its thread's stack; -1 for none."""
-    read_back: int = -1
-    """Of the call's part that reads a value back."""
-    span: tuple[SpanKind, str] | None = None
-    copy: tuple[CopyKind, HostMemory] = (CopyKind.OTHER, HostMemory.UNKNOWN)
-    is_wait: bool = False
-    capture_end: str = ""
-    is_copy: bool = False
-    is_special: bool = False
-    """Whether a call of the host is more than a launch."""
-    is_product: bool = False
 
 
 class _Spans(Struct, frozen=True):
@@ -115,7 +60,7 @@ class _Spans(Struct, frozen=True):
     places: Numbers
     """Places among the events of the batch."""
     events: Sequence[TraceEvent]
-    meanings: Sequence[_Meaning]
+    meanings: Sequence[EventMeaning]
     starts: Numbers
     ends: Numbers
 
@@ -129,7 +74,7 @@ class _Spans(Struct, frozen=True):
             self.ends[rows],
         )
 
-    def rows(self) -> Iterator[tuple[TraceEvent, _Meaning, Interval]]:
+    def rows(self) -> Iterator[tuple[TraceEvent, EventMeaning, Interval]]:
         """Yield each with its span."""
         intervals = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
         return zip(self.events, self.meanings, intervals, strict=True)
@@ -156,9 +101,6 @@ class _Threads(dict[tuple[Any, Any], int]):
     def of(self, events: Iterable[TraceEvent]) -> Numbers:
         """Return the numbers of events."""
         return np.array([self[event.pid, event.tid] for event in events], np.int64)
-
-
-_Taker: TypeAlias = Callable[[_Spans], None]
 
 
 class PyTorchEvents:
@@ -191,7 +133,10 @@ class PyTorchEvents:
         """Correlations of copies that block the host, whatever their call's name."""
         self.latest: Nanoseconds = 0
         """Latest start of an event."""
-        self._takers: Mapping[str, _Taker] = {
+        self._takers: Mapping[str, Callable[[_Spans], None]] = {
+            "named": self._named,
+            "operator": self._operators,
+            "python_function": self._frames,
             "kernel": self._kernels,
             "memcpy": self._copies,
             "memset": self._fills,
@@ -202,7 +147,7 @@ class PyTorchEvents:
             "cuda_profiler_range": self._counted_ranges,
         }
         """By category."""
-        self._meanings: dict[tuple[str | None, str | None], _Meaning] = {}
+        self._meanings = EventMeanings(recorder.stacks)
         self._calls: list[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]] = []
         """Place, thread, number, start and end of calls of the batch."""
 
@@ -223,11 +168,11 @@ class PyTorchEvents:
         others = [event for event in events[:count] if event.ph != "X" or event.cat is None]
         self._take_moments(others)
         spans = [events[row] for row in rows]
-        meanings = [self._meaning(event.cat, event.name) for event in spans]
-        groups = defaultdict[Any, list[int]](list)
+        meanings = [self._meanings.of(event.cat, event.name) for event in spans]
+        groups = defaultdict[str, list[int]](list)
         for row, meaning in enumerate(meanings):
-            groups[meaning.take].append(row)
-        self._pass_over(str(spans[row].cat) for row in groups.pop(None, ()))
+            groups[meaning.use].append(row)
+        self._pass_over(str(spans[row].cat) for row in groups.pop("", ()))
         if not groups:
             return
         starts = nanoseconds_of([event.ts for event in spans])
@@ -236,7 +181,7 @@ class PyTorchEvents:
         is_timed = (starts != NO_NUMBER) & (durations != NO_NUMBER) & ((starts | durations) != 0)
         ends = np.clip(starts, -LATEST, LATEST - 1) + np.clip(durations, -LATEST, LATEST)
         every = _Spans(np.array(rows), spans, meanings, starts, ends)
-        for take, group in groups.items():
+        for use, group in groups.items():
             timed = group if is_timed.all() else [row for row in group if is_timed[row]]
             if len(timed) < len(group):
                 lost = (spans[row].cat for row in group if not is_timed[row])
@@ -244,7 +189,7 @@ class PyTorchEvents:
             if timed:
                 chosen = every.chosen(timed)
                 self.latest = max(self.latest, int(chosen.starts.max()))
-                take(chosen)
+                self._takers[use](chosen)
         self._record_calls()
 
     def _take_moments(self, events: Sequence[TraceEvent]) -> None:
@@ -274,49 +219,6 @@ class PyTorchEvents:
             owner = used[0] if key not in used and len(used) == 1 else key
             for at, total in curve.points():
                 self._recorder.memory(owner, total, at)
-
-    def _meaning(self, category: str | None, name: str | None) -> _Meaning:
-        if (known := self._meanings.get((category, name))) is not None:
-            return known
-        if len(self._meanings) >= _MEANINGS_MAXIMUM:
-            self._meanings.clear()
-        meaning = self._meaning_of((category or "").lower(), name or "")
-        return self._meanings.setdefault((category, name), meaning)
-
-    def _meaning_of(self, kind: str, name: str) -> _Meaning:
-        stacks = self._recorder.stacks
-        prefixed = _PREFIXED.fullmatch(kind)
-        kind = prefixed[1] if prefixed else kind
-        if kind == "kernel" and (other := operation(name)):
-            if other not in self._takers:
-                return _Meaning(self._named, name)
-            kind = other
-        # Annotations used to be operators.
-        if kind in _OPERATORS and name.startswith(_ANNOTATION_PREFIXES):
-            kind = "user_annotation"
-        if kind in _OPERATORS:
-            number = stacks.number(CallKind.OPERATOR, name)
-            return _Meaning(self._operators, name, number, is_product=is_product(name))
-        if kind == "python_function":
-            call = frame_call(name)
-            number = -1 if call is None else stacks.number(*call)
-            may_read_back = name.startswith(_READ_BACK_STARTS) or name.endswith("synchronize")
-            read_back = -1
-            if may_read_back and is_read_back(name):
-                plain = _READ_BACK.sub(r"Tensor.\1", name)
-                read_back = stacks.number(CallKind.READ_BACK, plain)
-            return _Meaning(self._frames, name, number, read_back, python_span(name))
-        is_wait = is_wait_call(name)
-        end = capture_end(name)
-        return _Meaning(
-            self._takers.get(kind),
-            name,
-            copy=(copy_kind(name), host_memory(name)),
-            is_wait=is_wait,
-            capture_end=end,
-            is_copy="Memcpy" in name and not is_wait,
-            is_special=is_wait or bool(end) or "Memcpy" in name or "Synchronize" in name,
-        )
 
     def _pass_over(self, categories: Iterable[str | None], count: int = 1) -> None:
         for category in categories:
@@ -555,87 +457,3 @@ def _group(arguments: _Arguments) -> str:
     ranks = str(arguments.get("Process Group Ranks") or "")
     name = str(arguments.get("Process Group Name") or "")
     return ranks if ranks and len(ranks) <= _CATEGORY_MAXIMUM else name[:_CATEGORY_MAXIMUM]
-
-
-def _read(path: Path, limits: ReadLimits) -> Profile:
-    trace = JsonEvents(path, limits, keep=HEADER_KEYS)
-    recorder = Recorder(limits)
-    events = PyTorchEvents(recorder, limits)
-    for batch in trace.typed_batches():
-        events.take(batch)
-    events.finish()
-    if not trace.count and not trace.fault:
-        raise ProfileError(NO_EVENTS)
-    header = TraceHeader(trace.values)
-    for key in events.used_devices:
-        recorder.device(key, **header.facts(key))
-    devices = recorder.devices()
-    if not devices and events.range_count:
-        # Ranges have no device.
-        device = ProfiledDevice("0", **header.facts("0"))
-        devices = (DeviceProfile(device, time=None, kernels=events.ranges.uses()),)
-    # Operators launched on a GPU only last as long as their launches.
-    has_gpu = bool(header.devices or events.has_gpu)
-    lacks_steps = recorder.stacks.has_operators and not recorder.has_steps
-    host_steps = recorder.host_steps(are_operators_known=not has_gpu)
-    return Profile(
-        format=ProfileFormat.PYTORCH,
-        source=path.name,
-        version=header.version,
-        start=header.start(events.latest),
-        rank=header.rank,
-        world_size=header.world_size,
-        devices=devices,
-        host_spans=recorder.host_spans(),
-        host_steps=host_steps,
-        events=trace.count,
-        unread=dict(sum((events.unread, trace.unread, recorder.refused), Counter())),
-        notes=(
-            *recorder.notes,
-            *_notes(trace, events, devices, has_gpu=has_gpu, lacks_steps=lacks_steps),
-        ),
-        is_whole=not trace.fault and events.lost.is_whole,
-    )
-
-
-def _notes(
-    trace: JsonEvents,
-    events: PyTorchEvents,
-    devices: tuple[DeviceProfile, ...],
-    *,
-    has_gpu: bool,
-    lacks_steps: bool,
-) -> Iterator[str]:
-    if trace.fault:
-        yield f"Not whole: {trace.fault}; what came before is shown."
-    else:
-        yield from events.lost.notes
-    if events.range_count:
-        yield (
-            f"Hardware counters of {events.range_count} kernel runs in place of a timeline: "
-            "times of kernels are those of the profiler's ranges, and idle time is not known."
-        )
-    elif not any(device.time for device in devices):
-        yield (
-            "No kernel in it: it was recorded without a GPU, with host activities only, or on a "
-            "device whose events are not read."
-        )
-        if has_gpu:
-            yield events.lost.all_lost_text or (
-                "A GPU is listed or was called: what operators of the host launched there was not "
-                "recorded; profile with ProfilerActivity.CUDA (XPU) too."
-            )
-        elif lacks_steps:
-            yield (
-                "No step is marked, by which the host's own time could be judged; give the "
-                "profiler a schedule, without which it marks none, and call its step() after each."
-            )
-    if events.copies_without_size:
-        yield f"The sizes of {events.copies_without_size} copies are not in it."
-
-
-PYTORCH: Final = ProfileReader(
-    ProfileFormat.PYTORCH,
-    lambda head: bool(_JSON.match(head.data) and _MARKS.search(head.data)),
-    _read,
-)

@@ -1,0 +1,138 @@
+"""Events of one device, in columns and sums."""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from rightsizer.io.terminal import counted
+from rightsizer.model.profile import ProfiledDevice
+from rightsizer.model.units import seconds
+from rightsizer.profiles.call_stacks import FrameTree
+from rightsizer.profiles.columns import chosen, grouped
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.tables import CollectiveTable, CopyTable, KernelRow, KernelTable
+from rightsizer.profiles.time_use import FrameTimes, StepSpan
+from rightsizer.profiles.timeline import (
+    NO_KERNEL,
+    Interval,
+    KernelLine,
+    MemoryCurve,
+    Numbers,
+    SpanLine,
+)
+
+_STREAMS: Final = 255
+_OTHER_STREAMS: Final = "(other streams)"
+_GROUPS: Final = 255
+_COLLECTIVES: Final = 200_000
+"""Collectives of a device that are compared with those of other ranks."""
+
+
+class DeviceEvents:
+    """Accumulator of one device."""
+
+    def __init__(self, key: str, limits: ReadLimits) -> None:
+        self.facts = ProfiledDevice(key)
+        self.line = KernelLine()
+        self.copy_line = SpanLine()
+        self.fill_line = SpanLine()
+        self.kernels = KernelTable(limits)
+        self.copies = CopyTable()
+        self.collectives = CollectiveTable()
+        self.steps: list[StepSpan] = []
+        self.memory = MemoryCurve()
+        self.streams: dict[str, int] = {}
+        self.groups: dict[str, int] = {"": 0}
+        self.frame_times = FrameTimes()
+
+    def add_kernels(  # noqa: PLR0913, PLR0917 - a column each.
+        self,
+        tree: FrameTree,
+        collectives: Collection[str],
+        starts: Numbers,
+        ends: Numbers,
+        correlations: Numbers,
+        names: Sequence[str | None],
+        streams: Sequence[str],
+        occupancy_ratios: Sequence[float | None] | None,
+        groups: Sequence[str] | None,
+        frames: Sequence[Sequence[str] | None] | None,
+    ) -> None:
+        """Add runs of kernels; those without a name are graphs."""
+        rows: dict[str | None, KernelRow] = {
+            name: self.kernels.row(name) for name in dict.fromkeys(names) if name is not None
+        }
+        for collective in {*collectives} & rows.keys():
+            rows[collective].is_collective = True
+        facts = {name: (row.number, row.is_collective) for name, row in rows.items()}
+        numbers = [facts.get(name, (NO_KERNEL, False)) for name in names]
+        stream_numbers = {name: self.stream(name) for name in dict.fromkeys(streams)}
+        group_names = groups or [""] * len(names)
+        group_numbers = {name: self.group(name) for name in dict.fromkeys(group_names)}
+        self.line.extend_runs(
+            starts,
+            ends,
+            correlations,
+            [number for number, _ in numbers],
+            [is_collective for _, is_collective in numbers],
+            [stream_numbers[name] for name in streams],
+            [group_numbers[name] for name in group_names],
+        )
+        durations = (ends - starts).tolist()
+        for name, ratio, duration in zip(names, occupancy_ratios or (), durations, strict=False):
+            if ratio is not None and (row := rows.get(name)):
+                row.measure("occupancy_ratio", ratio, duration or 1)
+        for path, of_path in grouped(frames or ()):
+            if path is not None:
+                (times,) = chosen(of_path, ends - starts)
+                self.frame_times.add(tree.path(path), int(times.sum()), of_path.size)
+
+    def stream(self, name: str) -> int:
+        """Return the number of a stream; streams beyond 255 share one."""
+        if name not in self.streams and len(self.streams) >= _STREAMS:
+            name = _OTHER_STREAMS
+        return self.streams.setdefault(name, len(self.streams))
+
+    def group(self, name: str) -> int:
+        """Return the number of a group of ranks; groups beyond 255 count as unknown."""
+        if name not in self.groups and len(self.groups) >= _GROUPS:
+            name = ""
+        return self.groups.setdefault(name, len(self.groups))
+
+    def collectives_of(self, steps: Sequence[StepSpan]) -> list[dict[str, list[Interval]]]:
+        """Return the collectives of each step by kernel and group, without the first of all."""
+        names = self.kernels.numbered()
+        groups = list(self.groups)
+        starts = [step.start for step in steps]
+        found: list[dict[str, list[Interval]]] = [{} for _ in steps]
+        for (start, end), kernel, group in islice(self.line.collective_runs(), 1, _COLLECTIVES):
+            place = bisect_right(starts, start) - 1
+            if place >= 0 and start < steps[place].end and kernel != NO_KERNEL:
+                key = f"{names[kernel].name} {groups[group]}".rstrip()
+                found[place].setdefault(key, []).append((start, end))
+        return found
+
+    @property
+    def unknown_streams(self) -> set[int]:
+        """Numbers of what is no stream of its own."""
+        return {self.streams.get(name, _STREAMS) for name in ("", _OTHER_STREAMS)}
+
+    def end_overruns(self) -> Iterator[str]:
+        """End what outlasts its successors, add up the kernels, and yield what was ended."""
+        overruns = self.line.end_overruns(self.unknown_streams)
+        self.kernels.add_runs(*self.line.runs())
+        rows = self.kernels.numbered()
+        for kernel, (count, time) in sorted(overruns.items(), key=lambda each: -each[1][1]):
+            name = "graphs" if kernel == NO_KERNEL else rows[kernel].name
+            yield (
+                f"{counted(count, 'run')} of {name} on device {self.facts.key} ended after what "
+                "follows on the same stream, which cannot be: each is taken to end where its "
+                f"successor begins, {1000 * seconds(time):,.1f} ms less in all; do not trust its "
+                "times."
+            )
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything ran on it, or its memory is known."""
+        return bool(len(self.line) or len(self.copy_line)) or self.memory.peak is not None
