@@ -58,15 +58,15 @@ class BackgroundFetcher(Generic[T]):
         self._was_there = self._was_there or self._look_for()
         if not self._was_there:
             return None
-        found = self._background.latest(self._wait_seconds)
+        answer = self._background.latest(self._wait_seconds)
         self._wait_seconds = 0.0
-        if not self._has_tried and not found.duration_seconds:
+        if not self._has_tried and not answer.duration_seconds:
             return None  # The first attempt is running.
         former = self._last.value if self._last else None
-        self._last = found
-        if found.value is not former and found.value != former:
+        self._last = answer
+        if answer.value is not former and answer.value != former:
             self.generation += 1
-        return found.value
+        return answer.value
 
     def refresh_soon(self) -> None:
         """Query again soon because the answer is incomplete, limited by the minimum interval."""

@@ -76,8 +76,8 @@ def container_names(
         containers = None
     if not isinstance(containers, list):
         raise EngineError(f"{path} answered with something that is no list of containers")
-    found = (container for container in containers if isinstance(container, dict))
-    named = ((each.get("Id"), name_of(each)) for each in found)
+    entries = (container for container in containers if isinstance(container, dict))
+    named = ((entry.get("Id"), name_of(entry)) for entry in entries)
     return {
         id_: name
         for id_, name in named

@@ -48,11 +48,11 @@ def keys_of(device: Device) -> tuple[str, ...]:
     """All keys that a scheduler may use for a device."""
     address = kernel_address(device.pci_bus_id)
     addresses = () if address is None else (address,)
-    own = (device.uuid,)
+    uuids = (device.uuid,)
     if device.mig is None:
-        return (*own, f"{BY_INDEX}{device.index}", *addresses)
+        return (*uuids, f"{BY_INDEX}{device.index}", *addresses)
     gpu = (device.mig.parent_uuid, f"{BY_INDEX}{device.index}", *addresses)
-    return (*own, *(_instance(key, str(device.mig.gpu_instance_id)) for key in gpu))
+    return (*uuids, *(_instance(key, str(device.mig.gpu_instance_id)) for key in gpu))
 
 
 def _instance(key: str, number: str | None) -> str:

@@ -82,7 +82,7 @@ def holdings_on(
     is_known = pairs is not None
     pairs = pairs or ()
     given = tuple(
-        dict.fromkeys(each for key in keys_of(device) for each in allocations.get(key, ()))
+        dict.fromkeys(workload for key in keys_of(device) for workload in allocations.get(key, ()))
     )
     parts = _parts([process for process, _ in pairs])
     running = match_allocations([workload for _, workload in pairs], given)

@@ -261,10 +261,10 @@ class KubernetesCollector(SchedulerCollector):
 
     def workload_of(self, pid: int) -> Workload | None:
         """Pod that a process runs in."""
-        found = pod_in(self._groups.of(pid))
-        if found is None:
+        pod = pod_in(self._groups.of(pid))
+        if pod is None:
             return None
-        uid, container, unproven = found
+        uid, container, unproven = pod
         if self.fetcher is not None and uid not in self._seen:
             # A new pod was probably just allocated its devices.
             if len(self._seen) >= _PODS_MAXIMUM:
@@ -293,7 +293,7 @@ def allocations_of(
     containers: Iterable[ContainerDevices], minor_of: MinorOf, unproven: str = ""
 ) -> Allocations:
     """Workloads by allocated device; several for a device shared by time-slicing."""
-    found: dict[str, dict[Workload, None]] = {}
+    workloads_by_key: dict[str, dict[Workload, None]] = {}
     for container in containers:
         workload = workload_of_pod(
             container.namespace, container.pod, container.container, unproven
@@ -302,5 +302,5 @@ def allocations_of(
         keys += [dra_device_key(*claimed, minor_of) for claimed in container.claimed]
         for key in keys:
             if key is not None:
-                found.setdefault(key, {})[workload] = None
-    return {key: tuple(workloads) for key, workloads in found.items()}
+                workloads_by_key.setdefault(key, {})[workload] = None
+    return {key: tuple(workloads) for key, workloads in workloads_by_key.items()}

@@ -111,12 +111,12 @@ class OwnerResolver:
 
     def allocations(self) -> Allocations:
         """Allocations of all schedulers on the node."""
-        found: dict[str, dict[Workload, None]] = {}
+        workloads_by_key: dict[str, dict[Workload, None]] = {}
         for source in self._sources:
             for key, workloads in source.allocations().items():
-                named = found.setdefault(key, {})
+                named = workloads_by_key.setdefault(key, {})
                 named.update(dict.fromkeys(map(self._name_limiter.name, workloads)))
-        return {key: tuple(workloads) for key, workloads in found.items()}
+        return {key: tuple(workloads) for key, workloads in workloads_by_key.items()}
 
     def collectors(self) -> Mapping[str, CollectorOutcome]:
         """Last outcome of each source with a server, by server name."""

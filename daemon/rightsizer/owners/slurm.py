@@ -43,7 +43,7 @@ class JobMapError(Exception):
 
 def read_job_map(folder: Path) -> Mapping[str, tuple[str, ...]]:
     """Jobs by the device that their file is named for; raises `JobMapError` if unlistable."""
-    found: dict[str, tuple[str, ...]] = {}
+    jobs_by_key: dict[str, tuple[str, ...]] = {}
     reading = DocumentReading(f"job_map_folder: {folder}", _LIMITS)
     try:
         with os.scandir(folder) as entries:
@@ -52,12 +52,12 @@ def read_job_map(folder: Path) -> Mapping[str, tuple[str, ...]]:
                 key = _key_of(entry.name)
                 jobs = _jobs(folder / entry.name) if key is not None else ()
                 if key is not None and jobs:
-                    found[key] = jobs
+                    jobs_by_key[key] = jobs
     except OSError as error:
         raise JobMapError(f"job_map_folder: {folder} cannot be listed: {error.strerror}") from None
     except DocumentError as error:
         raise JobMapError(str(error)) from None
-    return found
+    return jobs_by_key
 
 
 def _key_of(name: str) -> str | None:
@@ -100,7 +100,7 @@ def read_job_devices(
     sysfs: Path, minor_of: MinorOf, writer_of: WriterOf = other_writer
 ) -> Mapping[str, tuple[str, ...]]:
     """Jobs by device key, in groups of root; jobs with unconstrained devices are omitted."""
-    found: dict[str, list[str]] = {}
+    jobs_by_key: dict[str, list[str]] = {}
     for folder in sorted(_root(sysfs).glob("slurm*/uid_*/job_*")):
         if any(writer_of(str(above)) != "" for above in (folder.parent, folder.parent.parent)):
             continue
@@ -113,8 +113,8 @@ def read_job_devices(
         for minor in minors:
             key = minor_of(minor) if minor < _CONTROL_MINOR else None
             if job is not None and key is not None:
-                found.setdefault(key, []).append(job[1])
-    return {key: tuple(jobs) for key, jobs in found.items()}
+                jobs_by_key.setdefault(key, []).append(job[1])
+    return {key: tuple(jobs) for key, jobs in jobs_by_key.items()}
 
 
 def _root(sysfs: Path) -> Path:

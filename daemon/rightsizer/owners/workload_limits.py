@@ -55,13 +55,17 @@ def with_names(
     holdings: tuple[Holding, ...], name: Callable[[Workload], Workload]
 ) -> tuple[Holding, ...]:
     """Rename the holders of a device; shares of the same holder are added."""
-    found: dict[Workload, Holding] = {}
+    holdings_by_workload: dict[Workload, Holding] = {}
     for holding in holdings:
         workload = name(holding.workload)
-        before = found[workload].share_ratio if workload in found else 0.0
+        before = (
+            holdings_by_workload[workload].share_ratio if workload in holdings_by_workload else 0.0
+        )
         share_ratio = min(1.0, before + holding.share_ratio)
-        found[workload] = replace(holding, workload=workload, share_ratio=share_ratio)
-    return tuple(found.values())
+        holdings_by_workload[workload] = replace(
+            holding, workload=workload, share_ratio=share_ratio
+        )
+    return tuple(holdings_by_workload.values())
 
 
 def refusal_of(devices: int, holders: int) -> Refusal | None:
