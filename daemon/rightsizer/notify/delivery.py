@@ -81,7 +81,11 @@ class Outbox(Generic[_Body]):
         column = self._destination
         kept = frozenset(destinations)
         query = f"SELECT DISTINCT {column} FROM {name}"  # noqa: S608
-        gone = [(each,) for (each,) in self._database.rows(query) if each not in kept]
+        gone = [
+            (destination,)
+            for (destination,) in self._database.rows(query)
+            if destination not in kept
+        ]
         self._run(f"DELETE FROM {name} WHERE {column} = ?", gone)  # noqa: S608
 
     def _run(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
@@ -210,14 +214,14 @@ class Delivery(ABC, Generic[_Body]):
     def metrics(self) -> dict[str, float]:
         """Attempts, failures, pending messages and last success by series."""
         report, labels, (pending, last_success) = self.report, self._labels, self._gauges
-        found = {
+        values = {
             series_key(name, **labels): float(getattr(report, figure))
             for name, figure in self._counters.items()
         }
-        found[series_key(pending, **labels)] = float(report.pending)
+        values[series_key(pending, **labels)] = float(report.pending)
         if report.last_success is not None:
-            found[series_key(last_success, **labels)] = seconds(report.last_success)
-        return found
+            values[series_key(last_success, **labels)] = seconds(report.last_success)
+        return values
 
     @property
     def _labels(self) -> Mapping[str, str]:

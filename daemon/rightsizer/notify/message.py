@@ -60,11 +60,11 @@ class Message(Struct, frozen=True):
         """The whole message in plain text."""
         blocks = [self.title]
         for owner, lines in self.parts.items():
-            told = [
+            texts = [
                 "\n".join(filter(None, (f"{line.event}: {line.summary}", line.detail, line.link)))
                 for line in lines
             ]
-            blocks += [owner, *told]
+            blocks += [owner, *texts]
         return "\n\n".join(blocks) + "\n"
 
 
@@ -75,13 +75,13 @@ def message_of(
 
     `claim` is the command that claims one, before its id.
     """
-    told = [change for change in changes if "advice" in change]
+    advice_changes = [change for change in changes if "advice" in change]
     parts: dict[str, list[MessageLine]] = {}
-    for change in told:
+    for change in advice_changes:
         owner = _owner(change["advice"]["workload"])
         parts.setdefault(owner, []).append(_line(change, external_url, claim))
-    nodes = ", ".join(dict.fromkeys(change["node"] for change in told))
-    count = counted(len(told), "change")
+    nodes = ", ".join(dict.fromkeys(change["node"] for change in advice_changes))
+    count = counted(len(advice_changes), "change")
     return Message(f"Rightsizer on {nodes}: {count} of recommendations", parts)
 
 

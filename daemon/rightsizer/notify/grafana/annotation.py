@@ -250,11 +250,11 @@ def _finding(tags: Mapping[str, Sequence[str]], text: str, data: Mapping[str, An
 
 
 def _tags(tags: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    values_by_key: dict[str, list[str]] = {}
     for tag in tags:
         key, _, value = tag.partition(":")
-        found.setdefault(key, []).append(value)
-    return found
+        values_by_key.setdefault(key, []).append(value)
+    return values_by_key
 
 
 def _time(milliseconds: Any) -> Nanoseconds:

@@ -45,13 +45,13 @@ class GrafanaClient:
     def find(self, body: AnnotationBody) -> int | Failure | None:
         """Return the id of the annotation that already has this body, or `None`."""
         time = milliseconds(body.start)
-        found = self._search(body.key_tags, time, time + 1, 100)
-        if isinstance(found, Failure):
-            return found
+        items = self._search(body.key_tags, time, time + 1, 100)
+        if isinstance(items, Failure):
+            return items
         # A search may also return neighbors.
         matches = (
             item.get("id")
-            for item in found
+            for item in items
             if isinstance(item, dict)
             and item.get("time") == time
             and all(tag in (item.get("tags") or ()) for tag in body.key_tags)
@@ -95,10 +95,10 @@ class GrafanaClient:
     def regions(self, start: Nanoseconds, end: Nanoseconds, limit: int) -> list[Region] | Failure:
         """Return the latest regions of advice in a span of wall time, at most `limit`."""
         span = milliseconds(start), milliseconds(end)
-        found = self._search((PRODUCT, BEGINNING), *span, limit)
-        if isinstance(found, Failure):
-            return found
-        return [region for item in found[:limit] if (region := region_of(item)) is not None]
+        items = self._search((PRODUCT, BEGINNING), *span, limit)
+        if isinstance(items, Failure):
+            return items
+        return [region for item in items[:limit] if (region := region_of(item)) is not None]
 
     def _search(self, tags: Sequence[str], start: int, end: int, limit: int) -> list[Any] | Failure:
         query = [("tags", tag) for tag in tags]

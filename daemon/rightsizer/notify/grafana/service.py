@@ -127,8 +127,8 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         waiting = {entry.body.advice_id for entry in self._pending()}
         lost: list[AnnotationBody] = []
         for advice in self._context.advice():
-            known = self._outbox.annotation_id(advice.id)
-            if not advice.is_open or known is None or advice.id in waiting:
+            annotation_id = self._outbox.annotation_id(advice.id)
+            if not advice.is_open or annotation_id is None or advice.id in waiting:
                 continue
             is_new = advice.state is AdviceState.ACTIVE
             kind = AdviceEventKind.OPENED if is_new else AdviceEventKind.DECIDED
@@ -174,8 +174,8 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
 
     def _create(self, body: AnnotationBody) -> Failure | None:
         # An earlier attempt may have succeeded although its answer was lost.
-        found = self._api.find(body)
-        made = self._api.create(body) if found is None else found
+        existing = self._api.find(body)
+        made = self._api.create(body) if existing is None else existing
         if isinstance(made, Failure):
             return made
         if body.event == AdviceEventKind.OPENED:
@@ -196,12 +196,12 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
 
     def _region(self, body: AnnotationBody) -> int | Failure | None:
         """Return the opened region by its tags and time, or by its id if it was moved."""
-        found = self._api.find(body)
-        known = self._outbox.annotation_id(body.advice_id)
-        if found is not None or known is None:
-            return found
-        is_own = self._api.is_of(known, body)
-        return is_own if isinstance(is_own, Failure) else known if is_own else None
+        existing = self._api.find(body)
+        annotation_id = self._outbox.annotation_id(body.advice_id)
+        if existing is not None or annotation_id is None:
+            return existing
+        is_own = self._api.is_of(annotation_id, body)
+        return is_own if isinstance(is_own, Failure) else annotation_id if is_own else None
 
     def _hang_up(self) -> None:
         self._api.hang_up()

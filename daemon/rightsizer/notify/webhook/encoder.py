@@ -101,7 +101,7 @@ def _alert(advice: Advice, uuid: str, now: Nanoseconds, lasts: Nanoseconds) -> J
 def _annotations(advice: Advice) -> dict[str, str]:
     finding = advice.finding
     savings = advice.finding.savings
-    found = {
+    annotations = {
         "description": finding.summary,
         "part": finding.incident.get("name", ""),
         "devices": ", ".join(finding.devices),
@@ -111,7 +111,7 @@ def _annotations(advice: Advice) -> dict[str, str]:
         "actor": advice.actor or "",
         "savings": "" if savings.gpus_low is None else f"at least {savings.gpus_low:.2f} GPUs",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in annotations.items() if value}
 
 
 def _end(advice: Advice) -> Nanoseconds:
