@@ -218,7 +218,7 @@ class BoardEntry(Struct, frozen=True):
             **entry.figures(),
         )
         measured = FactOrigin(OriginKind.MEASURED, texts.get(_MEASURED, ""))
-        known, of_efficiency = _with_efficiency(self.efficiency, bare, assumptions, measured)
+        board, of_efficiency = _with_efficiency(self.efficiency, bare, assumptions, measured)
         costs, of_all_reduce = _all_reduce(self.all_reduce, bare, assumptions, measured)
         verified = {
             figure: FactOrigin(OriginKind.VERIFIED, texts.get(source, source))
@@ -227,7 +227,7 @@ class BoardEntry(Struct, frozen=True):
         }
         usual = dict.fromkeys(assumed, _USUAL_PCIE)
         return replace(
-            known,
+            board,
             mig_profiles=tuple(cells.profile(bare.memory_bytes) for cells in self.mig_profiles),
             all_reduce=costs,
             origins=usual | of_efficiency | of_all_reduce | verified,
@@ -274,13 +274,13 @@ def _with_efficiency(
     origins = {"efficiency": FactOrigin(OriginKind.ASSUMED, source)} | {
         f"efficiency.{kind}.{precision}": measured for kind in given for precision in given[kind]
     }
-    known = replace(
+    rated_board = replace(
         board,
         efficiency=efficiency,
         achievable_compute_ratio=(given if is_measured else assumed)["gemm"][Precision.BF16],
         achievable_bandwidth_ratio=efficiency.weight_read[Precision.BF16],
     )
-    return known, origins
+    return rated_board, origins
 
 
 def _all_reduce(

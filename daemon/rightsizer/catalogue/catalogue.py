@@ -69,9 +69,9 @@ def read_boards(document: Document) -> dict[str, Board]:
     }
 
 
-def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
+def extend_boards(packaged: Document, custom: Document) -> dict[str, Board]:
     """Merge the operator's boards over the packaged ones, per figure; lists are replaced."""
-    entries = below(own.data, _BOARDS)
+    entries = below(custom.data, _BOARDS)
     # The source of a change does not apply to the rest of the board.
     changes = {
         key: {name: value for name, value in entry.items() if name != _SOURCE}
@@ -79,14 +79,14 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
         else entry
         for key, entry in entries.items()
     }
-    data = {**own.data, _BOARDS: changes} if entries else own.data
-    boards = read_boards(replace(own, data=merged(packaged.data, data)))
+    data = {**custom.data, _BOARDS: changes} if entries else custom.data
+    boards = read_boards(replace(custom, data=merged(packaged.data, data)))
     for key, entry in entries.items():
         if not entry:
             continue
         # For these figures the operator is the origin.
         board = boards[key]
-        origin = FactOrigin(OriginKind.STATED, entry.get(_SOURCE) or own.name)
+        origin = FactOrigin(OriginKind.STATED, entry.get(_SOURCE) or custom.name)
         figures = {name: value for name, value in entry.items() if name not in _NO_FIGURES}
         stated = dict.fromkeys(named_values(figures), origin)
         boards[key] = replace(
@@ -134,15 +134,17 @@ class _Spelling(Struct, frozen=True):
         return cls(plain_name("".join(rest)), memory, kind, form_factor)
 
 
-def _is_compatible(given: _Spelling, board: Board, own: Iterable[_Spelling]) -> bool:
+def _is_compatible(given: _Spelling, board: Board, spellings: Iterable[_Spelling]) -> bool:
     """Whether nothing in a name contradicts a board."""
-    form_factors = {spelling.form_factor for spelling in own}
+    form_factors = {spelling.form_factor for spelling in spellings}
     if "nvl" in form_factors or given.form_factor == "nvl":
         # Two boards under one bridge, with their own figures: a plain name never means them.
         form_factor_agrees = given.form_factor in form_factors
     else:
         form_factor_agrees = board.form_factor.lower().startswith(given.form_factor)
-    sizes = {spelling.memory_gb for spelling in own} | {(board.nominal_memory_bytes or 0.0) / 1e9}
+    sizes = {spelling.memory_gb for spelling in spellings} | {
+        (board.nominal_memory_bytes or 0.0) / 1e9
+    }
     memory_agrees = given.memory_gb in {None, *sizes}
     return (
         form_factor_agrees
@@ -204,7 +206,7 @@ class Catalogue:
         board = self.boards.get(name) or self.find(name)
         if board is not None:
             return board
-        if family := [each.key for each in self.family(name)]:
+        if family := [member.key for member in self.family(name)]:
             raise UsageError(f"board '{name}' may be {' or '.join(family)}; name one of them")
         nearest = " or ".join(self.nearest(name))
         families = dict.fromkeys(board.architecture for board in self.boards.values())
@@ -223,13 +225,14 @@ class Catalogue:
         given = _Spelling.of(name)
         boards = self.boards.values()
         if not given.model and given.memory_gb:
-            return tuple(each for each in boards if _is_compatible(given, each, ()))
+            return tuple(board for board in boards if _is_compatible(given, board, ()))
         begun = _named_words(name) if any(map(str.isdigit, name)) else []
         return tuple(self._possible(name)) or tuple(
             board
             for board in boards
             for names in ((*board.names, *board.other_names),)
-            if begun and any(_named_words(each)[: len(begun)] == begun for each in names)
+            if begun
+            and any(_named_words(board_name)[: len(begun)] == begun for board_name in names)
         )
 
     def nearest(self, name: str) -> tuple[str, ...]:
@@ -320,9 +323,9 @@ def mig_profile_of(board: Board, name: str) -> MigProfile | None:
     if plain in profiles or (wanted := _PROFILE.fullmatch(plain)) is None:
         return profiles.get(plain)
     far = {
-        max(size, other) / max(1, min(size, other)): profiles[own]
-        for own in profiles
-        if (match := _PROFILE.fullmatch(own)) and match[1] == wanted[1]
+        max(size, other) / max(1, min(size, other)): profiles[profile_name]
+        for profile_name in profiles
+        if (match := _PROFILE.fullmatch(profile_name)) and match[1] == wanted[1]
         for size, other in ((int(match[2]), int(wanted[2])),)
     }
     return far[min(far)] if far and min(far) < _ALIKE else None

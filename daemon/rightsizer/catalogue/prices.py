@@ -60,8 +60,8 @@ def _listed(value: object) -> object:
     return value if isinstance(value, list) else [value]
 
 
-def _assumed(least: float, most: float) -> Spec:
-    return Spec(unit="", within=(least, most), parse=_listed)
+def _assumed(minimum: float, maximum: float) -> Spec:
+    return Spec(unit="", within=(minimum, maximum), parse=_listed)
 
 
 PerHour: TypeAlias = Annotated[float, Spec(within=(0.0, 10_000.0))]
@@ -246,17 +246,17 @@ class Prices(Struct, frozen=True):
 
     def of_providers(self, providers: Sequence[str]) -> "Prices":
         """Copy limited to some clouds; boards that none of them lists have no rental price."""
-        own = {}
+        prices_by_key = {}
         for key, price in self.by_board.items():
             offers = [offer for name, offer in price.by_provider.items() if name in providers]
-            own[key] = replace(
+            prices_by_key[key] = replace(
                 price,
                 on_demand=_spread(offers),
                 spot_dollars_per_hour=None,
                 reserved_dollars_per_hour={},
                 clouds=tuple(providers),
             )
-        return replace(self, by_board=own)
+        return replace(self, by_board=prices_by_key)
 
     def at_spot(self) -> "Prices":
         """Copy with the prices of spot capacity alone; those that the operator stated remain."""
@@ -306,5 +306,5 @@ class Prices(Struct, frozen=True):
             return None
         full = price.on_demand.median_dollars_per_hour
         discounts = (discount.value, discount.high, discount.low)
-        usual, low, high = (full * (1.0 - each) for each in discounts)
+        usual, low, high = (full * (1.0 - ratio) for ratio in discounts)
         return Reserved(usual, low, high, is_assumed=True)

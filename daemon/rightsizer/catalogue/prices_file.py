@@ -86,7 +86,8 @@ class PriceEntry(Struct, frozen=True):
             dates=tuple(names.get(date, date) for date in self.dates),
             sources=tuple(names.get(source, source) for source in self.sources),
             purchases=tuple(
-                replace(each, source=names.get(each.source, each.source)) for each in self.purchase
+                replace(purchase, source=names.get(purchase.source, purchase.source))
+                for purchase in self.purchase
             ),
             node_power_factor=self.node_power_factor,
             is_stated=is_stated,
@@ -133,23 +134,23 @@ def read_prices(
     return prices.with_stated(dollars_by_key(paid, catalogue), "the configuration")
 
 
-def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
+def extended_prices(custom: Document, catalogue: Catalogue) -> Prices:
     """Merge the operator's prices over the packaged ones, for boards of a catalogue.
 
     Cloud prices in an entry replace all cloud prices of its board, so that dates do not mix.
     """
     faults = [
         rule_fault((STATED, str(name)), _unknown(str(name), catalogue))
-        for name in below(own.data, STATED)
+        for name in below(custom.data, STATED)
         if not catalogue.family(str(name))
     ]
     entries: dict[str, Any] = {}
-    for name, entry in below(own.data, "boards").items():
+    for name, entry in below(custom.data, "boards").items():
         board = catalogue.boards.get(str(name)) or catalogue.find(str(name))
         if board is None:
             faults.append(rule_fault(("boards", str(name)), _unknown(str(name), catalogue)))
         else:
-            entries[board.key] = _sourced(entry, own.name)
+            entries[board.key] = _sourced(entry, custom.name)
     stated = {key for key, entry in entries.items() if _has_cloud_price(entry)}
     usual = dict(packaged(_FILE).data)
     usual["boards"] = {
@@ -158,12 +159,12 @@ def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
         else entry
         for key, entry in usual["boards"].items()
     }
-    data = own.data
+    data = custom.data
     if below(data, "boards"):
         data = {**data, "boards": entries}
-    read = read_document(PricesDocument, replace(own, data=merged(usual, data)), beside=faults)
+    read = read_document(PricesDocument, replace(custom, data=merged(usual, data)), beside=faults)
     paid = dollars_by_key(read.dollars_per_gpu_hour, catalogue)
-    return read.prices(stated).with_stated(paid, own.name)
+    return read.prices(stated).with_stated(paid, custom.name)
 
 
 def dollars_by_key(stated: Mapping[str, float], catalogue: Catalogue) -> dict[str, float]:

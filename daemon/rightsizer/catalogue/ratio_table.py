@@ -23,8 +23,8 @@ class RatioFit(Struct, frozen=True):
 
     def exponent(self, figure: str, family: str) -> float:
         """Exponent of a figure in a family."""
-        own = self.family_exponents.get(family, {}).get(figure, 0.0)
-        return self.exponents.get(figure, 0.0) + own
+        family_exponent = self.family_exponents.get(family, {}).get(figure, 0.0)
+        return self.exponents.get(figure, 0.0) + family_exponent
 
     def beyond(self, board: str, family: str) -> float:
         """Logarithm of a board's throughput beyond that of its figures; 0 if not measured."""
@@ -36,8 +36,8 @@ class RatioFit(Struct, frozen=True):
 
     def has_measured(self, board: str, family: str | None = None) -> bool:
         """Whether the board was measured, in the family if given."""
-        known = self.boards.get(board)
-        return known is not None and (family is None or family in known)
+        families = self.boards.get(board)
+        return families is not None and (family is None or family in families)
 
 
 class RatioTable(Struct, frozen=True):

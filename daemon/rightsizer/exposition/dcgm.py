@@ -109,7 +109,7 @@ def dcgm_page(report: Report, fresh: Collection[str], spelling: DcgmLabelEncoder
 def _entities(
     report: Report, fresh: Collection[str], spelling: DcgmLabelEncoder
 ) -> Iterator[_Entity]:
-    cards = {each.device.uuid: each for each in report.devices}
+    cards = {device_report.device.uuid: device_report for device_report in report.devices}
     seen = set()
     for device_report in report.devices:
         device = device_report.device
@@ -151,15 +151,15 @@ def _value(counter: DcgmCounter, entity: _Entity) -> float | None:
         is_guessed = any(origins.get(signal) in _NO_COUNTER for signal in counter.signals)
         if device_report.tier is not Tier.PROFILING or is_guessed:
             return None
-    known = [_reading(counter, entity, signal) for signal in counter.signals]
-    values = [value for value in known if value is not None]
-    return sum(values) if values and len(values) == len(known) else None
+    readings = [_reading(counter, entity, signal) for signal in counter.signals]
+    values = [value for value in readings if value is not None]
+    return sum(values) if values and len(values) == len(readings) else None
 
 
 def _reading(counter: DcgmCounter, entity: _Entity, signal: Signal) -> float | None:
-    own = entity.report.signals.get(signal)
+    value = entity.report.signals.get(signal)
     is_shared = counter.field.is_of_card or signal in _CLOCKS
-    return entity.card.signals.get(signal) if own is None and is_shared else own
+    return entity.card.signals.get(signal) if value is None and is_shared else value
 
 
 DCGM_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

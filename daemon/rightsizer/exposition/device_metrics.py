@@ -146,8 +146,8 @@ def _add_totals(families: Families, uuid: str, totals: Totals) -> None:
         ("rightsizer_waste_seconds_total", _CAUSES, totals.waste_seconds),
         ("rightsizer_waste_joules_total", _CAUSES, totals.waste_joules),
     ):
-        found: Mapping[Any, float] = values
-        families.add_each(name, keys, [found.get(key, 0.0) for key in keys], uuid)
+        amounts: Mapping[Any, float] = values
+        families.add_each(name, keys, [amounts.get(key, 0.0) for key in keys], uuid)
     families.add("rightsizer_used_seconds_total", totals.used_seconds, uuid)
     families.add("rightsizer_used_joules_total", totals.used_joules, uuid)
     for signal, name in _DISTRIBUTIONS:

@@ -60,8 +60,8 @@ def _selected(
 def _known(asked: Iterable[str], enabled: Collection[Collector]) -> frozenset[Collector]:
     for name in asked:
         if name not in set(Collector):
-            known = ", ".join(sorted(enabled))
-            raise UsageError(f"there is no collector '{name}'; those that are on: {known}")
+            enabled_names = ", ".join(sorted(enabled))
+            raise UsageError(f"there is no collector '{name}'; those that are on: {enabled_names}")
         if name not in enabled:
             raise UsageError(
                 f"the collector '{name}' is off; start the agent with --collector.{name}, or set "

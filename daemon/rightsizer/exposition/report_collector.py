@@ -103,7 +103,7 @@ def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
     """Return the recommender's metrics from its job; unknown values are left out."""
     if (job := next((job for job in jobs if job.name in _RECOMMENDERS), None)) is None:
         return {}
-    found = {
+    values = {
         "runs_total": float(job.runs),
         "failures_total": float(job.failures),
         "skipped_total": float(job.skipped),
@@ -112,7 +112,7 @@ def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
     }
     return {
         f"rightsizer_recommender_{name}": value
-        for name, value in found.items()
+        for name, value in values.items()
         if value is not None
     }
 
