@@ -74,31 +74,31 @@ def overrides(
 
     `others` are sections read by other programs; their variables are ignored.
     """
-    known = {variable_of(path): (path, entry) for path, entry in _entries(group, ())}
-    found: list[Override] = []
+    entries = {variable_of(path): (path, entry) for path, entry in _entries(group, ())}
+    accepted: list[Override] = []
     faults: list[str] = []
     passed = tuple(variable_of((other, "")) for other in others)
     ours = (name for name in environ if name.startswith(_PREFIX) and not name.startswith(passed))
     for variable in sorted(ours):
-        if variable not in known:
-            values = [name for name, (_, at) in known.items() if not isinstance(at.shape, Group)]
+        if variable not in entries:
+            values = [name for name, (_, at) in entries.items() if not isinstance(at.shape, Group)]
             faults.extend(_unknown_variable(variable, values))
             continue
-        path, entry = known[variable]
+        path, entry = entries[variable]
         if isinstance(entry.shape, Group):
-            below = next(name for name in known if name.startswith(variable + _STEP))
+            below = next(name for name in entries if name.startswith(variable + _STEP))
             faults.append(f"{variable}: is a group of settings; name one of them, like {below}")
             continue
         try:
-            found.append(Override(variable, path, _value(entry.shape, variable, environ)))
+            accepted.append(Override(variable, path, _value(entry.shape, variable, environ)))
         except YamlError as error:
             faults.append(f"{' '.join(str(error).split())}; write it as the file would have it")
-    return tuple(found), tuple(faults)
+    return tuple(accepted), tuple(faults)
 
 
-def overridden(data: Any, found: tuple[Override, ...]) -> Any:
+def overridden(data: Any, changes: tuple[Override, ...]) -> Any:
     """Copy of a file's data with the overrides applied; the arguments are unchanged."""
-    for override in found:
+    for override in changes:
         data = _set(data, override.path, override.value)
     return data
 
@@ -129,16 +129,16 @@ def _value(shape: Shape, variable: str, environ: Mapping[str, str]) -> Any:
     return load_yaml(text, variable).data
 
 
-def _unknown_variable(variable: str, known: list[str]) -> Iterator[str]:
+def _unknown_variable(variable: str, variables: list[str]) -> Iterator[str]:
     """Fault of a variable that is not a key; none if it was probably not meant as one."""
-    plain = {name.replace(_STEP, "_"): name for name in known}
+    plain = {name.replace(_STEP, "_"): name for name in variables}
     upper = variable.upper()
-    if upper in known:
+    if upper in variables:
         yield f"{variable}: is written in capitals; did you mean {upper}?"
     elif upper.replace(_STEP, "_") in plain:
         yield f"{variable}: is no setting; did you mean {plain[upper.replace(_STEP, '_')]}?"
     elif _STEP in variable:
-        names = [name.removeprefix(_PREFIX) for name in known]
+        names = [name.removeprefix(_PREFIX) for name in variables]
         near = near_words(upper.removeprefix(_PREFIX), names)
         hint = f"did you mean {_PREFIX}{near[0]}?" if near else "see docs/configuration.md"
         yield f"{variable}: is no setting; {hint}"
@@ -189,8 +189,8 @@ def _load(
     """Merge named texts, later ones over earlier ones, and load settings with their origins."""
     shape = shape_of(root)
     gone = {variable_of(path): remedy for path, remedy in _passed_over(shape)}
-    known = {name: value for name, value in environ.items() if name not in gone}
-    said, override_faults = overrides(shape, known, others)
+    variables = {name: value for name, value in environ.items() if name not in gone}
+    said, override_faults = overrides(shape, variables, others)
     faults = [escaped_line(fault) for fault in override_faults]
     try:
         document = merge_documents([load_yaml(text, name) for name, text in texts])
@@ -198,8 +198,8 @@ def _load(
     except YamlError as error:
         # If the file is unreadable, only the variables can be validated.
         answer = validate(shape, overridden({}, said))
-        found = answer if isinstance(answer, list) else []
-        theirs = [fault for fault in found if _variable(fault, said) is not None]
+        data_faults = answer if isinstance(answer, list) else []
+        theirs = [fault for fault in data_faults if _variable(fault, said) is not None]
         faults.extend(_lines(theirs, Document("", None, {}), said))
         faults.append(escaped_line(" ".join(str(error).split())))
         raise ConfigurationError("\n".join(faults)) from None
@@ -317,7 +317,7 @@ def drop_ins(path: Path) -> tuple[Path, ...]:
         reason = (error.strerror or str(error)).lower()
         remedy = "let the user that runs the program read it"
         raise ConfigurationError(f"{folder}: {reason}; {remedy}") from None
-    return tuple(each for each in paths if each.suffix == ".yaml" and not each.name.startswith("."))
+    return tuple(file for file in paths if file.suffix == ".yaml" and not file.name.startswith("."))
 
 
 def _texts(path: Path, remedy: str = _REMEDY) -> Sequence[tuple[str, str]]:

@@ -146,10 +146,10 @@ def names_in(word: str) -> list[str]:
     return _WORD.findall(word)
 
 
-def unknown_placeholders(words: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:
-    """Placeholders that are not in `known`, without duplicates."""
-    found = dict.fromkeys(name for word in words for name in names_in(word))
-    return tuple(name for name in found if name not in known)
+def unknown_placeholders(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
+    """Placeholders that are not in `values`, without duplicates."""
+    placeholders = dict.fromkeys(name for word in words for name in names_in(word))
+    return tuple(name for name in placeholders if name not in values)
 
 
 def is_asked_for(name: str, words: Sequence[str]) -> bool:

@@ -121,7 +121,9 @@ class _Validator:
             case Many(item):
                 if not isinstance(value, list):
                     return self._fault(path, FaultKind.TYPE, value, shape)
-                return tuple(self.read(item, each, (*path, at)) for at, each in enumerate(value))
+                return tuple(
+                    self.read(item, element, (*path, at)) for at, element in enumerate(value)
+                )
             case Named():
                 return self._named(shape, value, path)
             case Group():
@@ -189,9 +191,9 @@ class _Validator:
         if not is_number or abs(number) > _LARGEST or number != number:  # noqa: PLR0124 - nan.
             return self._fault(path, FaultKind.TYPE, number, scalar)
         number = scalar.type(number)
-        least = -math.inf if scalar.minimum is None else scalar.minimum
-        most = math.inf if scalar.maximum is None else scalar.maximum
-        if not least <= number <= most:
+        minimum = -math.inf if scalar.minimum is None else scalar.minimum
+        maximum = math.inf if scalar.maximum is None else scalar.maximum
+        if not minimum <= number <= maximum:
             return self._fault(path, FaultKind.BOUNDS, number, scalar)
         return number
 
@@ -381,17 +383,17 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
         return f"unknown key; write {others[key.lower()]}"
     above, _, below = key.rpartition(".")
     if above and isinstance(around, Group) and _has_key(around, key.split(".")):
-        above = "".join(f"{each}: {{" for each in above.split("."))
+        above = "".join(f"{part}: {{" for part in above.split("."))
         text = value if isinstance(value, str) else show(value)
         return f"keys nest; write it like {above}{below}: {text}{'}' * key.count('.')}"
     nearest = near_words(key, keys) or near_words(key.lower(), keys)
     if not nearest and isinstance(value, dict):
         # Indented below a heading that does not exist.
-        nearest = [each for each in value if each in keys]
+        nearest = [name for name in value if name in keys]
     inside = [
-        f"{each}.{word}"
-        for each in keys
-        if isinstance(inner := _shape_below(around, each), Group)
+        f"{section}.{word}"
+        for section in keys
+        if isinstance(inner := _shape_below(around, section), Group)
         for word in near_words(key.lower(), [entry.key for entry in inner.entries], 1, _SURE)
     ]
     if nearest or inside:
@@ -452,11 +454,11 @@ def _scalar_remedy(text: str, scalar: Scalar, *, is_quoted: bool) -> str:
 
 def _as_ratio(percent: str | float, scalar: Scalar) -> str:
     """Remedy for a ratio written in percent; empty if it is not one."""
-    most = scalar.maximum
-    if most is None or most > 1 or not _is_number(str(percent)):
+    maximum = scalar.maximum
+    if maximum is None or maximum > 1 or not _is_number(str(percent)):
         return ""
     ratio = float(percent) / 100.0
-    is_meant = (scalar.minimum or 0.0) <= ratio <= most
+    is_meant = (scalar.minimum or 0.0) <= ratio <= maximum
     return f"; it is a ratio: for {float(percent):g}% write {ratio:g}" if is_meant else ""
 
 

@@ -8,10 +8,10 @@ _LIKENESS: Final = 0.6
 
 
 def near_words(
-    word: str, known: Iterable[str], most: int = 1, likeness: float = _LIKENESS
+    word: str, candidates: Iterable[str], maximum: int = 1, likeness: float = _LIKENESS
 ) -> list[str]:
     """Most similar known words, at or above a likeness from 0 to 1, best first."""
     # Imported on use, since a running agent never needs it.
     import difflib  # noqa: PLC0415
 
-    return difflib.get_close_matches(word, list(known), most, likeness)
+    return difflib.get_close_matches(word, list(candidates), maximum, likeness)
