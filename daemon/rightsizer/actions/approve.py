@@ -38,12 +38,16 @@ def approve(arguments: argparse.Namespace, path: str | Path) -> int:
     document = asked_at(path, lambda agent: agent.get(ACTIONS_PATH))
     if document is None:
         raise RightsizerError(f"no agent answers at {path or 'path.api_socket'}; start it first")
-    waiting = [each for each in document["proposals"] if _waits(each, arguments)]
+    waiting = [proposal for proposal in document["proposals"] if _waits(proposal, arguments)]
     if arguments.format != "json":
         say("\n".join(_waiting_lines(waiting)))
     is_approved = arguments.yes or (arguments.format != "json" and _is_confirmed(len(waiting)))
     faults = dict(_claimed(arguments, path, waiting)) if is_approved else {}
-    approved = [each["advice"] for each in waiting if is_approved and each["advice"] not in faults]
+    approved = [
+        proposal["advice"]
+        for proposal in waiting
+        if is_approved and proposal["advice"] not in faults
+    ]
     if arguments.format == "json":
         answered = {"waiting": waiting, "approved": approved, "faults": faults}
         say(json.dumps(answered, indent=1))
@@ -59,11 +63,11 @@ def _claimed(
     arguments: argparse.Namespace, path: str | Path, waiting: Sequence[JsonObject]
 ) -> Iterator[tuple[str, str]]:
     """Claim the advice of each action; yield those that were refused, with why."""
-    for each in waiting:
+    for proposal in waiting:
         try:
-            _claim(arguments, path, each["advice"])
+            _claim(arguments, path, proposal["advice"])
         except RightsizerError as error:
-            yield each["advice"], str(error)
+            yield proposal["advice"], str(error)
 
 
 def _waits(proposal: JsonObject, arguments: argparse.Namespace) -> bool:
@@ -80,18 +84,18 @@ def _waiting_lines(waiting: Sequence[JsonObject]) -> Iterator[str]:
         yield "No action of these waits for an approval: 'rightsizer actions' says why."
         return
     together = compatible(waiting, _exclusive_key)
-    saved = sum(savings_of(each).dollars_per_hour for each in together)
+    saved = sum(savings_of(proposal).dollars_per_hour for proposal in together)
     worth = f", which save {dollars_text(saved * HOURS_A_DAY)} a day together" if saved else ""
     yield f"Waiting for approval: {counted(len(waiting), 'action')}{worth}"
     rows = [
         (
-            each["action"],
-            each["advice"],
-            each["workload"] or "-",
-            _worth(savings_of(each)),
-            " ".join(each["summary"].split()),
+            proposal["action"],
+            proposal["advice"],
+            proposal["workload"] or "-",
+            _worth(savings_of(proposal)),
+            " ".join(proposal["summary"].split()),
         )
-        for each in waiting
+        for proposal in waiting
     ]
     yield from aligned(_WAITING, rows, _WAITING)
 

@@ -72,12 +72,17 @@ def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) ->
 def _blocks(document: JsonObject, *, is_live: bool) -> Iterator[Block]:
     if not document["actions"]:
         yield "No action is configured: nothing is done on advice."
-    for each in document["actions"]:
-        suspended = ", suspended: its results failed too often" if each["is_suspended"] else ""
-        reasons = ", ".join(each["reasons"])
-        yield f"{each['name']} ({each['way']}, {each['mode']}{suspended}): {reasons}"
-    waits = (each for each in document["proposals"] if each["action"] and each["why"])
-    lines = [f"not now on {each['advice']} by {each['action']}: {each['why']}" for each in waits]
+    for action in document["actions"]:
+        suspended = ", suspended: its results failed too often" if action["is_suspended"] else ""
+        reasons = ", ".join(action["reasons"])
+        yield f"{action['name']} ({action['way']}, {action['mode']}{suspended}): {reasons}"
+    waits = (
+        proposal for proposal in document["proposals"] if proposal["action"] and proposal["why"]
+    )
+    lines = [
+        f"not now on {proposal['advice']} by {proposal['action']}: {proposal['why']}"
+        for proposal in waits
+    ]
     if document["actions"]:
         lines.append(_nothing_text(document["proposals"], is_live=is_live))
     yield Items(tuple(filter(None, lines)))
@@ -97,17 +102,17 @@ def _nothing_text(proposals: Sequence[JsonObject], *, is_live: bool) -> str:
 
 
 def _rows(document: JsonObject) -> Iterator[tuple[str, ...]]:
-    for each in document["entries"]:
-        when = datetime.fromtimestamp(each["at"], UTC)
-        status = "" if each["status"] is None else f" {each['status']}"
+    for entry in document["entries"]:
+        when = datetime.fromtimestamp(entry["at"], UTC)
+        status = "" if entry["status"] is None else f" {entry['status']}"
         yield (
             f"{when:%Y-%m-%d %H:%M}",
-            each["action"],
-            each["advice"],
-            f"{each['outcome']}{status}",
-            each["actor"],
-            each["result"] or "-",
-            each["why"] or "-",
+            entry["action"],
+            entry["advice"],
+            f"{entry['outcome']}{status}",
+            entry["actor"],
+            entry["result"] or "-",
+            entry["why"] or "-",
         )
 
 

@@ -114,7 +114,7 @@ class ActionController:
         Raises:
             RightsizerError: the action cannot be recorded, so it is not executed.
         """
-        ledger = {each.id: each for each in self._context.advice()}
+        ledger = {advice.id: advice for advice in self._context.advice()}
         mended = self._audit.mended()
         records = self._audit.pruned([self._settled(e, ledger.get(e.advice)) for e in mended])
         standing = self._approvals.standing(self._context.claims, records)
@@ -122,7 +122,11 @@ class ActionController:
         report = self._context.report()
         advice = self._context.advice()
         here = _holders(report)
-        fitting = {each.id: self._fitting(each, here) for each in advice if each.is_open}
+        fitting = {
+            recommendation.id: self._fitting(recommendation, here)
+            for recommendation in advice
+            if recommendation.is_open
+        }
         conditions = ActionConditions(
             gpus=0 if report is None else len(report.devices),
             workloads=here,
@@ -221,13 +225,13 @@ class ActionController:
                 self._log.warning("action_not_claimed", id=record.id, error=str(error))
 
     def _write_refusals(
-        self, found: Sequence[ActionProposal], records: Sequence[ActionRecord]
+        self, action_proposals: Sequence[ActionProposal], records: Sequence[ActionRecord]
     ) -> None:
         """Record each kind of reason against an action once per piece of advice."""
         reported = {
             (record.key, record.verdict) for record in records if not record.outcome.is_execution
         }
-        for proposal in found:
+        for proposal in action_proposals:
             if proposal.verdict in _SILENT or (proposal.key, proposal.verdict) in reported:
                 continue
             is_dry = proposal.verdict is ActionVerdict.DRY_RUN
@@ -235,14 +239,14 @@ class ActionController:
 
     def _refuse_withdrawn(
         self,
-        found: Sequence[ActionProposal],
+        action_proposals: Sequence[ActionProposal],
         conditions: ActionConditions,
         records: Sequence[ActionRecord],
     ) -> None:
         """Record approvals that were withdrawn before execution."""
         done = {record.key for record in records if record.outcome.is_execution}
         approved = set()
-        for proposal in found:
+        for proposal in action_proposals:
             key = proposal.key
             claimed = conditions.approved(proposal.advice.id)
             proposed = conditions.proposed.get(key)
@@ -294,20 +298,22 @@ def _unfit(
 
     Checked before anything starts: an invalid name must not use up a limit.
     """
-    found = {}
-    for each in advice:
-        for settings in fitting.get(each.id, ()):
-            order = ActionOrder("", settings, each, here.get(each.finding.workload or ""), "")
+    reasons = {}
+    for recommendation in advice:
+        for settings in fitting.get(recommendation.id, ()):
+            order = ActionOrder(
+                "", settings, recommendation, here.get(recommendation.finding.workload or ""), ""
+            )
             try:
                 arguments(settings.command, order.placeholders)
             except ValueError as error:
-                found[settings.name, each.id] = str(error)
-    return found
+                reasons[settings.name, recommendation.id] = str(error)
+    return reasons
 
 
 def _proposed(records: Sequence[ActionRecord]) -> dict[_Key, Nanoseconds]:
-    found: dict[_Key, Nanoseconds] = {}
+    times: dict[_Key, Nanoseconds] = {}
     for record in records:
         if record.verdict is ActionVerdict.NOT_APPROVED:
-            found.setdefault(record.key, record.at)
-    return found
+            times.setdefault(record.key, record.at)
+    return times

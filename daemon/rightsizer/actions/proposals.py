@@ -86,35 +86,41 @@ def proposals(
     """
     action_proposals: list[ActionProposal] = []
     has_due = False
-    for each in advice:
-        if not each.is_open:
+    for recommendation in advice:
+        if not recommendation.is_open:
             continue
-        if not (matching := actions.get(each.id, ())):
+        if not (matching := actions.get(recommendation.id, ())):
             why = "no action is configured for its reasons and its workload"
-            action_proposals.append(ActionProposal("", each, ActionVerdict.NOT_OPTED_IN, why))
+            action_proposals.append(
+                ActionProposal("", recommendation, ActionVerdict.NOT_OPTED_IN, why)
+            )
         for one in matching:
-            verdict, why = next(_Case(each, one, past_actions, conditions, limits).answers())
+            verdict, why = next(
+                _Case(recommendation, one, past_actions, conditions, limits).answers()
+            )
             if verdict is ActionVerdict.DUE and has_due:
                 verdict = ActionVerdict.RATE
                 why = "another action is due first"
             has_due = has_due or verdict is ActionVerdict.DUE
-            action_proposals.append(ActionProposal(one.name, each, verdict, why))
+            action_proposals.append(ActionProposal(one.name, recommendation, verdict, why))
     return tuple(action_proposals)
 
 
 def is_suspended(name: str, past_actions: Sequence[PastAction], limits: ActionLimits) -> bool:
     """Whether too many results of an action were failures."""
-    failed, known = _failures_of(name, past_actions, limits)
-    return known >= limits.minimum_results and failed > limits.suspended_above_ratio * known
+    failed, results = _failures_of(name, past_actions, limits)
+    return results >= limits.minimum_results and failed > limits.suspended_above_ratio * results
 
 
 def _failures_of(
     name: str, past_actions: Sequence[PastAction], limits: ActionLimits
 ) -> tuple[int, int]:
     """Number of failures and of all results that count for an action."""
-    own = (action for action in past_actions if action.record.action == name)
+    matching = (action for action in past_actions if action.record.action == name)
     recent = [
-        action.is_failure for action in own if action.ago_seconds < limits.results_within_seconds
+        action.is_failure
+        for action in matching
+        if action.ago_seconds < limits.results_within_seconds
     ]
     return recent.count(True), len(recent) - recent.count(None)
 
@@ -155,9 +161,9 @@ class _Case(Struct, frozen=True):
                     f"it was done {elapsed_text(action.ago_seconds)} ago",
                 )
         if is_suspended(self.settings.name, self.past_actions, self.limits):
-            failed, known = _failures_of(self.settings.name, self.past_actions, self.limits)
+            failed, results = _failures_of(self.settings.name, self.past_actions, self.limits)
             within = elapsed_text(self.limits.results_within_seconds)
-            why = f"{failed} of its {known} results within {within} were failures"
+            why = f"{failed} of its {results} results within {within} were failures"
             yield ActionVerdict.SUSPENDED, why
 
     def _of_the_advice(self) -> Iterator[_Answer]:
@@ -209,19 +215,19 @@ class _Case(Struct, frozen=True):
         limits = self.limits
         gpus = self.conditions.gpus
         today = [action for action in self.past_actions if action.ago_seconds < DAY_SECONDS]
-        own = sum(action.record.action == settings.name for action in today)
-        if own >= settings.at_most_per_day:
-            yield ActionVerdict.DAY_LIMIT, f"it was done {own} times within 24 hours"
+        count = sum(action.record.action == settings.name for action in today)
+        if count >= settings.at_most_per_day:
+            yield ActionVerdict.DAY_LIMIT, f"it was done {count} times within 24 hours"
         if len(today) >= limits.at_most_per_day:
             yield ActionVerdict.DAY_LIMIT, f"{len(today)} actions were done within 24 hours"
         touched = set(self.advice.finding.devices).union(
             *(action.record.devices for action in today)
         )
-        most = max(1, int(settings.at_most_share_of_gpus * gpus))
-        if len(touched) > most:
+        maximum = max(1, int(settings.at_most_share_of_gpus * gpus))
+        if len(touched) > maximum:
             why = (
                 f"with it, actions would be about {len(touched)} of {gpus} GPUs within 24 hours, "
-                f"where {most} may be"
+                f"where {maximum} may be"
             )
             yield ActionVerdict.SHARE_LIMIT, why
         last = min(

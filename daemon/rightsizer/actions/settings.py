@@ -93,10 +93,10 @@ def placeholder_in_script(words: Sequence[str]) -> str | None:
 def _filled(word: str, values: Mapping[str, str]) -> str:
     for name in names_in(word):
         _check(name, values[name])
-    (found,) = filled((word,), values)
-    if found.startswith("-") and not word.startswith("-"):
+    (text,) = filled((word,), values)
+    if text.startswith("-") and not word.startswith("-"):
         raise ValueError(f"'{word}' would be an option: what it stands for begins with -")
-    return found
+    return text
 
 
 def _check(name: str, value: str) -> None:
