@@ -40,13 +40,16 @@ def quota_folder(hierarchies: ControlGroupHierarchies, line: str) -> str | None:
 )
 def test_paths_are_reported_from_the_agents_own_group(top: Path, line: str, expected: str) -> None:
     """The kernel does so for a container with a namespace of its own."""
-    assert quota_folder(ControlGroupHierarchies(str(top), own=str(top / AGENT)), line) == expected
+    assert (
+        quota_folder(ControlGroupHierarchies(str(top), own_mount=str(top / AGENT)), line)
+        == expected
+    )
 
 
 def test_on_the_host_paths_are_what_they_are(top: Path) -> None:
     """Paths outside a namespace with unknown root do not resolve."""
     for own in (str(top), "/proc/self", "/nowhere"):
-        hierarchies = ControlGroupHierarchies(str(top), own=own)
+        hierarchies = ControlGroupHierarchies(str(top), own_mount=own)
         assert quota_folder(hierarchies, f"0::/{BESIDE}") == BESIDE
         assert quota_folder(hierarchies, "0::/../../x") is None
 

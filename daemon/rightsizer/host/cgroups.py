@@ -91,7 +91,7 @@ def outermost(groups: Iterable[ControlGroup | None]) -> frozenset[ControlGroup]:
     return frozenset(chosen)
 
 
-def namespace_root(top: str, own: str) -> str:
+def namespace_root(top: str, own_mount: str) -> str:
     """Directory below `top` that is the root of our own cgroup namespace.
 
     In a pod with the host's `/sys` mounted, `/sys/fs/cgroup` is still its own root: the same
@@ -103,7 +103,7 @@ def namespace_root(top: str, own: str) -> str:
     """
     try:
         whole = Path(top).stat()
-        root = Path(own).stat()
+        root = Path(own_mount).stat()
     except OSError:
         return ""
     if whole.st_dev != root.st_dev or whole.st_ino == root.st_ino:
@@ -131,9 +131,9 @@ def seen_from(root: str, path: str) -> str:
 class ControlGroupHierarchies:
     """Control group hierarchies below a directory, `/sys/fs/cgroup` on a live host."""
 
-    def __init__(self, top: str, own: str = "/sys/fs/cgroup") -> None:
+    def __init__(self, top: str, own_mount: str = "/sys/fs/cgroup") -> None:
         self._top = top
-        self._own = own
+        self._own_mount = own_mount
         # Many processes share a group, and then have the same memberships.
         self.membership = lru_cache(maxsize=1024)(self._membership)
 
@@ -196,7 +196,7 @@ class ControlGroupHierarchies:
     @cached_property
     def _root(self) -> str:
         """Root of the version 2 paths that we see; in a pod it is the container's."""
-        return namespace_root(self._top, self._own)
+        return namespace_root(self._top, self._own_mount)
 
 
 def core_seconds(group: ControlGroup, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
@@ -241,8 +241,8 @@ def _disk_lines(group: ControlGroup) -> list[tuple[str, str, str]] | None:
     if group.is_unified:
         text = read_file(f"{group.folder}/io.stat")
         rows = [line.partition(" ") for line in (text or "").splitlines()]
-        found = [(row[0], *field.partition("=")[::2]) for row in rows for field in row[2].split()]
-        return None if text is None else found
+        counts = [(row[0], *field.partition("=")[::2]) for row in rows for field in row[2].split()]
+        return None if text is None else counts
     texts = (read_file(f"{group.folder}/{name}") for name in _BLKIO_FILES)
     text = next((text for text in texts if text is not None), "")
     lines = (line.split(" ", 2) for line in text.splitlines())

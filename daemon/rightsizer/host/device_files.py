@@ -20,10 +20,12 @@ def device_files(procfs: Path, devices: Iterable[Device]) -> dict[str, tuple[str
     A GPU needs `/dev/nvidia<minor>`; a MIG instance also one capability each for its GPU instance
     and its compute instance (NVIDIA's MIG user guide, device nodes).
     """
-    known = tuple(devices)
-    minors = {each.uuid: each.facts.get("minor_number") for each in known if each.mig is None}
-    found: dict[str, tuple[str, ...]] = {}
-    for device in known:
+    listed = tuple(devices)
+    minors = {
+        device.uuid: device.facts.get("minor_number") for device in listed if device.mig is None
+    }
+    files_by_uuid: dict[str, tuple[str, ...]] = {}
+    for device in listed:
         minor = minors.get(device.board_uuid)
         if minor is None:
             continue
@@ -35,8 +37,8 @@ def device_files(procfs: Path, devices: Iterable[Device]) -> dict[str, tuple[str
             files = (*files, _capability(instance), _capability(compute))
         whole = tuple(file for file in files if file is not None)
         if len(whole) == len(files):
-            found[device.uuid] = whole
-    return found
+            files_by_uuid[device.uuid] = whole
+    return files_by_uuid
 
 
 def _capability(folder: Path) -> str | None:

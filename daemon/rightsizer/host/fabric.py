@@ -146,9 +146,9 @@ class FabricPortReader:
                 continue
             signals[throughput] = sum(rates[throughput, port.port.name] for port in measured)
             limits = {port.wire: port.port.rate_bytes_per_second for port in measured}
-            known = [limit for limit in limits.values() if limit]
-            if len(known) == len(limits):
-                signals[ratio] = min(1.0, signals[throughput] / sum(known))
+            known_limits = [limit for limit in limits.values() if limit]
+            if len(known_limits) == len(limits):
+                signals[ratio] = min(1.0, signals[throughput] / sum(known_limits))
         return signals
 
     def _all(self, now: Nanoseconds) -> tuple[LocatedPort, ...]:

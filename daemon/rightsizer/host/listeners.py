@@ -33,23 +33,24 @@ def listening_process(host: str, port: int, procfs: Path = Path("/proc")) -> tup
 
 def _inodes(host: str, port: int, procfs: Path) -> list[str]:
     """Return the sockets that a listener at an address collides with, of the closest kind."""
-    found: dict[int, list[str]] = {}
+    inodes_by_rank: dict[int, list[str]] = {}
     asked = _addresses(host, port)
     for local, inode in _listeners(port, procfs):
-        ranks = [rank for each in asked if (rank := _collision_rank(each, local)) is not None]
+        ranks = [rank for address in asked if (rank := _collision_rank(address, local)) is not None]
         if ranks:
-            found.setdefault(min(ranks), []).append(inode)
-    return found[min(found)] if found else []
+            inodes_by_rank.setdefault(min(ranks), []).append(inode)
+    return inodes_by_rank[min(inodes_by_rank)] if inodes_by_rank else []
 
 
 def _addresses(host: str, port: int) -> list[bytes]:
     with contextlib.suppress(OSError):
-        found = socket.getaddrinfo(
+        entries = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         # An address of one interface has a scope: `fe80::1%eth0`.
         return [
-            socket.inet_pton(family, str(place[0]).partition("%")[0]) for family, *_, place in found
+            socket.inet_pton(family, str(place[0]).partition("%")[0])
+            for family, *_, place in entries
         ]
     return []
 

@@ -101,12 +101,14 @@ class Disks(Struct, frozen=True):
 def whole_disks(sysfs: str) -> Disks:
     """Disks with hardware behind them, and the paths of multipath disks."""
     top = f"{sysfs}/block"
-    found = [name for name in read_names(top) if Path(top, name, "device").is_symlink()]
+    block_devices = [name for name in read_names(top) if Path(top, name, "device").is_symlink()]
     # sysfs replaces slashes in disk names by exclamation marks.
-    names = frozenset(name.replace("!", "/") for name in found)
+    names = frozenset(name.replace("!", "/") for name in block_devices)
     # Control groups count the I/O of a multipath disk, never that of its hidden paths.
     numbers = [
-        read_line(f"{top}/{name}/dev") for name in found if read_line(f"{top}/{name}/hidden") != "1"
+        read_line(f"{top}/{name}/dev")
+        for name in block_devices
+        if read_line(f"{top}/{name}/hidden") != "1"
     ]
     return Disks(names, frozenset(filter(None, numbers)))
 
@@ -117,7 +119,7 @@ def disk_counters(
     """Bytes read and written by disk."""
     lines = (line.split() for line in (read_file(f"{procfs}/diskstats") or "").splitlines())
     whole = (line for line in lines if len(line) > _SECTORS_WRITTEN and line[_NAME] in disks.names)
-    rows = {each[_NAME]: (each[_SECTORS_READ], each[_SECTORS_WRITTEN]) for each in whole}
+    rows = {fields[_NAME]: (fields[_SECTORS_READ], fields[_SECTORS_WRITTEN]) for fields in whole}
     # A multipath disk's own counters stay 0 before Linux 6.3; those of its paths do not.
     repeated = {_MULTIPATH.sub(r"\1\2", name) for name in rows if _MULTIPATH.fullmatch(name)}
     once = [(name, *counts) for name, counts in rows.items() if name not in repeated]
@@ -145,8 +147,10 @@ def _counters(
 def physical_interfaces(sysfs: str) -> frozenset[str]:
     """Interfaces with hardware behind them, not already counted by another."""
     top = f"{sysfs}/class/net"
-    found = {name for name in read_names(top) if Path(top, name, "device").is_symlink()}
-    return frozenset(name for name in found if not _is_counted_elsewhere(f"{top}/{name}", found))
+    interfaces = {name for name in read_names(top) if Path(top, name, "device").is_symlink()}
+    return frozenset(
+        name for name in interfaces if not _is_counted_elsewhere(f"{top}/{name}", interfaces)
+    )
 
 
 def _is_counted_elsewhere(folder: str, physical: set[str]) -> bool:

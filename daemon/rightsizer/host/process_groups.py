@@ -140,8 +140,8 @@ class ProcessLocator:
 
 
 def _cpus(status: str) -> frozenset[int]:
-    _, found, rest = status.partition(f"\n{_CPUS}")
-    return cpu_set(rest.partition("\n")[0].strip()) if found else frozenset()
+    _, separator, rest = status.partition(f"\n{_CPUS}")
+    return cpu_set(rest.partition("\n")[0].strip()) if separator else frozenset()
 
 
 class ProcessGroupReader:

@@ -90,8 +90,8 @@ class ProcessTable:
 
     def row(self, pid: int) -> ProcessRow | None:
         """Process by pid; `None` if it has ended or is invisible."""
-        found = self.find(pid)
-        return found if isinstance(found, ProcessRow) else None
+        row = self.find(pid)
+        return row if isinstance(row, ProcessRow) else None
 
     def find(self, pid: int) -> ProcessRow | Unseen:
         """Process by pid, or the reason why it cannot be seen."""
@@ -156,7 +156,7 @@ class ProcessTable:
     def environment(self, pid: int, names: Collection[str]) -> Mapping[str, str]:
         """Selected variables of its initial environment; empty if unreadable."""
         text = read_file(f"{self._procfs}/{pid}/environ", _ENVIRONMENT_BYTES) or ""
-        pairs = (each.partition("=") for each in text.split("\0"))
+        pairs = (variable.partition("=") for variable in text.split("\0"))
         return {name: value for name, _, value in pairs if name in names}
 
 

@@ -145,7 +145,7 @@ class _PciTree(Struct, frozen=True):
             }
             yield Adapter(name, kind, chain[-1], place.numa_node, links)
 
-    def placement(self, device: Device, site: PciPath, known: Placement) -> Placement:
+    def placement(self, device: Device, site: PciPath, reported: Placement) -> Placement:
         """Combine the kernel's and the driver's facts on a GPU's placement.
 
         In a container without the host's sysfs only the latter are available.
@@ -154,13 +154,13 @@ class _PciTree(Struct, frozen=True):
         folder = self.device(address) if address is not None and self.shows(address) else None
         link = {} if folder is None else read_link(folder)
         return replace(
-            known,
+            reported,
             pci_bus_id=address,
-            numa_node=known.numa_node if folder is None else site.numa_node,
-            cpus=known.cpus if folder is None else self._cpus(folder, site),
+            numa_node=reported.numa_node if folder is None else site.numa_node,
+            cpus=reported.cpus if folder is None else self._cpus(folder, site),
             bridges=tuple(Bridge(name, **read_link(self.device(name))) for name in site.bridges),
-            generation=link.get("generation") or known.generation,
-            width=link.get("width") or known.width,
+            generation=link.get("generation") or reported.generation,
+            width=link.get("width") or reported.width,
             generation_maximum=link.get("generation_maximum") or device.pcie_generation_maximum,
             width_maximum=link.get("width_maximum") or device.pcie_width_maximum,
         )

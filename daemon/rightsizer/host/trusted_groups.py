@@ -50,15 +50,15 @@ _ABOVE: Final = ".."
 def other_writer(path: str) -> str | None:
     """Who else than root may write a file or folder; empty for root alone, `None` if unseen."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - for every group of every owner.
+        status = os.stat(path)  # noqa: PTH116 - for every group of every owner.
     except OSError:
         return None
-    if found.st_uid != _ROOT:
-        return f"user {found.st_uid}"
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_uid != _ROOT:
+        return f"user {status.st_uid}"
+    if status.st_mode & stat.S_IWOTH:
         return "everyone"
-    if found.st_mode & stat.S_IWGRP and found.st_gid != _ROOT:
-        return f"group {_group_name(found.st_gid)}"
+    if status.st_mode & stat.S_IWGRP and status.st_gid != _ROOT:
+        return f"group {_group_name(status.st_gid)}"
     return ""
 
 
