@@ -107,4 +107,4 @@ def test_a_table_without_texts_has_its_header(rows: list[tuple[str, ...]]) -> No
 def test_the_word_of_an_error_is_never_alone() -> None:
     """A line is found by its first words, however long the next one is."""
     path = "/a" * 60
-    assert wrapped(f"error: {path}: is no file", most=40)[0] == f"error: {path}:"
+    assert wrapped(f"error: {path}: is no file", maximum_width=40)[0] == f"error: {path}:"

@@ -59,15 +59,15 @@ class ConnectedFile:
             LostDatabase: it does not.
         """
         try:
-            found = _inode(self._path)
-            own = os.fstat(self._descriptor)
+            inode = _inode(self._path)
+            open_status = os.fstat(self._descriptor)
             header = self._read_header()
             is_log_in_place = _inode(self._log) == self._log_inode
         except OSError:
             return  # A disk that does not respond has lost nothing yet.
-        if found is None:
+        if inode is None:
             raise LostDatabase("it was deleted or moved away while it was open")
-        if found != (own.st_dev, own.st_ino):
+        if inode != (open_status.st_dev, open_status.st_ino):
             raise LostDatabase("another file was put in its place while it was open")
         if not is_log_in_place:
             raise LostDatabase("its write-ahead log was deleted while it was open")
@@ -89,7 +89,7 @@ def _agrees(header: bytes, connection: sqlite3.Connection) -> bool:
 
 def _inode(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

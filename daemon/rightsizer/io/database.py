@@ -266,9 +266,11 @@ class Database:
         """
         if is_there(self.path) and self.path.stat().st_size:
             with contextlib.suppress(HistoryError):
-                found = self._open_read_only(busy_seconds=0.0)
+                connection = self._open_read_only(busy_seconds=0.0)
                 # Where the log's index is only read, no other connection could write it, either.
-                return found if os.access(self.path, os.W_OK) else self._migrated_copy(found)
+                return (
+                    connection if os.access(self.path, os.W_OK) else self._migrated_copy(connection)
+                )
             with contextlib.suppress(*DATABASE_ERRORS):
                 return self._migrated_copy(_connect_without_locks(self.path))
             self._is_unread = True
@@ -396,8 +398,8 @@ class Database:
         self.set_aside = aside if is_there else None
         self.break_reason = reason
         self.breaks += 1
-        found = self.path.parent.glob(f"{self.path.name}.corrupt-*")
-        kept = [file for file in found if not file.name.endswith(BESIDE)]
+        files = self.path.parent.glob(f"{self.path.name}.corrupt-*")
+        kept = [file for file in files if not file.name.endswith(BESIDE)]
         for file in sorted(kept, key=lambda file: file.name)[:-_KEPT_ASIDE]:
             for suffix in ("", *BESIDE):
                 Path(f"{file}{suffix}").unlink(missing_ok=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _RESERVED: Final = re.compile(rb"([^A-Za-z0-9_.~-])")
-_QUOTED: Final = {bytes((each,)): quote_plus(bytes((each,))).encode() for each in range(256)}
+_QUOTED: Final = {bytes((byte,)): quote_plus(bytes((byte,))).encode() for byte in range(256)}
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 _IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSON: Final = "application/json"
@@ -194,12 +194,12 @@ class HttpClient:
     def _secrets(self, headers: Mapping[str, str], target: str) -> list[str]:
         """Strings that no message may contain, longest first."""
         authorization = headers.get("Authorization", "")
-        known = _OWN_HEADERS | self._open_headers.keys()
-        found = {value for name, value in headers.items() if name not in known}
-        found.add(authorization.removeprefix("Bearer "))
+        public_headers = _OWN_HEADERS | self._open_headers.keys()
+        secrets = {value for name, value in headers.items() if name not in public_headers}
+        secrets.add(authorization.removeprefix("Bearer "))
         if self._has_secret_paths:
-            found |= {target, target.partition("?")[0], target.partition("?")[2]}
-        return sorted(found - {"", "/"}, key=lambda secret: (-len(secret), secret))
+            secrets |= {target, target.partition("?")[0], target.partition("?")[2]}
+        return sorted(secrets - {"", "/"}, key=lambda secret: (-len(secret), secret))
 
     def _try(self, method: str, url: str, headers: dict[str, str], payload: bytes | None) -> Result:
         import urllib3  # noqa: PLC0415 - costs 10 MB and 50 ms; most agents never need it.
@@ -276,8 +276,8 @@ class HttpClient:
 
     def _judge(self, peer: str, answer: urllib3.BaseHTTPResponse, raw: bytes | None) -> Result:
         if raw is None:
-            most = self._settings.response_maximum_bytes
-            message = f"{peer} answered with more than {most} bytes"
+            maximum_bytes = self._settings.response_maximum_bytes
+            message = f"{peer} answered with more than {maximum_bytes} bytes"
             return Failure(FailureKind.MALFORMED, message, excess=Excess.SIZE)
         if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own numbers.
             if self._parse is not None:

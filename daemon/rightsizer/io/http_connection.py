@@ -24,8 +24,8 @@ class _BoundedReader(RawIOBase):
         if (left := self._deadline - time.monotonic()) <= 0:
             raise TimeoutError
         self._socket.settimeout(left)
-        found: int | None = self._source.readinto(buffer)
-        return found
+        count: int | None = self._source.readinto(buffer)
+        return count
 
     def close(self) -> None:
         self._source.close()

@@ -24,14 +24,14 @@ def _is_direct(host: str, exceptions: str) -> bool:
     address = _network(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True
-    for each in exceptions.replace(",", " ").lower().split():
-        network = _network(each.strip("[]"))
+    for pattern in exceptions.replace(",", " ").lower().split():
+        network = _network(pattern.strip("[]"))
         if address is not None and network is not None:
             if address.version == network.version and address.overlaps(network):
                 return True
             continue
-        domain = each.partition(":")[0].removeprefix("*").removeprefix(".")
-        if each == "*" or host == domain or (domain and host.endswith(f".{domain}")):
+        domain = pattern.partition(":")[0].removeprefix("*").removeprefix(".")
+        if pattern == "*" or host == domain or (domain and host.endswith(f".{domain}")):
             return True
     return False
 

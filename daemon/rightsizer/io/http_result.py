@@ -84,20 +84,20 @@ def retry_after_seconds(header: str | None, now_seconds: float) -> float | None:
 
 def is_about_a_file(error: BaseException) -> bool:
     """Whether a certificate or its key is unreadable, an error raised while connecting."""
-    found = error.args[-1] if error.args else None
-    return isinstance(found, OSError) and found.filename is not None
+    inner = error.args[-1] if error.args else None
+    return isinstance(inner, OSError) and inner.filename is not None
 
 
 def cause(error: BaseException) -> str:
     """Message of the operating system, without urllib3's wrapping."""
     inner = error.__cause__ or (error.args[-1] if error.args else None)
-    found = inner if isinstance(inner, OSError) else error
-    if isinstance(found, OSError):
+    origin = inner if isinstance(inner, OSError) else error
+    if isinstance(origin, OSError):
         said = (
-            getattr(found, "verify_message", "")
-            or found.strerror
-            or str(found)
-            or type(found).__name__
+            getattr(origin, "verify_message", "")
+            or origin.strerror
+            or str(origin)
+            or type(origin).__name__
         )
         return said if said[1:2].isupper() else said[0].lower() + said[1:]
     if not error.args:

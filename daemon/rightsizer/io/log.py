@@ -132,8 +132,8 @@ def _identity(event: EventDict) -> Hashable:
     if given := event.get("exc_info"):
         # `True`, the exception itself, or the result of `sys.exc_info`.
         is_exception = isinstance(given, BaseException)
-        found = given if isinstance(given, tuple) else sys.exc_info()
-        described["exc_info"] = given if is_exception else found[1]
+        exception_info = given if isinstance(given, tuple) else sys.exc_info()
+        described["exc_info"] = given if is_exception else exception_info[1]
     return tuple(sorted((key, repr(value)) for key, value in described.items()))
 
 

@@ -143,16 +143,16 @@ def run_program(
     `note` receives the pid, also of the group, before the program runs; if it raises a
     RightsizerError, or this process ends, the program never runs.
     """
-    known = environment()
+    variables = environment()
     try:
-        program = program_of(words[0], known)
+        program = program_of(words[0], variables)
     except ValueError as error:
         return Run(Ending.ABSENT, detail=str(error))
     ours, its = socket.socketpair()
     with ours:
         try:
             with its:
-                process = _waiting_at(its, [program, *words[1:]], folder, known)
+                process = _waiting_at(its, [program, *words[1:]], folder, variables)
         except (OSError, ValueError) as error:
             return Run(Ending.ABSENT, detail=f"'{program}' cannot be run: {error}")
         with _Said(process.stdout) as said, _ended_at_last(process):
@@ -263,7 +263,7 @@ class _Said:
     def text(self) -> str:
         """Start of the output as one printable line."""
         text = " ".join(self._kept.decode(errors="replace").split())
-        return "".join(each if each.isprintable() else "?" for each in text)
+        return "".join(character if character.isprintable() else "?" for character in text)
 
     def _read(self) -> None:
         assert self._pipe is not None  # noqa: S101 - started with a pipe.

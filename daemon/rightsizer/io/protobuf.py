@@ -96,10 +96,10 @@ class ProtobufFields:
 
     def read(self, data: memoryview) -> defaultdict[int, list[memoryview]]:
         """The same by number."""
-        found: defaultdict[int, list[memoryview]] = defaultdict(list)
+        messages_by_number: defaultdict[int, list[memoryview]] = defaultdict(list)
         for number, value in self.messages(data):
-            found[number].append(value)
-        return found
+            messages_by_number[number].append(value)
+        return messages_by_number
 
 
 def last_text(values: Sequence[memoryview]) -> str:

@@ -44,11 +44,11 @@ class RecordTable(Generic[_Record]):
     def records(self) -> Sequence[_Record]:
         """All records, oldest first; skips undecodable rows."""
         query = f"SELECT data FROM {self._table} ORDER BY {self._time}, id"  # noqa: S608 - our own names.
-        found = []
+        records = []
         for (text,) in self._database.rows(query):
             with contextlib.suppress(ValueError):
-                found.append(decode(text, self._kind))
-        return found
+                records.append(decode(text, self._kind))
+        return records
 
     def put(self, record: _Record) -> None:
         """Insert or update a record; durable on return."""
@@ -105,12 +105,12 @@ class RecordCache(Generic[_Record]):
         """All records, oldest first; rewrites those lost by the table."""
         with self._lock:
             kept = {record.id: record for record in self._table.records()}
-            for key, each in kept.items():
-                if self._outlives(each):
-                    self._own.setdefault(key, each)
-            for key, each in self._own.items():
+            for key, record in kept.items():
+                if self._outlives(record):
+                    self._own.setdefault(key, record)
+            for key, record in self._own.items():
                 if key not in kept or key in self._unwritten:
-                    self._table.put(each)
+                    self._table.put(record)
                     self._unwritten.discard(key)
             return self._ordered(kept)
 

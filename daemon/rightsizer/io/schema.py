@@ -10,10 +10,10 @@ def is_foreign(connection: sqlite3.Connection, scripts: Sequence[str]) -> bool:
     tables = _tables(connection)
     if not scripts:
         return bool(tables)
-    with closing(sqlite3.connect(":memory:")) as own:
+    with closing(sqlite3.connect(":memory:")) as reference:
         for script in scripts:
-            own.executescript(script)
-        return not _tables(own) <= tables
+            reference.executescript(script)
+        return not _tables(reference) <= tables
 
 
 def _tables(connection: sqlite3.Connection) -> frozenset[str]:

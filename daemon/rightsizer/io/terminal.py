@@ -30,7 +30,7 @@ def aligned(  # noqa: PLR0913 - the last ones have defaults.
     rows: Sequence[Sequence[str]],
     left: Collection[str],
     expendable: Sequence[str] = (),
-    most: float | None = None,
+    maximum_width: float | None = None,
     *,
     indent: int = 0,
 ) -> list[str]:
@@ -41,16 +41,16 @@ def aligned(  # noqa: PLR0913 - the last ones have defaults.
     whole: where they are too wide together, each cell has a line with its heading. `most` is the
     width, by default that of the terminal; elsewhere a table is as wide as its cells.
     """
-    most = most or (width() if sys.stdout.isatty() else math.inf)
+    maximum_width = maximum_width or (width() if sys.stdout.isatty() else math.inf)
     columns = list(zip(header, *rows, strict=True))
     for name in expendable:
-        if sum(_last_wrapped(columns, left)) > most - indent - _gaps(columns):
+        if sum(_last_wrapped(columns, left)) > maximum_width - indent - _gaps(columns):
             columns = [column for column in columns if column[0] != name]
-    room = most - indent - _gaps(columns)
+    room = maximum_width - indent - _gaps(columns)
     sizes = _sizes(columns, left, room)
     names, *others = zip(*columns, strict=True)
     if sum(sizes) > room and others:
-        return [line for row in others for line in _listed(names, row, int(most), indent)]
+        return [line for row in others for line in _listed(names, row, int(maximum_width), indent)]
     lines = []
     for row in (names, *others):
         cells = [
@@ -96,16 +96,22 @@ def _least(column: Sequence[str], left: Collection[str], least: int = 1) -> int:
     return min(whole, max(least, *(len(word) for text in column for word in text.split() or [""])))
 
 
-def _listed(header: Sequence[str], row: Sequence[str], most: int, indent: int) -> Iterator[str]:
+def _listed(
+    header: Sequence[str], row: Sequence[str], maximum_width: int, indent: int
+) -> Iterator[str]:
     """Yield the cells of a row below each other, all but the first indented by two more."""
     cells = [(name, text) for name, text in zip(header, row, strict=True) if text.strip()]
     for at, (name, text) in enumerate(cells):
         start = " " * (indent + 2 * (at > 0))
         said = f"{name}: {text}" if name else text
-        yield from _wrap(said, most, initial_indent=start, subsequent_indent=" " * (indent + 4))
+        yield from _wrap(
+            said, maximum_width, initial_indent=start, subsequent_indent=" " * (indent + 4)
+        )
 
 
-def wrapped(text: str, indent: int = 0, hanging: int = 2, most: int | None = None) -> list[str]:
+def wrapped(
+    text: str, indent: int = 0, hanging: int = 2, maximum_width: int | None = None
+) -> list[str]:
     """Wrap a text, the first line indented by `indent`, the others by `hanging` more.
 
     A word that says what follows, such as `error:`, is never alone on its line.
@@ -113,7 +119,9 @@ def wrapped(text: str, indent: int = 0, hanging: int = 2, most: int | None = Non
     word, colon, rest = text.partition(": ")
     kept = f"{word}:{_NO_BREAK}{rest}" if colon and " " not in word else text
     later = " " * (indent + hanging)
-    lines = _wrap(kept, most or width(), initial_indent=" " * indent, subsequent_indent=later)
+    lines = _wrap(
+        kept, maximum_width or width(), initial_indent=" " * indent, subsequent_indent=later
+    )
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 

@@ -67,10 +67,10 @@ def _block(block: Block, most: int | None, indent: int) -> Iterator[_Line]:
     match block:
         case Section():
             tone = None if indent else Tone.HEADING
-            yield from _toned(wrapped(block.title, indent, most=most), tone)
+            yield from _toned(wrapped(block.title, indent, maximum_width=most), tone)
             yield from _lines(block.blocks, most, indent + _INDENT)
         case Sentence():
-            yield from _toned(wrapped(block.text, indent, most=most), block.tone)
+            yield from _toned(wrapped(block.text, indent, maximum_width=most), block.tone)
         case Table():
             yield from _toned(wrapped(block.caption, indent, 0, most))
             written = block.written
@@ -84,7 +84,7 @@ def _block(block: Block, most: int | None, indent: int) -> Iterator[_Line]:
         case Items():
             for place, text in enumerate(block.texts, 1):
                 numbered = f"{place}. {text}" if block.is_numbered else text
-                yield from _toned(wrapped(numbered, indent, most=most))
+                yield from _toned(wrapped(numbered, indent, maximum_width=most))
         case Key():
             yield from _toned(wrapped(block.text, indent, 0, most), Tone.FAINT)
         case Code():
@@ -113,4 +113,6 @@ def _table(table: Table, most: int | None, indent: int) -> Iterator[_Line]:
 def _columns(rows: Iterable[Sequence[str]], most: int | None, indent: int) -> Iterable[str]:
     """Align cells to the left, without headings."""
     cells = [*rows]
-    return filter(None, aligned([""] * len(cells[0]), cells, {""}, most=most, indent=indent))
+    return filter(
+        None, aligned([""] * len(cells[0]), cells, {""}, maximum_width=most, indent=indent)
+    )
