@@ -55,7 +55,9 @@ def plan(
     settings = _settings(PlannerSettings, configuration)
     boards = read_catalogue(settings.catalogue.boards_path)
     prices = read_prices(settings.catalogue.prices_path, boards, settings.prices)
-    asked = {key: list(each) if isinstance(each, tuple) else each for key, each in question.items()}
+    asked = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in question.items()
+    }
     file = plan_of_keys({"model": str(model), **asked})
     site = read_learned(settings.sizing.learned_file)
     planner = Planner(boards, prices, settings.sizing, site)

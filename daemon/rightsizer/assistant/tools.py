@@ -120,8 +120,8 @@ class AssistantTool:
         schema = self.schema
         for name in given:
             if name not in schema["properties"]:
-                known = ", ".join(schema["properties"]) or "nothing"
-                raise UsageError(f"{self.row.name} has no argument '{name}'; it takes {known}")
+                names = ", ".join(schema["properties"]) or "nothing"
+                raise UsageError(f"{self.row.name} has no argument '{name}'; it takes {names}")
         for name in schema["required"]:
             if given.get(name) in (None, ""):
                 raise UsageError(f"{name}: is missing; {schema['properties'][name]['description']}")
@@ -207,5 +207,5 @@ def _name(action: argparse.Action) -> str:
 
 def _property(action: argparse.Action) -> dict[str, Any]:
     kind = "boolean" if action.nargs == 0 else "integer" if action.type in _WHOLE else "string"
-    found: dict[str, Any] = {"type": kind, "description": action.help or ""}
-    return found | {"enum": [*action.choices]} if action.choices else found
+    schema: dict[str, Any] = {"type": kind, "description": action.help or ""}
+    return schema | {"enum": [*action.choices]} if action.choices else schema

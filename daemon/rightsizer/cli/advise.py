@@ -42,11 +42,14 @@ def advise_blocks(
     """Yield findings and advice; abstentions only if verbose."""
     from rightsizer.advice.engine import without_advice  # noqa: PLC0415 - the rules, as said below.
 
-    still_open = [each for each in advice if each.is_open]
-    still_open.sort(key=lambda each: (each.opened, each.id))
+    still_open = [recommendation for recommendation in advice if recommendation.is_open]
+    still_open.sort(key=lambda recommendation: (recommendation.opened, recommendation.id))
     yield open_section(list(map(encode_advice, still_open)))
-    closed = [each for each in advice if not each.is_open]
-    ended = (f"{each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED])
+    closed = [recommendation for recommendation in advice if not recommendation.is_open]
+    ended = (
+        f"{recommendation.id}  {recommendation.state}: {recommendation.finding.summary}"
+        for recommendation in closed[:_NAMED]
+    )
     yield section("Closed:", Items(tuple(ended)))
     others = tuple(map(finding_line, without_advice(findings, advice)))
     yield section(_WITHOUT_ADVICE, Items(others))
@@ -63,7 +66,7 @@ def open_section(forms: Sequence[JsonObject]) -> Section:
     """Return open advice by its worth; alike advice on idle GPUs is folded."""
     blocks = list[Block]()
     for (first, *others), *rest in advice_groups(sorted(forms, key=dearest_first), _group_key):
-        instead = (_block(each, f"Or instead: {uncapitalized(_action(each))}") for each in others)
+        instead = (_block(form, f"Or instead: {uncapitalized(_action(form))}") for form in others)
         more = ""
         if rest:
             dollars = sum(dollars_per_day(best) for best, *_ in rest)
@@ -89,7 +92,7 @@ def _group_key(advice: JsonObject) -> GroupKey:
 
 
 def _folded(unit: Unit[JsonObject]) -> str:
-    ids = " or ".join(each["id"] for each in unit)
+    ids = " or ".join(form["id"] for form in unit)
     return f"{_subject(unit[0])} ({ids})"
 
 
@@ -106,12 +109,12 @@ def _open_count(count: int, flags: str = "") -> str:
 
 def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield one line per rule and reason, with the GPUs concerned."""
-    found: dict[tuple[str, str], list[Finding]] = {}
+    findings_by_reason: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         if finding.abstained is not None:
-            found.setdefault((finding.rule, finding.abstained), []).append(finding)
-    for (rule, why), group in sorted(found.items()):
-        ids = first_names([each.id for each in group], _NAMED)
+            findings_by_reason.setdefault((finding.rule, finding.abstained), []).append(finding)
+    for (rule, why), group in sorted(findings_by_reason.items()):
+        ids = first_names([finding.id for finding in group], _NAMED)
         yield f"{rule}: {why} ({ids})"
 
 
@@ -155,7 +158,9 @@ def _of_agent(arguments: argparse.Namespace, flags: str = "") -> int:
     if arguments.save:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
     document = RemoteAgent.of(arguments).get(ADVICE_PATH, "advice")
-    still_open = [each for each in document["advice"] if each["closed"] is None]
+    still_open = [
+        recommendation for recommendation in document["advice"] if recommendation["closed"] is None
+    ]
     trouble = document.get("trouble")
     evidence = convert(document.get("evidence", ()), tuple[Evidence, ...])
     blocks = (

@@ -226,11 +226,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     address = {"default": default.listen_address}
     add_flags(parser.add_argument, _HELP["address"], web_listen_address=address)
     add_access_flags(parser)
-    least = math.nextafter(0.0, 1.0)
-    most = sys.float_info.max
-    positive = partial(_number, least=least, most=most, what="a positive number")
+    minimum = math.nextafter(0.0, 1.0)
+    maximum = sys.float_info.max
+    positive = partial(_number, minimum=minimum, maximum=maximum, what="a positive number")
     # The longest window is thirty days.
-    month = partial(_number, least=0, most=30, what="a number of days from 0 to 30")
+    month = partial(_number, minimum=0, maximum=30, what="a number of days from 0 to 30")
     speed = {"type": positive, "default": default.speed}
     days = {"type": month, "default": default.days_before}
     add_flags(parser.add_argument, _HELP["pace"], speed=speed, days_before=days)
@@ -251,12 +251,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _number(text: str, least: float, most: float, what: str) -> float:
+def _number(text: str, minimum: float, maximum: float, what: str) -> float:
     try:
         value = float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
-    if not least <= value <= most:
+    if not minimum <= value <= maximum:
         raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
     return value
 

@@ -39,8 +39,8 @@ def doctor_blocks(checks: Sequence[Check]) -> Iterator[Block]:
 
 
 def _check(check: Check) -> Block:
-    told = (("costs", check.lost), ("remedy", check.remedy))
-    lines = tuple(f"{word}: {text}" for word, text in told if text)
+    details = (("costs", check.lost), ("remedy", check.remedy))
+    lines = tuple(f"{word}: {text}" for word, text in details if text)
     head = f"{check.verdict:8} {check.name}: {check.found}"
     return section(head, Items(lines)) if lines else head
 

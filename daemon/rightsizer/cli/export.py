@@ -103,9 +103,9 @@ def _rows(
         yield ExportRow(window, devices.get(window.uuid), tuple(holders))
 
 
-def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[str]:
+def _wanted(names: Iterable[str], records: Sequence[DeviceRecord]) -> frozenset[str]:
     wanted = set()
-    devices = [device.device for device in known]
+    devices = [device.device for device in records]
     for name in names:
         uuids = [
             device.uuid for device in devices if name in (device.uuid, str(device.stated_index))

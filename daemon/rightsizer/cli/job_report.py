@@ -94,9 +94,10 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
         window = _window(history, job, tenures)
         key = window.workload_key or job
         held = {tenure.uuid for tenure in tenures}
-        known = (device.device for device in history.devices() if device.device.uuid in held)
+        held_devices = (device.device for device in history.devices() if device.device.uuid in held)
         devices = tuple(
-            JobDevice(device.uuid, device.name, device.memory_total_bytes) for device in known
+            JobDevice(device.uuid, device.name, device.memory_total_bytes)
+            for device in held_devices
         )
         advice = storage.ledger(settings.recommender.ledger).advice()
     measures_energy = window.energy_joules > 0.0
@@ -113,7 +114,11 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
         used_joules=window.used_joules if measures_energy else None,
         unused_joules=sum(window.waste_joules.values()) if measures_energy else None,
         memory_peak_ratio=None if memory is None else memory.maximum(),
-        advice=tuple(advice_document(each) for each in advice if each.finding.workload == key),
+        advice=tuple(
+            advice_document(recommendation)
+            for recommendation in advice
+            if recommendation.finding.workload == key
+        ),
     )
 
 
@@ -129,21 +134,21 @@ def _window(history: HistoryRepository, job: str, tenures: Iterable[HolderPeriod
         if window.workload_key in _keys(job):
             builder = builder or WindowBuilder(window.uuid, keeps_blocks=False)
             builder.merge(window)
-    if builder is None or not (found := builder.window()).accounted:
+    if builder is None or not (job_window := builder.window()).accounted:
         why = "it held no GPU of this node, or for less than a reading"
         owners = "`sources.owners` does not tell jobs"
         raise HistoryError(f"the history knows no job '{job}'; {why}, or {owners}")
-    return found
+    return job_window
 
 
 def job_report_blocks(report: JobUsageReport, node: str) -> Iterator[Block]:
     """Yield the report of a job: a dozen lines."""
     job = report.job
     title = f"job {job[len('slurm:') :]}" if job.startswith(("slurm:", "slurm/")) else job
-    known = report.known_seconds
+    known_seconds = report.known_seconds
     parts: tuple[Block, ...] = ("Too little of it was seen to say more.",)
-    if known >= _LEAST_SECONDS:
-        causes = ((CAUSE_LABELS[cause], lost / known) for cause, lost in _by_size(report))
+    if known_seconds >= _LEAST_SECONDS:
+        causes = ((CAUSE_LABELS[cause], lost / known_seconds) for cause, lost in _by_size(report))
         shares = tuple((label, share) for label, share in causes if share >= _LISTED_SHARE)
         parts = (bars(shares), f"Advice: {_advice(report)}")
     yield section(f"GPU use of {title} on {node}", KeyValues(tuple(_facts(report))), *parts)
@@ -155,8 +160,8 @@ def _facts(report: JobUsageReport) -> Iterator[tuple[str, str]]:
     length = format_duration(report.end - report.start)
     yield "GPUs", counts or "unknown"
     yield "held", f"{length}, {report.held_seconds / HOUR_SECONDS:.2f} GPU-hours"
-    known = report.known_seconds
-    if known < _LEAST_SECONDS:
+    known_seconds = report.known_seconds
+    if known_seconds < _LEAST_SECONDS:
         return
     unused = sum(report.unused_seconds.values())
     for word, part_seconds, joules in (
@@ -165,7 +170,7 @@ def _facts(report: JobUsageReport) -> Iterator[tuple[str, str]]:
     ):
         energy = "" if joules is None else f", {joules / JOULES_PER_KILOWATT_HOUR:.2f} kWh"
         hours = f"{part_seconds / HOUR_SECONDS:.2f} GPU-hours"
-        yield word, f"{percent_text(part_seconds / known)}, {hours}{energy}"
+        yield word, f"{percent_text(part_seconds / known_seconds)}, {hours}{energy}"
     if (peak := report.memory_peak_ratio) is not None:
         totals = {device.memory_total_bytes for device in report.devices}
         sizes = ""

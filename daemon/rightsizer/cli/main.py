@@ -113,9 +113,9 @@ def _unknown(word: str, parser: argparse.ArgumentParser, command: Command) -> st
     near = near_words(asked.lstrip("-"), words) if asked.startswith("-") else []
     spelled = f"--{near[0]}" + (f"={value}" if value else "") if near else ""
     remedy = meant or (f"did you mean {spelled}?" if near else "")
-    known = f"'{program()} {command.name} --help' lists what it takes"
+    hint = f"'{program()} {command.name} --help' lists what it takes"
     what = "flag" if asked.startswith("-") else "argument"
-    return f"rightsizer: {command.name} has no {what} {asked}; {remedy or known}"
+    return f"rightsizer: {command.name} has no {what} {asked}; {remedy or hint}"
 
 
 def entry_point() -> None:
@@ -212,9 +212,9 @@ def _without_command(arguments: Sequence[str]) -> int:
 
 def _later(arguments: Sequence[str], names: Sequence[str]) -> str:
     """Return the command behind flags, one of which may have a command's name as its value."""
-    found = [(before, word) for before, word in pairwise(arguments) if word in names]
-    certain = (word for before, word in found if not before.startswith("-") or "=" in before)
-    return next(certain, found[-1][1] if found else "")
+    matches = [(before, word) for before, word in pairwise(arguments) if word in names]
+    certain = (word for before, word in matches if not before.startswith("-") or "=" in before)
+    return next(certain, matches[-1][1] if matches else "")
 
 
 if __name__ == "__main__":

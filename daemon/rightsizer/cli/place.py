@@ -53,12 +53,12 @@ def place_blocks(document: Any, *, is_explained: bool) -> Iterator[Block]:
     yield section("Why", Items((*document["reasons"], *inexact)))
     if is_explained and document["is_met"]:
         rejected = (
-            f"{', '.join(slot['label'] for slot in each['seats'])}: {each['why']}"
-            for each in document["rejected"]
+            f"{', '.join(slot['label'] for slot in rejected_set['seats'])}: {rejected_set['why']}"
+            for rejected_set in document["rejected"]
         )
         yield section("Other sets", Items(tuple(rejected) or (_NO_OTHER,)))
     if is_explained or not document["is_met"]:
-        occupied = (f"{each['label']}: {each['why']}" for each in document["occupied"])
+        occupied = (f"{slot['label']}: {slot['why']}" for slot in document["occupied"])
         yield section("Cannot be given", Items(tuple(occupied) or ("Nothing: all can.",)))
     if document["source"] == "agent":
         watched = format_duration(document["watched_seconds"])

@@ -77,7 +77,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     # A name may have spaces, and what is no part of it is named.
     parser.add_argument("file", nargs="*", metavar="MODEL", help=file_help)
     kinds: dict[str, Any] = {flag: {"action": _OneValue} for flag in _FLAGS.values()}
-    kinds |= {each: {"action": _OneValue, "type": int} for each in _COUNTS}
+    kinds |= {flag: {"action": _OneValue, "type": int} for flag in _COUNTS}
     kinds["spot"] = {"action": "store_const", "const": True}
     add_flags(parser.add_argument, _HELP["question"], **kinds)
     _accept_other_names(parser)
@@ -204,30 +204,32 @@ def _site(learned_file: str) -> SiteResiduals | None:
     return read_learned(learned_file)
 
 
-def _forms(found: Sequence[PlanAnswer], measured: PlanCheck | None = None) -> list[dict[str, Any]]:
+def _forms(
+    answers: Sequence[PlanAnswer], measured: PlanCheck | None = None
+) -> list[dict[str, Any]]:
     """Encode the answers as JSON, the first one with the measurements."""
     # Imported on use: not needed for text.
     from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check  # noqa: PLC0415
 
     forms: list[dict[str, Any]] = [
         encode_plan(answer.plan, answer.notes) if answer.plan else {"error": answer.error}
-        for answer in found
+        for answer in answers
     ]
     if measured is not None:
         forms[0]["measured"] = encode_plan_check(measured)
     return forms
 
 
-def _title(found: Sequence[PlanAnswer]) -> str:
-    models = (answer.plan.requirement.model.name for answer in found if answer.plan)
+def _title(answers: Sequence[PlanAnswer]) -> str:
+    models = (answer.plan.requirement.model.name for answer in answers if answer.plan)
     return ": ".join(filter(None, ("GPU plan", ", ".join(filter(None, models)))))
 
 
 def _blocks(
-    arguments: argparse.Namespace, found: Sequence[PlanAnswer], measured: PlanCheck | None
+    arguments: argparse.Namespace, answers: Sequence[PlanAnswer], measured: PlanCheck | None
 ) -> Iterator[Block]:
     """Yield summaries, or on request, and on a page, all there is to say."""
-    for answer in found:
+    for answer in answers:
         if arguments.format in {"html", "markdown"} or answer.plan is None:
             yield from page_blocks(answer)
         elif arguments.details or arguments.all or measured:
@@ -280,18 +282,18 @@ def _answered(
         raise UsageError(flag_lines(str(error), given)) from None
 
 
-def _write_html(path: Path, asked: Path | None, found: Sequence[PlanAnswer]) -> None:
+def _write_html(path: Path, asked: Path | None, answers: Sequence[PlanAnswer]) -> None:
     if asked is not None and path.resolve() == asked.resolve():
         raise UsageError(f"--html {path}: is the file of requirements; name another file")
     from rightsizer.io.files import whole_file  # noqa: PLC0415 - for a page alone.
     from rightsizer.report.block_page import page_of  # noqa: PLC0415 - jinja2 too.
 
-    blocks = chain.from_iterable(map(page_blocks, found))
+    blocks = chain.from_iterable(map(page_blocks, answers))
     with whole_file(path, "plan") as out:
-        out.write(page_of(_title(found), blocks).encode())
+        out.write(page_of(_title(answers), blocks).encode())
 
 
-def _save(folder: Path, found: PlanAnswer, planner: Planner) -> str:
+def _save(folder: Path, answer: PlanAnswer, planner: Planner) -> str:
     """Write the files that run the plan's first candidate, and the plan; return their names.
 
     Those of an earlier plan that this one has not are removed.
@@ -304,11 +306,11 @@ def _save(folder: Path, found: PlanAnswer, planner: Planner) -> str:
     from rightsizer.io.files import whole_file  # noqa: PLC0415
     from rightsizer.planner.launch_files import FILES, MARK, launch_files  # noqa: PLC0415
 
-    plan = found.plan
+    plan = answer.plan
     if plan is None:
-        raise RequirementError(f"--save: {found.error}")
+        raise RequirementError(f"--save: {answer.error}")
     files = launch_files(plan.requirement, plan.best, planner.catalogue)
-    (form,) = _forms((found,))
+    (form,) = _forms((answer,))
     files["plan.json"] = json.dumps(form, indent=1) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -328,12 +330,12 @@ def _save(folder: Path, found: PlanAnswer, planner: Planner) -> str:
 
 
 def _measured(
-    arguments: argparse.Namespace, file: PlanFile, found: tuple[PlanAnswer, ...], planner: Planner
+    arguments: argparse.Namespace, file: PlanFile, answers: tuple[PlanAnswer, ...], planner: Planner
 ) -> PlanCheck | None:
     if arguments.measured is None:
         return None
     asked = file.items[0]
-    plan = found[0].plan
+    plan = answers[0].plan
     requirement = asked.requirement
     if file.is_list or requirement is None or plan is None:
         raise UsageError("--measured: a recording is of one model; give a file of one requirement")
@@ -352,7 +354,7 @@ def _measured(
 def _learn(
     arguments: argparse.Namespace,
     file: PlanFile,
-    found: tuple[PlanAnswer, ...],
+    answers: tuple[PlanAnswer, ...],
     planner: Planner,
     learned_file: str,
 ) -> None:
@@ -361,7 +363,7 @@ def _learn(
     from rightsizer.sizing.site import SiteResiduals  # noqa: PLC0415
 
     plain = replace(planner, site=None)
-    check = _measured(arguments, file, found, plain)
+    check = _measured(arguments, file, answers, plain)
     requirement = file.items[0].requirement
     if check is None or requirement is None:
         raise UsageError("--learn: nothing is measured; give --measured FILE")

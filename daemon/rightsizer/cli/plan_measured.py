@@ -72,13 +72,13 @@ def check_plan(prediction: Prediction, paths: Sequence[Path]) -> PlanCheck:
     return _joined(checks)
 
 
-def _joined(found: Sequence[PlanCheck]) -> PlanCheck:
-    first, *others = found
+def _joined(checks: Sequence[PlanCheck]) -> PlanCheck:
+    first, *others = checks
     for check in others:
         if check.candidate.gpu != first.candidate.gpu:
             files = f"files of {first.candidate.gpu} and of {check.candidate.gpu}"
             raise UsageError(f"--measured: {files}; give those of one run")
     # If two sources measured a figure, the first wins: a recording's window is the longest.
-    figures = (figure for plan_check in reversed(found) for figure in plan_check.comparisons)
+    figures = (figure for plan_check in reversed(checks) for figure in plan_check.comparisons)
     comparisons = {figure.what: figure for figure in figures}
     return PlanCheck(first.candidate, tuple(comparisons.values()))

@@ -46,13 +46,13 @@ def _run(arguments: argparse.Namespace) -> int:
         site=read_learned(settings.sizing.learned_file),
         read_run=_reader_of_runs(arguments.file.parent, arguments.profile, catalogue),
     )
-    found = asked.answers(ask)
+    answers = asked.answers(ask)
     forms = [
-        each if isinstance(each, FailedQuestion) else [*map(encode_projection, each)]
-        for each in found
+        answer if isinstance(answer, FailedQuestion) else [*map(encode_projection, answer)]
+        for answer in answers
     ]
     result = forms if asked.is_list else forms[0]
-    show(arguments, "Projection", result, projection_blocks(found), may_color=False)
+    show(arguments, "Projection", result, projection_blocks(answers), may_color=False)
     return 0
 
 

@@ -55,19 +55,21 @@ def replay_blocks(result: Replay) -> Iterator[Block]:
         length = format_duration(seconds(result.interval))
         yield (f"One reading every {length}: shorter pauses and peaks are seen by chance.")
     # Caveats stand below their device.
-    told = {caveat for summary in result.devices for caveat in summary.caveats}
+    caveats = {caveat for summary in result.devices for caveat in summary.caveats}
     weighty = [
         evidence
         for evidence in result.evidence
         if evidence.kind in (EvidenceKind.ASSUMED, EvidenceKind.DROPPED)
         and evidence.effect
-        and evidence.effect not in told
+        and evidence.effect not in caveats
     ]
     yield from (evidence.text for evidence in weightiest(weighty, _EVIDENCE_SHOWN))
     # What is true of the end of a recording need not be of all of it, and is advised all the same.
-    known = {finding.id for finding in findings}
+    finding_ids = {finding.id for finding in findings}
     later = [
-        advice.finding for advice in result.advice if advice.is_open and advice.id not in known
+        advice.finding
+        for advice in result.advice
+        if advice.is_open and advice.id not in finding_ids
     ]
     yield from map(finding_line, (*findings, *later))
     yield (

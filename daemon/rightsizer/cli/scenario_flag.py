@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
     """Add the flag that selects a simulated node instead of something else."""
-    known = ", ".join(packaged_scenarios())
-    help_text = f"simulated node in place of {instead_of}: {known}, or a scenario file"
+    scenarios = ", ".join(packaged_scenarios())
+    help_text = f"simulated node in place of {instead_of}: {scenarios}, or a scenario file"
     names = "--simulated.scenario", "--scenario"
     parser.add_argument(*names, dest="scenario", metavar="NAME", help=help_text)
 

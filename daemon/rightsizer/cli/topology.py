@@ -112,7 +112,9 @@ def _columns(adapters: Sequence[Adapter]) -> Iterator[_Column]:
 
 def _matrix(topology: Topology, labels: Mapping[str, str], columns: Sequence[_Column]) -> Table:
     placements = topology.placements
-    has_memory_nodes = any(each.memory_numa_node is not None for each in placements.values())
+    has_memory_nodes = any(
+        placement.memory_numa_node is not None for placement in placements.values()
+    )
     more = ["NUMA", *(["memory node"] if has_memory_nodes else []), "CPUs"]
     rows = []
     for uuid, label in labels.items():
@@ -155,14 +157,14 @@ def _port(port: Placement | Bridge) -> tuple[str | None, str | None]:
 def _peers(links: Sequence[GpuLink], labels: Mapping[str, str]) -> str:
     if not links:
         return "there is no other GPU"
-    told = [link for link in links if link.can_read_peer is not None]
-    refused = [link for link in told if not link.can_read_peer]
-    if not told:
+    reported = [link for link in links if link.can_read_peer is not None]
+    refused = [link for link in reported if not link.can_read_peer]
+    if not reported:
         return "the driver does not say who can read whose"
     if len(refused) == len(links):
         return "no GPU can read another's"
-    if len(told) < len(links) or len(refused) > _PAIRS_SHOWN:
-        return f"{len(told) - len(refused)} of {len(links)} pairs can read each other's"
+    if len(reported) < len(links) or len(refused) > _PAIRS_SHOWN:
+        return f"{len(reported) - len(refused)} of {len(links)} pairs can read each other's"
     pairs = ", ".join(f"{labels[link.uuid]}-{labels[link.peer_uuid]}" for link in refused)
     return "each GPU can read every other's" + (f", but not {pairs}" if pairs else "")
 
