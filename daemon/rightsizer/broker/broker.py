@@ -30,7 +30,7 @@ _LONGEST_SHOWN_SECONDS: Final = 1000 * 366 * 86400.0
 def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -> str | None:
     """Reason to reject a ticket, or `None`."""
     client = ticket.client
-    mine = [each for each in state.tickets if each.client.uid == client.uid]
+    mine = [other for other in state.tickets if other.client.uid == client.uid]
     if len(state.tickets) >= settings.maximum_tickets:
         return f"{len(state.tickets)} tickets wait already, as many as allowed; ask again later"
     if len(mine) >= settings.maximum_tickets_per_user:
@@ -55,11 +55,11 @@ def refused_reservation(
     ahead = reservation.starts - state.as_of
     length = reservation.ends - reservation.starts
     if ahead > nanoseconds(settings.furthest_reservation_seconds):
-        most = format_duration(settings.furthest_reservation_seconds)
-        return f"it would begin in {format_duration(seconds(ahead))}; {most} is the furthest"
+        furthest = format_duration(settings.furthest_reservation_seconds)
+        return f"it would begin in {format_duration(seconds(ahead))}; {furthest} is the furthest"
     if not is_operator:
         made = (booking.reservation for booking in state.bookings if booking.replaces is None)
-        held = sum(each.user == reservation.user for each in made)
+        held = sum(booked.user == reservation.user for booked in made)
         if settings.maximum_reservations_per_user == 0:
             return (
                 "reservations are for operators here; ask one, who can also allow them by "
@@ -68,8 +68,8 @@ def refused_reservation(
         if held >= settings.maximum_reservations_per_user:
             return f"{reservation.user} has {held} reservations, as many as allowed; cancel one"
         if length > nanoseconds(settings.longest_reservation_seconds):
-            most = format_duration(settings.longest_reservation_seconds)
-            return f"it would last {format_duration(seconds(length))}; {most} is the longest"
+            longest = format_duration(settings.longest_reservation_seconds)
+            return f"it would last {format_duration(seconds(length))}; {longest} is the longest"
     return _wrong_request(reservation.request)
 
 
@@ -86,10 +86,10 @@ def impossible(
     """Reason why a node could never serve a request; `None` if it could, or has no known slots."""
     if not node.slots:
         return None
-    found = choose(node.slots, node.topology, request, settings)
-    if not isinstance(found, PlacementRefusal) or not found.is_hopeless:
+    choice = choose(node.slots, node.topology, request, settings)
+    if not isinstance(choice, PlacementRefusal) or not choice.is_hopeless:
         return None
-    summary, *_, why = found.reasons
+    summary, *_, why = choice.reasons
     return f"{summary} {why}".rstrip(".")
 
 
@@ -106,9 +106,10 @@ def _wrong_terms(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -
     asked = ticket.priority
     limit = ticket.limit_seconds
     is_operator = settings.is_operator(client)
-    most = max(settings.highest_priority, settings.operator_priority if is_operator else 0)
-    if not settings.lowest_priority <= asked <= most:
-        yield f"priority {asked} is not for {client.user}; {settings.lowest_priority} to {most} are"
+    highest = max(settings.highest_priority, settings.operator_priority if is_operator else 0)
+    if not settings.lowest_priority <= asked <= highest:
+        allowed = f"{settings.lowest_priority} to {highest}"
+        yield f"priority {asked} is not for {client.user}; {allowed} are"
     longest = format_duration(settings.longest_limit_seconds)
     if limit is not None and limit <= 0:
         yield f"a limit of {limit:g} s is none; more than 0 s up to {longest} may be asked for"
@@ -277,10 +278,10 @@ class Broker:
         may last into the reservation is granted on them.
         """
         state = self._charged(state, now)
-        known = state.booking(reservation.id)
-        if known is not None and known.reservation == reservation and known.uid == by.uid:
-            return BrokerTransition(state, (transitions.reserved(state, known),))
-        why = "there is a reservation with this id already" if known is not None else None
+        booking = state.booking(reservation.id)
+        if booking is not None and booking.reservation == reservation and booking.uid == by.uid:
+            return BrokerTransition(state, (transitions.reserved(state, booking),))
+        why = "there is a reservation with this id already" if booking is not None else None
         why = why or refused_reservation(reservation, by, state, self._settings)
         if (why := why or impossible(reservation.request, node, self._placement)) is not None:
             return transitions.refused(state, reservation.id, by, why)

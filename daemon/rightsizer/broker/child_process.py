@@ -56,7 +56,7 @@ def exit_on_signals() -> Iterator[None]:
     def leave(number: int, _: FrameType | None) -> NoReturn:
         raise ExitSignal(number)
 
-    ours = [each for each in _ENDING if signal.getsignal(each) is signal.SIG_DFL]
+    ours = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
     for our in ours:
         signal.signal(our, leave)
     try:

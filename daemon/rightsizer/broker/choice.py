@@ -41,11 +41,11 @@ def reasons_for(
 ) -> tuple[str, ...]:
     """Explain a chosen set by the criteria in order; `equals` other sets are equally good."""
     slots = [verdict.slot for verdict in verdicts]
-    found = [*_freedom(verdicts), *_links(slots, topology), *_numa(slots), *_room(verdicts)]
+    reasons = [*_freedom(verdicts), *_links(slots, topology), *_numa(slots), *_room(verdicts)]
     if equals:
         others = "Another one is" if equals == 1 else f"{equals} others are"
-        found.append(f"{others} just as good; the first by index is taken.")
-    return tuple(found)
+        reasons.append(f"{others} just as good; the first by index is taken.")
+    return tuple(reasons)
 
 
 def why_worse(worse: PlacementScore, better: PlacementScore) -> str:
@@ -148,18 +148,18 @@ def _links(slots: Sequence[LeaseSlot], topology: Topology) -> Iterator[str]:
 
 def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
     nodes = {slot.numa_node for slot in slots}
-    if not (known := sorted(node for node in nodes if node is not None)):
+    if not (known_nodes := sorted(node for node in nodes if node is not None)):
         yield "Their NUMA nodes are unknown." if len(slots) > 1 else "Its NUMA node is unknown."
     elif len(nodes) == 1:
-        yield f"On NUMA node {known[0]}."
+        yield f"On NUMA node {known_nodes[0]}."
     else:
         unknown = " and one that is unknown" if None in nodes else ""
-        yield f"On NUMA nodes {' and '.join(map(str, known))}{unknown}."
+        yield f"On NUMA nodes {' and '.join(map(str, known_nodes))}{unknown}."
 
 
 def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
     """Minimum of memory, power and thermal headroom, each if known for all."""
-    each = " each" if len(verdicts) > 1 else ""
+    suffix = " each" if len(verdicts) > 1 else ""
     slots = [verdict.slot for verdict in verdicts]
     memory = [
         None if (left := verdict.memory_left_bytes) is None else left / GIB for verdict in verdicts
@@ -167,13 +167,13 @@ def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
     power = [slot.power_headroom_watts for slot in slots]
     heat = [slot.temperature_headroom_celsius for slot in slots]
     for values, text in (
-        (memory, f"{{:.1f}} GiB of memory are left{each}"),
+        (memory, f"{{:.1f}} GiB of memory are left{suffix}"),
         (power, "{:.0f} W are left below the power limit"),
         (heat, "{:.0f} °C are left before the clocks slow down"),
     ):
-        known = [value for value in values if value is not None]
-        if len(known) == len(values):
-            yield f"At least {text.format(min(known))}."
+        known_values = [value for value in values if value is not None]
+        if len(known_values) == len(values):
+            yield f"At least {text.format(min(known_values))}."
 
 
 class RejectedSet(Struct, frozen=True):
@@ -276,7 +276,7 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         is_hopeless = not _could_be_met(slots, topology, request, settings)
         reasons = tuple(reasons_for_none(request, granted, occupied, is_hopeless=is_hopeless))
         return PlacementRefusal(request, reasons, occupied, granted, is_hopeless)
-    (best, score), *others = ((each, score_set(each, table)) for each in search_result.sets)
+    (best, score), *others = ((places, score_set(places, table)) for places in search_result.sets)
     chosen = tuple(table.candidates[at].verdict for at in best)
     return PlacementChoice(
         request=request,
@@ -285,9 +285,9 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         reasons=reasons_for(chosen, topology, search_result.equals),
         rejected=tuple(
             RejectedSet(
-                tuple(table.candidates[at].slot for at in each), worse, why_worse(worse, score)
+                tuple(table.candidates[at].slot for at in places), worse, why_worse(worse, score)
             )
-            for each, worse in others
+            for places, worse in others
         ),
         occupied=occupied,
         equals=search_result.equals,

@@ -86,7 +86,7 @@ def found_leases(
 
 
 def _found(marks: Mapping[str, str], client: LeaseOwner) -> Lease | None:
-    pairs = [each.partition("=") for each in marks.get(_SEATS, "").split(",")]
+    pairs = [seat.partition("=") for seat in marks.get(_SEATS, "").split(",")]
     try:
         asides = tuple(float(aside) for _, _, aside in pairs)
         ends = int(marks[_ENDS]) if marks.get(_ENDS) else None

@@ -102,8 +102,8 @@ def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds
         "memory_bytes": list(lease.memory_bytes),
         "memory_total_bytes": list(record.totals),
         "ends_boottime_ns": lease.ends,
-        "cpus": sorted({cpu for each in near for cpu in each}) if all(near) else [],
-        "numa_nodes": [] if None in nodes else sorted(each for each in nodes if each is not None),
+        "cpus": sorted({cpu for cpus in near for cpu in cpus}) if all(near) else [],
+        "numa_nodes": [] if None in nodes else sorted(numa for numa in nodes if numa is not None),
     }
 
 

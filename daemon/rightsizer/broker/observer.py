@@ -59,15 +59,15 @@ def _observation(
 
 def _lost(record: LeaseRecord, devices: Mapping[str, DeviceReport]) -> dict[str, str]:
     """Reasons of a lease's lost slots by uuid; slow devices are not lost."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for uuid in record.lease.uuids:
-        if (own := devices.get(uuid)) is None:
-            found[uuid] = _NOT_LISTED
+        if (slot_report := devices.get(uuid)) is None:
+            reasons[uuid] = _NOT_LISTED
             continue
-        for device_report in (own, devices.get(own.device.board_uuid, own)):
+        for device_report in (slot_report, devices.get(slot_report.device.board_uuid, slot_report)):
             if device_report.down is not None and device_report.down.reason is Missing.LOST:
-                found[uuid] = device_report.down.detail
-    return found
+                reasons[uuid] = device_report.down.detail
+    return reasons
 
 
 def _is_active(device: DeviceReport, pids: frozenset[int], *, is_shared: bool) -> bool | None:
@@ -88,9 +88,11 @@ def _is_active(device: DeviceReport, pids: frozenset[int], *, is_shared: bool) -
 def _memory_bytes(device: DeviceReport, pids: frozenset[int]) -> float | None:
     if device.reading is None or device.reading.processes is None:
         return None
-    own = [process.memory_used_bytes for process in device.reading.processes if process.pid in pids]
-    known = [held for held in own if held is not None]
-    return float(sum(known)) if len(known) == len(own) else None
+    used_bytes = [
+        process.memory_used_bytes for process in device.reading.processes if process.pid in pids
+    ]
+    known_bytes = [held for held in used_bytes if held is not None]
+    return float(sum(known_bytes)) if len(known_bytes) == len(used_bytes) else None
 
 
 class ProcfsNodeObserver:

@@ -54,9 +54,9 @@ def encode_placement(
     }
 
 
-def _rejected(each: RejectedSet) -> JsonObject:
-    seats = [_named(slot) for slot in each.slots]
-    return {"seats": seats, "score": plain_fields(each.score), "why": each.why}
+def _rejected(rejected_set: RejectedSet) -> JsonObject:
+    seats = [_named(slot) for slot in rejected_set.slots]
+    return {"seats": seats, "score": plain_fields(rejected_set.score), "why": rejected_set.why}
 
 
 def _chosen(verdict: SlotVerdict) -> JsonObject:

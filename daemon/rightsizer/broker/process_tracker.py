@@ -29,15 +29,15 @@ class ObservedProcesses(Struct, frozen=True):
 class ProcessTree:
     """Processes of one lease, by pid and start; reused pids are excluded."""
 
-    def __init__(self, client: LeaseOwner, known: LeaseProcesses) -> None:
+    def __init__(self, client: LeaseOwner, stored: LeaseProcesses) -> None:
         """Start with the client, and members stored by an earlier agent.
 
         These are of the same boot; the next pass verifies that they still exist.
         """
         self.uid = client.uid
-        self._members: dict[int, int] = {client.pid: client.started_ticks, **dict(known.processes)}
+        self._members: dict[int, int] = {client.pid: client.started_ticks, **dict(stored.processes)}
         self._sessions: set[int] = set()
-        self._unproven: set[int] = set(known.sessions)
+        self._unproven: set[int] = set(stored.sessions)
         """Stored sessions without an observed member, whose numbers may have been reused."""
         self._before = self._members, self._sessions, self._unproven
 
@@ -48,7 +48,7 @@ class ProcessTree:
 
     def processes(self, maximum: int) -> LeaseProcesses:
         """Oldest members, limited in number; the others mostly descend from them."""
-        oldest = sorted(self._members.items(), key=lambda each: (each[1], each[0]))[:maximum]
+        oldest = sorted(self._members.items(), key=lambda member: (member[1], member[0]))[:maximum]
         sessions = sorted(self._sessions | self._unproven)[:maximum]
         return LeaseProcesses(tuple(oldest), tuple(sessions))
 
@@ -89,13 +89,13 @@ class ProcessTree:
         self, rows: Iterable[ProcessRow], children: Mapping[int, list[ProcessRow]]
     ) -> None:
         """Add new processes that are members; `children` maps pids to their new children."""
-        found = deque(row for row in rows if row.session in self._sessions)
-        found.extend(child for pid in self._members for child in children.get(pid, ()))
-        while found:
-            row = found.popleft()
+        candidates = deque(row for row in rows if row.session in self._sessions)
+        candidates.extend(child for pid in self._members for child in children.get(pid, ()))
+        while candidates:
+            row = candidates.popleft()
             if self._members.get(row.pid) != row.started_ticks:
                 self.add(row)
-                found.extend(children.get(row.pid, ()))
+                candidates.extend(children.get(row.pid, ()))
 
     def add(self, row: ProcessRow) -> None:
         """Add a member."""
@@ -125,15 +125,15 @@ class ProcessTracker:
     def observe(
         self,
         clients: Mapping[str, LeaseOwner],
-        known: Mapping[str, LeaseProcesses] = MappingProxyType({}),
+        stored: Mapping[str, LeaseProcesses] = MappingProxyType({}),
     ) -> Mapping[str, ObservedProcesses]:
         """Update and return the processes of each lease.
 
-        Leases of the last pass keep their trees; `known` holds stored members for leases that are
+        Leases of the last pass keep their trees; `stored` holds the members of leases that are
         new.
         """
         self._trees = {
-            name: self._trees.get(name) or ProcessTree(client, known.get(name, LeaseProcesses()))
+            name: self._trees.get(name) or ProcessTree(client, stored.get(name, LeaseProcesses()))
             for name, client in clients.items()
         }
         if not clients:
@@ -161,13 +161,13 @@ class ProcessTracker:
         self._looks += 1
         if self._looks % _LOOKS_UNTIL_RESCAN == 0:
             self._unrelated.clear()
-        known = self._unrelated.union(*(tree.pids for tree in self._trees.values()))
+        known_pids = self._unrelated.union(*(tree.pids for tree in self._trees.values()))
         # Ascending, so that parents are known before the processes left for the next pass.
-        new = sorted(pid for pid in present if pid not in known)
+        new = sorted(pid for pid in present if pid not in known_pids)
         examined = new[: self.maximum]
-        found = {pid: self._table.find(pid) for pid in examined}
-        rows = [row for row in found.values() if isinstance(row, ProcessRow)]
-        unknown = {pid for pid, row in found.items() if row is Unseen.UNKNOWN}
+        rows_by_pid = {pid: self._table.find(pid) for pid in examined}
+        rows = [row for row in rows_by_pid.values() if isinstance(row, ProcessRow)]
+        unknown = {pid for pid, row in rows_by_pid.items() if row is Unseen.UNKNOWN}
         children: dict[int, list[ProcessRow]] = {}
         for row in rows:
             children.setdefault(row.parent, []).append(row)
@@ -194,11 +194,11 @@ class ProcessTracker:
 def orphans(record: LeaseRecord, table: ProcessTable) -> str:
     """Name the remaining processes of an ended lease, as a clause; empty if none is left."""
     client = record.lease.client
-    known = {(client.pid, client.started_ticks), *record.processes.processes}
-    rows = {pid: table.row(pid) for pid, _ in known}
+    members = {(client.pid, client.started_ticks), *record.processes.processes}
+    rows = {pid: table.row(pid) for pid, _ in members}
     pids = sorted(
         pid
-        for pid, started in known
+        for pid, started in members
         if (row := rows[pid]) is not None and row.is_alive and row.started_ticks == started
     )
     if not pids:

@@ -18,7 +18,7 @@ class _Head(Struct, frozen=True):
 
     ticket: Ticket
     soonest: EarliestStart
-    known: EarliestStart | None
+    start: EarliestStart | None
     patient_until: Nanoseconds
     """Accepted delay if its start is unknown."""
 
@@ -32,9 +32,9 @@ class _Head(Struct, frozen=True):
     @property
     def kept(self) -> frozenset[str] | None:
         """Slots to leave to the head; `None` is unknown."""
-        if self.known is None or self.known.at != self.soonest.at:
+        if self.start is None or self.start.at != self.soonest.at:
             return None
-        return self.known.uuids
+        return self.start.uuids
 
 
 def serve_queue(
@@ -67,7 +67,7 @@ class QueuePass:
     @property
     def promised(self) -> EarliestStart | None:
         """Latest start of the first waiting ticket, by the known limits."""
-        return None if self._head is None else self._head.known
+        return None if self._head is None else self._head.start
 
     def serve(self, ticket: Ticket) -> None:
         """Grant a ticket, or record why it waits."""
@@ -88,9 +88,9 @@ class QueuePass:
             self.waiting.append((ticket, why))
 
     def _serve_first(self, ticket: Ticket) -> str | None:
-        found = self._scheduling.choice(ticket)
-        if isinstance(found, PlacementChoice):
-            self._grant(ticket, found)
+        choice = self._scheduling.choice(ticket)
+        if isinstance(choice, PlacementChoice):
+            self._grant(ticket, choice)
             return None
         soonest = self._scheduling.earliest(ticket, is_optimistic=True)
         # A request that only broken GPUs could serve does not block the queue.
@@ -99,8 +99,8 @@ class QueuePass:
             start = self._scheduling.earliest(ticket, is_optimistic=False)
             patience = nanoseconds(self._settings.unknown_patience_seconds)
             self._head = _Head(ticket, soonest, start, self._scheduling.now + patience)
-        kept = reservation_clause(ticket, found, self._scheduling)
-        why = found.reasons[0].rstrip(".") if found.reasons else "there is no room"
+        kept = reservation_clause(ticket, choice, self._scheduling)
+        why = choice.reasons[0].rstrip(".") if choice.reasons else "there is no room"
         return ", ".join(filter(None, (why, kept)))
 
     def _serve_ahead(self, ticket: Ticket, head: _Head) -> str | None:
@@ -111,9 +111,9 @@ class QueuePass:
             return f"it might delay {head.ticket.id}, by an unknown time"
         key = (ticket.request, kept | self._scheduling.booked(ticket))
         if key not in self._no_room and self._scheduling.has_room(ticket, kept):
-            found = self._scheduling.choice(ticket, kept)
-            if isinstance(found, PlacementChoice):
-                self._grant(ticket, found)
+            choice = self._scheduling.choice(ticket, kept)
+            if isinstance(choice, PlacementChoice):
+                self._grant(ticket, choice)
                 return None
         self._no_room.add(key)
         return f"{head.ticket.id} is before it, and the rest is too little for it"

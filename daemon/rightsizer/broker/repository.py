@@ -148,8 +148,8 @@ class BrokerRepository:
             key = _KIND_NAMES[type(item)], item.id
             old = before.get(key)
             rows[key] = old if old and old[0] is item else (item, encode_item(item))
-        known = {key: text for key, (_, text) in before.items()}
-        changed = [(*key, text) for key, (_, text) in rows.items() if known.get(key) != text]
+        texts = {key: text for key, (_, text) in before.items()}
+        changed = [(*key, text) for key, (_, text) in rows.items() if texts.get(key) != text]
         clock = SavedClock(state.boot, state.as_of, wall)
         facts = [
             ("clock", json.dumps(plain_fields(clock))),

@@ -55,8 +55,8 @@ def request_of(words: Mapping[str, str]) -> GpuRequest:
     joined = words.get("interconnect", Interconnect.ANY).lower()
     if joined not in tuple(Interconnect):
         text = words["interconnect"]
-        known = ", ".join(Interconnect)
-        raise UsageError(f"interconnect: there is no '{text[:40]}'; choose from {known}")
+        choices = ", ".join(Interconnect)
+        raise UsageError(f"interconnect: there is no '{text[:40]}'; choose from {choices}")
     if (mig := words.get("mig", "").lower()) and not _PROFILE.fullmatch(mig):
         text = words["mig"]
         raise UsageError(f"mig: '{text[:40]}' is no MIG profile; write it like '1g.10gb'")

@@ -50,15 +50,16 @@ def too_few(
 ) -> str:
     """Explain a failed `planned_slots`: how many slots are known to be free, and why not more."""
     asked = reservation.request.gpus
-    known = 0
+    free_count = 0
     for count in range(asked - 1, 0, -1):
         fewer = replace(reservation, request=replace(reservation.request, gpus=count))
-        if (known := len(planned_slots(fewer, bookings, scheduling))) > 0:
+        if (free_count := len(planned_slots(fewer, bookings, scheduling))) > 0:
             break
+    verb = "are" if free_count > 1 else "is"
     return (
-        f"{known or 'none'} of {asked} asked for {'are' if known > 1 else 'is'} known to be free "
+        f"{free_count or 'none'} of {asked} asked for {verb} known to be free "
         "then: leases that may still run, work without a lease or other reservations are on the "
-        f"rest; begin later{' or ask for fewer' if known else ''}"
+        f"rest; begin later{' or ask for fewer' if free_count else ''}"
     )
 
 
@@ -139,14 +140,16 @@ def reservation_clause(
     )
     reserved = {slot_verdict.slot.uuid for slot_verdict in kept}
     bookings = [
-        each
-        for each in scheduling.bookings
-        if each.id != ticket.reservation and reserved.intersection(each.uuids)
+        booking
+        for booking in scheduling.bookings
+        if booking.id != ticket.reservation and reserved.intersection(booking.uuids)
     ]
     if not bookings:
         return ""
-    found = _short_enough(ticket, bookings, scheduling)
-    booking = found or min(bookings, key=lambda each: (each.reservation.starts, each.id))
+    avoidable = _short_enough(ticket, bookings, scheduling)
+    booking = avoidable or min(
+        bookings, key=lambda candidate: (candidate.reservation.starts, candidate.id)
+    )
     starts = booking.reservation.starts
     ends = booking.reservation.ends
     count = len(reserved.intersection(booking.uuids))
@@ -157,7 +160,7 @@ def reservation_clause(
         f"{count} {'is' if count == 1 else 'are'} kept for reservation {booking.id} of "
         f"{booking.reservation.user}, which {when}"
     )
-    if found is None:
+    if avoidable is None:
         return clause
     limit = _limit_seconds(starts - scheduling.now)
     written = f"{limit // _HOUR}h" if limit >= _HOUR else f"{limit // _MINUTE}m"
@@ -170,7 +173,7 @@ def _short_enough(
     """Latest reservation before which a lease could end if granted now."""
     later = sorted(
         (e for e in bookings if e.reservation.starts - scheduling.now >= nanoseconds(_MINUTE)),
-        key=lambda each: (-each.reservation.starts, each.id),
+        key=lambda booking: (-booking.reservation.starts, booking.id),
     )
     for booking in later[:_TRIED]:
         limit = _limit_seconds(booking.reservation.starts - scheduling.now)

@@ -179,7 +179,7 @@ class LeaseSupervisor(threading.Thread):
 
     def run(self) -> None:
         """Print each message once, until the lease ends."""
-        known: tuple[str, ...] = ()
+        printed: tuple[str, ...] = ()
         while not self._ended.wait(_EVERY_SECONDS):
             try:
                 messages = tuple(self._client.get(self._path)["messages"])
@@ -195,9 +195,10 @@ class LeaseSupervisor(threading.Thread):
             except RightsizerError:
                 continue
             # A restarted agent has no old messages.
-            for message in messages[len(known) :] if messages[: len(known)] == known else messages:
+            is_continued = messages[: len(printed)] == printed
+            for message in messages[len(printed) :] if is_continued else messages:
                 self._say(message)
-            known = messages
+            printed = messages
 
     def end(self) -> None:
         """Stop polling, without waiting for the current request."""

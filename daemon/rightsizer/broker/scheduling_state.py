@@ -52,9 +52,9 @@ class SchedulingState(Struct, frozen=True):
         """
         if (booking := self._reservation_of(ticket)) is not None:
             reserved = [slot for slot in self.node.slots if slot.uuid in booking.uuids]
-            found = self._choose(reserved, self.records, ticket.request, frozenset())
-            if isinstance(found, PlacementChoice):
-                return found
+            choice = self._choose(reserved, self.records, ticket.request, frozenset())
+            if isinstance(choice, PlacementChoice):
+                return choice
         kept |= self.booked(ticket)
         return self._choose(self.node.slots, self.records, ticket.request, kept)
 
@@ -83,7 +83,7 @@ class SchedulingState(Struct, frozen=True):
         """
         ends = {record.lease.ends for record in self.records}
         ends |= {booking.reservation.ends for booking in self.bookings}
-        for at in (self.now, *sorted(each for each in ends if each and each > self.now)):
+        for at in (self.now, *sorted(end for end in ends if end and end > self.now)):
             kept = self.booked(ticket, at)
             slots = self.slots_at(ticket.request, at, kept, is_optimistic=is_optimistic)
             if slots is not None:
@@ -139,8 +139,8 @@ class SchedulingState(Struct, frozen=True):
         ]
         if not self._has_room(slots, records, request, kept):
             return None
-        found = self._choose(slots, records, request, kept)
-        return frozenset(found.uuids) if isinstance(found, PlacementChoice) else None
+        choice = self._choose(slots, records, request, kept)
+        return frozenset(choice.uuids) if isinstance(choice, PlacementChoice) else None
 
     def _has_room(
         self,

@@ -137,8 +137,8 @@ class RankTable:
 
     def bound(self, partial: PartialSet, missing: int) -> int:
         """Upper bound of the ranks of sets with `missing` more slots."""
-        most = sum(sorted(partial.added)[-missing:])
-        return self.rank(partial) + most + comb(missing, 2) * self._best_pair
+        gain = sum(sorted(partial.added)[-missing:])
+        return self.rank(partial) + gain + comb(missing, 2) * self._best_pair
 
     def ranks_with_one_more(self, partial: PartialSet) -> Iterator[tuple[int, int]]:
         """Ranks of sets with one more slot, each with its place."""
@@ -165,11 +165,13 @@ class RankTable:
         return rank + power * _POWER + temperature
 
     def _classes(self) -> list[int]:
-        found: list[int] = []
+        classes: list[int] = []
         for at in range(self.size):
-            same = (first for first in found if found[first] == first and self._alike(first, at))
-            found.append(next(same, at))
-        return found
+            same = (
+                first for first in classes if classes[first] == first and self._alike(first, at)
+            )
+            classes.append(next(same, at))
+        return classes
 
     def _alike(self, one: int, other: int) -> bool:
         both = ~(1 << one | 1 << other)
@@ -280,8 +282,8 @@ def best_sets(
 class _Best:
     """Best ranks so far, with the first set of each."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._first: dict[int, tuple[int, ...]] = {}
         self._highest: int | None = None
         self.equal: list[tuple[int, ...]] = []
@@ -304,9 +306,9 @@ class _Best:
         if rank in self._first or (self.least is not None and rank < self.least):
             return
         self._first[rank] = places
-        if len(self._first) > self._most:
+        if len(self._first) > self._limit:
             del self._first[min(self._first)]
-        if len(self._first) == self._most:
+        if len(self._first) == self._limit:
             self.least = min(self._first)
 
 
@@ -325,7 +327,7 @@ def _search_all(ranks: RankTable, partial: PartialSet, missing: int, best: _Best
             _search_all(ranks, longer, missing - 1, best)
 
 
-def _search_beam(ranks: RankTable, count: int, best: _Best, most: int) -> None:
+def _search_beam(ranks: RankTable, count: int, best: _Best, width: int) -> None:
     """Beam search: extends the best sets of each size, in any place order."""
     followed = [ranks.empty()]
     for _ in range(count):
@@ -333,8 +335,8 @@ def _search_beam(ranks: RankTable, count: int, best: _Best, most: int) -> None:
         for partial_set in followed:
             for rank, at in ranks.ranks_with_one_more(partial_set):
                 longer.setdefault(partial_set.bits | 1 << at, (rank, partial_set, at))
-        chosen = nlargest(most, longer.values(), key=itemgetter(0))
-        followed = [ranks.extended(each, at) for _, each, at in chosen]
+        chosen = nlargest(width, longer.values(), key=itemgetter(0))
+        followed = [ranks.extended(partial_set, at) for _, partial_set, at in chosen]
     for partial_set in followed:
         best.offer(ranks.rank(partial_set), tuple(sorted(partial_set.places)))
 
@@ -350,4 +352,4 @@ def _number_of_sets(classes: Sequence[int], count: int) -> int:
 def _repetitions(places: Sequence[int], classes: Sequence[int]) -> int:
     sizes = Counter(classes)
     taken = Counter(classes[at] for at in places)
-    return prod(comb(sizes[each], number) for each, number in taken.items())
+    return prod(comb(sizes[class_index], number) for class_index, number in taken.items())

@@ -63,8 +63,8 @@ class LeaseSlot(Struct, frozen=True):
     @property
     def numa_node(self) -> int | None:
         """NUMA node by its PCIe bus, or else by the driver."""
-        found = None if self.placement is None else self.placement.numa_node
-        return self.device.numa_node if found is None else found
+        numa_node = None if self.placement is None else self.placement.numa_node
+        return self.device.numa_node if numa_node is None else numa_node
 
     @property
     def cpus(self) -> tuple[int, ...]:
@@ -135,11 +135,11 @@ def judge_slot(
     one matters. `is_reserved` means that the slot is kept free for others.
     """
     is_joined = leases or (slot.holders and request.may_share)
-    found = next(_obstacles(slot, request, is_reserved=is_reserved), None)
-    if found is None and is_joined:
+    obstacle = next(_obstacles(slot, request, is_reserved=is_reserved), None)
+    if obstacle is None and is_joined:
         return _beside(slot, request, settings, leases)
-    if (found := found or _taken(slot, settings)) is not None:
-        return SlotVerdict(slot, *found)
+    if (obstacle := obstacle or _taken(slot, settings)) is not None:
+        return SlotVerdict(slot, *obstacle)
     total = slot.device.memory_total_bytes
     left = None if total is None else max(0.0, total - (slot.memory_used_bytes or 0.0))
     if request.memory_bytes is not None and (left is None or left < request.memory_bytes):
@@ -152,8 +152,8 @@ def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
     return sum(
         amount
         for lease in leases
-        for each, amount in zip(lease.uuids, lease.memory_bytes, strict=True)
-        if each == uuid
+        for slot_uuid, amount in zip(lease.uuids, lease.memory_bytes, strict=True)
+        if slot_uuid == uuid
     )
 
 
@@ -203,8 +203,8 @@ def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
     total = slot.device.memory_total_bytes or 0.0
     if used is None:
         return SlotObstacle.UNKNOWN, "neither its state nor its use of memory is known"
-    most = max(settings.empty_memory_bytes, settings.empty_memory_ratio * total)
-    if used >= most:
+    limit_bytes = max(settings.empty_memory_bytes, settings.empty_memory_ratio * total)
+    if used >= limit_bytes:
         return SlotObstacle.HELD, f"{_size(used)} of its memory are in use by an unknown process"
     return None
 
@@ -238,8 +238,8 @@ def _beside(
         return SlotVerdict(slot, SlotObstacle.MEMORY, why)
     if (left := _left_beside(slot, settings, leases)) is None or left < request.memory_bytes:
         return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
-    if (found := _over_demand(slot, settings)) is not None:
-        return SlotVerdict(slot, *found)
+    if (obstacle := _over_demand(slot, settings)) is not None:
+        return SlotVerdict(slot, *obstacle)
     return SlotVerdict(slot, is_shared=True, memory_left_bytes=left)
 
 
@@ -256,13 +256,13 @@ def _left_beside(slot: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease
 
 
 def _over_demand(slot: LeaseSlot, settings: FreeSettings) -> _Found:
-    for resource, most, name in (
+    for resource, limit, name in (
         (Resource.COMPUTE, settings.shared_compute_ratio, "compute"),
         (Resource.MEMORY_BANDWIDTH, settings.shared_bandwidth_ratio, "memory bandwidth"),
     ):
         if (demand := slot.demand.get(resource)) is None:
             return SlotObstacle.NEEDS, f"what is on it was not measured long enough for {name}"
-        if demand > most:
+        if demand > limit:
             return SlotObstacle.NEEDS, f"what is on it needs {percent_text(demand)} of its {name}"
     return None
 

@@ -56,26 +56,28 @@ def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
     return tuple(_slot(device_report, board, report, view) for device_report, board in pairs)
 
 
-def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> LeaseSlot:
+def _slot(
+    slot_report: DeviceReport, board: DeviceReport, report: Report, view: SlotView
+) -> LeaseSlot:
     topology = report.node.topology or Topology()
     signals = board.signals
     limit = signals.get(Signal.POWER_LIMIT_WATTS, board.device.power_limit_watts)
     if (margin := signals.get(Signal.TEMPERATURE_MARGIN_CELSIUS)) is None:
         hottest = board.device.temperature_slowdown_celsius
         margin = _difference(hottest, signals.get(Signal.TEMPERATURE_CELSIUS))
-    window = own.provisioning.get(_CURRENT)
+    window = slot_report.provisioning.get(_CURRENT)
     needs = {} if window is None else window.resources
     return LeaseSlot(
-        device=own.device,
-        placement=_placement(own.device, topology),
-        state=own.state,
-        conditions=own.conditions | (board.conditions & _OF_THE_BOARD),
-        trouble=_trouble(own, board, report, view),
-        holders=tuple(_holders(own, view.leased_pids)),
-        memory_used_bytes=own.signals.get(Signal.MEMORY_USED_BYTES),
+        device=slot_report.device,
+        placement=_placement(slot_report.device, topology),
+        state=slot_report.state,
+        conditions=slot_report.conditions | (board.conditions & _OF_THE_BOARD),
+        trouble=_trouble(slot_report, board, report, view),
+        holders=tuple(_holders(slot_report, view.leased_pids)),
+        memory_used_bytes=slot_report.signals.get(Signal.MEMORY_USED_BYTES),
         power_headroom_watts=_difference(limit, signals.get(Signal.POWER_WATTS)),
         temperature_headroom_celsius=None if margin is None else max(0.0, margin),
-        idle_seconds=_idle_seconds(own.strip),
+        idle_seconds=_idle_seconds(slot_report.strip),
         demand={
             name: provisioning.demand
             for name, provisioning in needs.items()
@@ -93,12 +95,14 @@ def _placement(device: Device, topology: Topology) -> Placement | None:
     return replace(placement, uuid=device.uuid, cpus=cpus)
 
 
-def _trouble(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> str | None:
+def _trouble(
+    slot_report: DeviceReport, board: DeviceReport, report: Report, view: SlotView
+) -> str | None:
     """First reason why it is unusable, as a clause."""
-    for device_report in (own, board):
+    for device_report in (slot_report, board):
         if device_report.down is not None:
             return f"down: {device_report.down.detail}"
-    if not is_fresh(own, report, view.now, view.freshness):
+    if not is_fresh(slot_report, report, view.now, view.freshness):
         return "gives no fresh reading"
     return next(_hardware_troubles(board, report, view), None)
 
@@ -124,21 +128,26 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> I
             yield f"unhealthy by advice {advice.id}: see `rightsizer explain {advice.id}`"
 
 
-def _holders(own: DeviceReport, leased_pids: Collection[int]) -> Iterator[SlotHolder]:
+def _holders(slot_report: DeviceReport, leased_pids: Collection[int]) -> Iterator[SlotHolder]:
     """Workloads and processes without a lease; a running workload accounts for all processes."""
-    processes = () if own.reading is None else own.reading.processes or ()
+    processes = () if slot_report.reading is None else slot_report.reading.processes or ()
     unleased = sorted({process.pid for process in processes} - set(leased_pids))
     are_leased = bool(processes) and not unleased
-    running = [each for each in own.holdings if each.has_process and not are_leased]
+    running = [
+        holding for holding in slot_report.holdings if holding.has_process and not are_leased
+    ]
     if unleased and not running:
         more = f" and {len(unleased) - 1} more" if len(unleased) > 1 else ""
         yield SlotHolder(f"process {unleased[0]}{more}", True)
-    for holding in (*running, *(each for each in own.holdings if not each.has_process)):
+    for holding in (
+        *running,
+        *(holding for holding in slot_report.holdings if not holding.has_process),
+    ):
         yield SlotHolder(holding.workload.name, holding.has_process)
 
 
-def _difference(most: float | None, now: float | None) -> float | None:
-    return None if most is None or now is None else max(0.0, most - now)
+def _difference(maximum: float | None, now: float | None) -> float | None:
+    return None if maximum is None or now is None else max(0.0, maximum - now)
 
 
 def _idle_seconds(strip: Iterable[StripCell]) -> float | None:

@@ -40,8 +40,10 @@ class ShareUsage(Struct, frozen=True):
         used = self.gpu_seconds
         users = sorted({*used, *(user for user, rate in rates.items() if rate > 0)})
         sums = {user: used.get(user, 0.0) * kept + rates.get(user, 0.0) * added for user in users}
-        known = {each: sum_ for each, sum_ in sums.items() if sum_ >= _FORGOTTEN or rates.get(each)}
-        return ShareUsage(now, known)
+        remembered = {
+            user: usage for user, usage in sums.items() if usage >= _FORGOTTEN or rates.get(user)
+        }
+        return ShareUsage(now, remembered)
 
     def factor(self, user: str, users: Collection[str]) -> float:
         """Fair-share factor: 1 without usage, 1/2 for an equal share, near 0 for far more.
@@ -77,11 +79,11 @@ def ranked(
 
 def leases_by_slot(leases: Iterable[Lease]) -> Mapping[str, tuple[Lease, ...]]:
     """Leases by the uuid of each of their slots."""
-    found: dict[str, tuple[Lease, ...]] = defaultdict(tuple)
+    leases_by_uuid: dict[str, tuple[Lease, ...]] = defaultdict(tuple)
     for lease in leases:
         for uuid in lease.uuids:
-            found[uuid] += (lease,)
-    return dict(found)
+            leases_by_uuid[uuid] += (lease,)
+    return dict(leases_by_uuid)
 
 
 class Booking(Struct, frozen=True):
@@ -139,7 +141,7 @@ class BrokerState(Struct, frozen=True):
 
     def ticket(self, ticket_id: str) -> Ticket | None:
         """Waiting ticket, or `None`."""
-        return next((each for each in self.tickets if each.id == ticket_id), None)
+        return next((ticket for ticket in self.tickets if ticket.id == ticket_id), None)
 
     def lease(self, lease_id: str) -> LeaseRecord | None:
         """Active lease, or `None`."""
@@ -149,7 +151,7 @@ class BrokerState(Struct, frozen=True):
 
     def booking(self, reservation_id: str) -> Booking | None:
         """Current or future reservation, or `None`."""
-        return next((each for each in self.bookings if each.id == reservation_id), None)
+        return next((booking for booking in self.bookings if booking.id == reservation_id), None)
 
     def ending(self, item_id: str) -> LeaseEnding | None:
         """Recorded end of a ticket or lease; `None` if not ended by others, or long ago."""
@@ -166,23 +168,23 @@ class BrokerState(Struct, frozen=True):
 
         Counts leases, and the unleased part of reservations that have begun.
         """
-        found: dict[str, float] = defaultdict(float)
+        gpus_by_user: dict[str, float] = defaultdict(float)
         leased: dict[str, float] = defaultdict(float)
         for record in self.leases:
             for uuid, rate in record.rates.items():
-                found[record.lease.client.user] += rate
+                gpus_by_user[record.lease.client.user] += rate
                 leased[uuid] += rate
         for booking in self.bookings:
             for uuid, weight in booking.kept_from_others(self.as_of).items():
                 if weight > leased[uuid]:
-                    found[booking.reservation.user] += weight - leased[uuid]
-        return dict(found)
+                    gpus_by_user[booking.reservation.user] += weight - leased[uuid]
+        return dict(gpus_by_user)
 
     def charged(self, now: Nanoseconds, half_life_seconds: float) -> "BrokerState":
         """Advance to a later time, charging users for what they held until then."""
         until = max(now, self.as_of)
         state = self
-        periods = [each.reservation for each in self.bookings]
+        periods = [booking.reservation for booking in self.bookings]
         edges = {period.starts for period in periods} | {period.ends for period in periods}
         for at in (*sorted(edge for edge in edges if self.as_of < edge < until), until):
             usage = state.usage.charged(at, state.rates(), half_life_seconds)
@@ -191,24 +193,26 @@ class BrokerState(Struct, frozen=True):
 
     def with_tickets(self, tickets: Iterable[Ticket]) -> "BrokerState":
         """Copy with other tickets."""
-        return replace(self, tickets=tuple(sorted(tickets, key=lambda each: each.id)))
+        return replace(self, tickets=tuple(sorted(tickets, key=lambda ticket: ticket.id)))
 
     def with_leases(self, leases: Iterable[LeaseRecord]) -> "BrokerState":
         """Copy with other leases."""
-        return replace(self, leases=tuple(sorted(leases, key=lambda each: each.id)))
+        return replace(self, leases=tuple(sorted(leases, key=lambda record: record.id)))
 
     def with_bookings(self, bookings: Iterable[Booking]) -> "BrokerState":
         """Copy with other reservations."""
-        return replace(self, bookings=tuple(sorted(bookings, key=lambda each: each.id)))
+        return replace(self, bookings=tuple(sorted(bookings, key=lambda booking: booking.id)))
 
     def with_endings(self, endings: Iterable[LeaseEnding]) -> "BrokerState":
         """Copy with other endings, limited to the latest."""
         latest = sorted(endings, key=lambda lease_ending: (lease_ending.at, lease_ending.id))[
             -_ENDINGS_KEPT:
         ]
-        return replace(self, endings=tuple(sorted(latest, key=lambda each: each.id)))
+        return replace(
+            self, endings=tuple(sorted(latest, key=lambda lease_ending: lease_ending.id))
+        )
 
-    def joined_by(self, found: Iterable[Lease]) -> "BrokerState":
+    def joined_by(self, leases: Iterable[Lease]) -> "BrokerState":
         """Add leases recovered from the environments of running processes.
 
         They are unverified: if two claim a slot that not both share, or a slot of a known lease,
@@ -216,14 +220,15 @@ class BrokerState(Struct, frozen=True):
         count once, by the oldest process.
         """
         kept = list(self.leases)
-        for each in sorted(found, key=lambda each: (each.client.started_ticks, each.id)):
-            is_whole = bool(each.uuids) and len(each.uuids) == len(each.memory_bytes)
-            rivals = [record for record in kept if set(each.uuids) & set(record.lease.uuids)]
-            all_share = each.is_shared and all(rival.lease.is_shared for rival in rivals)
-            is_known = any(record.id == each.id for record in kept)
+        by_age = sorted(leases, key=lambda lease: (lease.client.started_ticks, lease.id))
+        for recovered in by_age:
+            is_whole = bool(recovered.uuids) and len(recovered.uuids) == len(recovered.memory_bytes)
+            rivals = [record for record in kept if set(recovered.uuids) & set(record.lease.uuids)]
+            all_share = recovered.is_shared and all(rival.lease.is_shared for rival in rivals)
+            is_known = any(record.id == recovered.id for record in kept)
             if is_whole and not is_known and (all_share or not rivals):
                 now = self.as_of
-                count = len(each.uuids)
-                lease = replace(each, asked=now, granted=now)
+                count = len(recovered.uuids)
+                lease = replace(recovered, asked=now, granted=now)
                 kept.append(LeaseRecord(lease, (1.0,) * count, (None,) * count, now, now))
         return self.with_leases(kept)

@@ -130,12 +130,12 @@ def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
     """Answer to a repeated request; `None` for a new id."""
     record = state.lease(wanted.id)
     ticket = state.ticket(wanted.id)
-    known = record.lease if record is not None else ticket
-    if known is None:
+    existing = record.lease if record is not None else ticket
+    if existing is None:
         if (ending := state.ending(wanted.id)) is None or ending.uid != wanted.client.uid:
             return None
         return refused(state, wanted.id, wanted.client, ending.message)
-    if known.client.uid != wanted.client.uid:
+    if existing.client.uid != wanted.client.uid:
         why = f"{wanted.id} belongs to another user; take a new id"
         return refused(state, wanted.id, wanted.client, why)
     if record is not None:
@@ -196,7 +196,7 @@ def without_ticket(
     event = _ended_ticket(ticket, state.as_of, EndReason.WITHDRAWN)
     what = f"ticket {ticket.id} was withdrawn"
     ending = ending_by(by, ticket.client, ticket.id, state.as_of, what)
-    state = state.with_tickets(each for each in state.tickets if each.id != ticket.id)
+    state = state.with_tickets(other for other in state.tickets if other.id != ticket.id)
     return BrokerTransition(_with_ending(state, ending), (event,))
 
 
@@ -218,7 +218,7 @@ def without_booking(
     name = booking.id
     user = booking.reservation.user
     event = BrokerEvent(kind, state.as_of, name, user, f"reservation {name} {what}")
-    state = state.with_bookings(each for each in state.bookings if each.id != name)
+    state = state.with_bookings(other for other in state.bookings if other.id != name)
     state = state.with_tickets(
         replace(ticket, reservation=None) if ticket.reservation == name else ticket
         for ticket in state.tickets
@@ -249,7 +249,7 @@ def rebooted(
     )
     step = BrokerTransition(BrokerState(boot, now, usage=usage), events)
     if shift is not None:
-        bookings = (_shifted(each, shift) for each in state.bookings)
+        bookings = (_shifted(booking, shift) for booking in state.bookings)
         return replace(step, state=step.state.with_bookings(bookings))
     lost = "cannot be kept over a reboot whose clock is not known; reserve again"
     for booking in state.bookings:
