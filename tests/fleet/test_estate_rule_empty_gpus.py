@@ -4,15 +4,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from cached_fleet import FIRST_DAY, day_frame
+from cached_fleet import FIRST_DAY, day_frame, subject_of
 from estate_views import MARKET, pool, steady, view
 from readings import HOUR
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetPool, WaitingWork
 from rightsizer.fleet.rules.empty_gpus import RULE
-from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.state import State
 
@@ -90,15 +87,12 @@ def test_many_empty_nodes_are_one_line() -> None:
 
 def test_since_when_a_gpu_is_empty_is_by_its_state_and_by_its_holder() -> None:
     """A GPU is empty since its last work or its last holder's end, whichever is later."""
-    days = SubjectDays(
-        SummedDay(frame, DemandSettings())
-        for frame in (
-            day_frame(FIRST_DAY),
-            day_frame(FIRST_DAY + 1, state=State.IDLE_EMPTY, busy=0.0),
-        )
+    days = subject_of(
+        day_frame(FIRST_DAY),
+        day_frame(FIRST_DAY + 1, state=State.IDLE_EMPTY, busy=0.0),
     )
     second = (FIRST_DAY + 1) * DAY
     assert days.empty_since(0) == second
     assert days.empty_since(second + 3 * COARSE_STEP) == second + 3 * COARSE_STEP
-    busy = SubjectDays([SummedDay(day_frame(FIRST_DAY), DemandSettings())])
+    busy = subject_of(day_frame(FIRST_DAY))
     assert busy.empty_since(0) is None

@@ -16,7 +16,7 @@ from rightsizer.exposition.families import BUCKET_EDGES
 from rightsizer.exposition.report_collector import RISK_BOUNDS
 from rightsizer.fleet.cache.day_frame import ColumnKind
 from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
-from rightsizer.fleet.cache.measures import bins_of
+from rightsizer.fleet.columns.distributions import bins_of
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.day import held, workload_by_key, workload_of

@@ -12,18 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cached_fleet import FIRST_DAY, STATES, day_frame, day_frames, estate_device
+from cached_fleet import FIRST_DAY, STATES, day_frame, day_frames, estate_device, subject_of
 from cases import findings
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.cases.case import BatchRequest, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.process_pool import paused_collection
-from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
@@ -83,7 +80,7 @@ def test_the_states_of_a_window_sum_to_its_span(
 ) -> None:
     """The span begins with the first known hour; days that are not cached are unknown."""
     ordered = sorted(found, key=lambda each: each.grid.day)
-    days = SubjectDays(SummedDay(each, DemandSettings()) for each in ordered)
+    days = subject_of(*ordered)
     since = FIRST_DAY * DAY + start * HOUR
     window = days.window("GPU-0", since, since + length * HOUR)
     assert sum(window.states.values()) == window.end - window.start
@@ -94,7 +91,7 @@ def test_the_states_of_a_window_sum_to_its_span(
 
 def test_fine_days_are_answered_exactly() -> None:
     """A span of ten minutes has exactly ten minutes."""
-    days = SubjectDays([SummedDay(day_frame(FIRST_DAY, FINE_STEP), DemandSettings())])
+    days = subject_of(day_frame(FIRST_DAY, FINE_STEP))
     window = days.window("GPU-0", FIRST_DAY * DAY + HOUR, FIRST_DAY * DAY + HOUR + 10 * MINUTE)
     assert window.known == 10 * MINUTE
     assert len(window.blocks.of(Measure.BUSY)) == 2
@@ -102,7 +99,7 @@ def test_fine_days_are_answered_exactly() -> None:
 
 def test_an_hour_stands_for_its_twelve_blocks() -> None:
     """Each block has the hour's mean and its peak."""
-    days = SubjectDays([SummedDay(day_frame(FIRST_DAY, busy=0.5), DemandSettings())])
+    days = subject_of(day_frame(FIRST_DAY, busy=0.5))
     blocks = days.blocks(0, 2**62).of(Measure.BUSY)
     assert len(blocks) == 288
     assert [block.start - FIRST_DAY * DAY for block in blocks[:2]] == [0, 5 * MINUTE]
@@ -113,7 +110,7 @@ def test_an_hour_stands_for_its_twelve_blocks() -> None:
 def test_time_of_which_nothing_is_known_has_no_blocks() -> None:
     """This is the case where an agent did not run."""
     gap = [1.0] * 6 + [0.0] * 12 + [1.0] * 6
-    days = SubjectDays([SummedDay(day_frame(FIRST_DAY, known=gap), DemandSettings())])
+    days = subject_of(day_frame(FIRST_DAY, known=gap))
     starts = [block.start % DAY // HOUR for block in days.blocks(0, 2**62).of(Measure.MEMORY)]
     assert sorted(set(starts)) == [*range(6), *range(18, 24)]
 
@@ -124,7 +121,7 @@ def test_a_stretch_is_never_longer_than_it_is() -> None:
     columns = {**long.columns}
     for column, values in columns.items():
         columns[column] = array("f", [1.02 * value for value in values])
-    days = SubjectDays([SummedDay(DayFrame.of(long.grid, columns), DemandSettings())])
+    days = subject_of(DayFrame.of(long.grid, columns))
     window = days.window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 1) * DAY)
     assert window.states == {State.PRODUCTIVE: DAY}
 
@@ -137,7 +134,7 @@ def test_demand_is_of_the_active_time() -> None:
     histogram = {0: 12 * HOUR, 60: 6 * HOUR, 70: 6 * HOUR}
     frame = DayFrame.of(found.grid, columns)
     frame = replace(frame, demands={Resource.COMPUTE: Histogram(histogram)})
-    window = SubjectDays([SummedDay(frame, DemandSettings())]).window("GPU-0", 0, 2**63)
+    window = subject_of(frame).window("GPU-0", 0, 2**63)
     assert dict(window.demands[Resource.COMPUTE].items()) == {60: 6 * HOUR, 70: 6 * HOUR}
 
 
@@ -274,6 +271,8 @@ def test_a_batch_is_freed_without_a_collection() -> None:
     gc.collect()
     with paused_collection():
         assert findings(cases.cases(DAY))
-        left = [weakref.ref(each) for each in (cases, cases.days("GPU-0"), cases.days_of(JOB.key))]
+        left = [
+            weakref.ref(each) for each in (cases, cases.subject("GPU-0"), cases.subject_of(JOB.key))
+        ]
         del cases
         assert [each() for each in left] == [None] * 3

@@ -5,13 +5,11 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from cached_fleet import subject_of
 from dcgm_estate import YESTERDAY
 from readings import gpu
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.fleet.settings import DemandSettings
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
@@ -32,7 +30,7 @@ def used(device: Device, read: DeviceReadings) -> UseSum:
     """All hours of a day of a device that nothing is known to hold."""
     watched = WatchedDevices([device], [()], KNOWN, YESTERDAY)
     (frame,) = accounted_days(watched, read, EntrySettings())
-    days = SubjectDays([SummedDay(frame, DemandSettings())])
+    days = subject_of(frame)
     whole = UseSum()
     span = YESTERDAY.start, YESTERDAY.end
     for use in holder_hours(FleetDevice(device, "n", "p"), days, (), span).values():

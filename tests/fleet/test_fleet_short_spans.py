@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cached_fleet import FIRST_DAY, day_frame
+from cached_fleet import FIRST_DAY, day_frame, subject_of
 from readings import DAY, HOUR, MINUTE
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
-from rightsizer.fleet.settings import DemandSettings
+from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.source import SampledSeries, StoreUse
 from rightsizer.fleet.sources.series import seconds_by_day
 from rightsizer.model.state import State
@@ -21,10 +19,10 @@ from rightsizer.model.units import Nanoseconds
 NOON = FIRST_DAY * DAY + 12 * HOUR
 
 
-def days(step: Nanoseconds) -> SubjectDays:
+def days(step: Nanoseconds) -> Subject:
     """Days of an idle GPU."""
     frame = day_frame(FIRST_DAY, step, state=State.IDLE_HELD)
-    return SubjectDays([SummedDay(frame, DemandSettings())])
+    return subject_of(frame)
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cached_fleet import FIRST_DAY, day_frame, day_frames
+from cached_fleet import FIRST_DAY, day_frame, day_frames, subject_of
 from readings import DAY, HOUR
-from rightsizer.fleet.cache.combination import (
-    are_aligned,
-    merged_frames,
-    merged_holdings,
-)
-from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow, rows_by_day
+from rightsizer.fleet.cache.day_cache import HoldingRow, merged_holdings, rows_by_day
 from rightsizer.fleet.cache.day_codec import pack, unpack
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, frames_by_day
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.cache.measures import blocks_of
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
-from rightsizer.fleet.settings import DemandSettings
+from rightsizer.fleet.columns.blocks import SegmentRow, blocks_of
+from rightsizer.fleet.columns.subject import Subject
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
@@ -49,11 +42,6 @@ def at_once(days: Sequence[DayFrame]) -> DayFrame:
 DAYS = [single(number) for number in range(3)]
 
 
-def days_of(frames: Sequence[DayFrame]) -> SubjectDays:
-    """Days as cases use them."""
-    return SubjectDays([SummedDay(frame, DemandSettings()) for frame in frames])
-
-
 def plain(window: Window) -> tuple[object, ...]:
     """All public values, with blocks as bytes."""
     demands = {key: dict(demand.items()) for key, demand in window.demands.items()}
@@ -66,7 +54,7 @@ def test_any_span_is_answered_alike(first: int, hours: int) -> None:
     """States, distributions and blocks are equal, sums of floats up to the order of addition."""
     start = FIRST_DAY * DAY + first * HOUR
     one, other = (
-        days_of(each).window("GPU-0", start, start + hours * HOUR)
+        subject_of(*each).window("GPU-0", start, start + hours * HOUR)
         for each in (DAYS, [at_once(DAYS)])
     )
     assert one.start == other.start
@@ -107,20 +95,8 @@ def test_holdings_end_with_their_day_and_go_on(one: int, other: int) -> None:
     assert list(rows_by_day(found)) == found
 
 
-def test_days_are_aligned_where_none_is_told_of_in_two_ways() -> None:
-    """Devices that were read together are such a case."""
-    week = Grid(FIRST_DAY, COARSE_STEP, 7)
-    after = Grid(FIRST_DAY + 7, FINE_STEP)
-    assert are_aligned([week, after, week])
-    assert not are_aligned([week, after, Grid(FIRST_DAY + 3, COARSE_STEP)])
-
-
-def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
-    """The first source that knows a day is used, for frames and holders."""
-    subject_days = [CachedFrame("a", DAYS[1]), CachedFrame("b", at_once(DAYS))]
-    found = merged_frames(subject_days, ("a", "b"))
-    assert [frame.grid for frame in found] == [day.grid for day in DAYS]
-    assert merged_frames(subject_days[1:], ("a", "b")) == [subject_days[1].frame]
+def test_holders_are_those_of_the_first_source_that_knows_the_day() -> None:
+    """Sources that read several days at once, and others, meet day by day."""
     rows = [
         HoldingRow("GPU-0", "a", DAYS[1].grid, "mine", 0, 23, 1.0),
         HoldingRow("GPU-0", "b", Grid(FIRST_DAY, COARSE_STEP, 3), "other", 0, 71, 1.0),
@@ -130,34 +106,35 @@ def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
 
 
 @st.composite
-def subject_days(draw: st.DrawFn) -> SubjectDays:
-    """A day or two by the hour, and perhaps one by five minutes, with any gaps."""
+def subjects(draw: st.DrawFn) -> Subject:
+    """A device of a day or two by the hour, and perhaps one by five minutes, with any gaps."""
     found = [draw(day_frames()) for _ in range(draw(st.integers(1, 2)))]
     gap = draw(st.integers(0, 287))
     if draw(st.booleans()):
         known = [1.0] * gap + [0.0] * (288 - gap)
         found.append(day_frame(FIRST_DAY, FINE_STEP, known=known))
-    return days_of(
-        [
+    return subject_of(
+        *(
             DayFrame(Grid(FIRST_DAY + place, frame.grid.step), frame.layout, frame.values)
             for place, frame in enumerate(found)
-        ]
+        )
     )
 
 
-@given(subject_days(), st.sampled_from(Measure), st.integers(-12, 900), st.integers(1, 900))
+@given(subjects(), st.sampled_from(Measure), st.integers(-12, 900), st.integers(1, 900))
 def test_blocks_that_are_made_when_asked_for_are_those_that_are_packed(
-    days: SubjectDays, measure: Measure, first: int, count: int
+    subject: Subject, measure: Measure, first: int, count: int
 ) -> None:
     """Covers each measure by columns, and the bytes of all."""
     start = FIRST_DAY * DAY + first * BLOCK_SPAN
     end = start + count * BLOCK_SPAN
-    blocks = days.blocks(start, end)
-    packed = blocks_of(days.days).between(start, end)
+    blocks = subject.blocks(start, end)
+    rows = [SegmentRow(segment, subject.row) for segment in subject.segments]
+    packed = blocks_of(rows).between(start, end)
     assert blocks.data == packed.data
     assert lists(blocks.series(measure)) == lists(packed.series(measure))
     assert bool(blocks) == bool(packed)
-    assert blocks == days.blocks(start, end)
+    assert blocks == subject.blocks(start, end)
     assert blocks != Blocks(packed.data)
 
 
@@ -168,6 +145,6 @@ def lists(series: Series) -> list[list[float]]:
 
 def test_columns_of_whole_days_take_no_numbers() -> None:
     """Times of fourteen hourly days are a range."""
-    series = days_of([DAYS[0]]).blocks(0, 2**62).series(Measure.BUSY)
+    series = subject_of(DAYS[0]).blocks(0, 2**62).series(Measure.BUSY)
     assert isinstance(series.numbers, range)
     assert ColumnKind.MEAN.column(Measure.BUSY) in DAYS[0].layout.columns

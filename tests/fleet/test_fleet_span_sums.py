@@ -1,18 +1,19 @@
-"""Subjects with like days are summed together, and each as if it were alone."""
+"""Subjects in columns are summed together, and each as if it were alone."""
 
 import pickle
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cached_fleet import FIRST_DAY, day_frames
+from cached_fleet import FIRST_DAY, day_frames, subject_of
 from readings import DAY, HOUR
-from rightsizer.fleet.cache.day_frame import DEVICES, DayFrame
+from rightsizer.fleet.cache.day_cache import HoldingRow
+from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
+from rightsizer.fleet.columns.subject import Subject
+from rightsizer.fleet.columns.subject_columns import columns_of
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
@@ -35,7 +36,7 @@ def exported(draw: st.DrawFn) -> dict[Resource, Histogram]:
 
 @st.composite
 def fleets(draw: st.DrawFn) -> list[list[DayFrame]]:
-    """Two to four subjects of up to three days; many have like days."""
+    """Two to four subjects of up to three days; many have equal days."""
     kinds = [(draw(day_frames()), draw(exported())) for _ in range(2)]
     subjects = []
     for _ in range(draw(st.integers(2, 4))):
@@ -63,11 +64,9 @@ def quantities(window: Window) -> tuple[object, ...]:
     return window.start, window.end, times, sums, sizes, dict(window.compute_at_least.items())
 
 
-def together(subjects: Sequence[Sequence[DayFrame]]) -> list[SubjectDays]:
-    """The subjects' days, like ones side by side."""
-    every = [frame for days in subjects for frame in days]
-    summed = iter(SummedDay.of_all(every, SETTINGS))
-    return SubjectDays.of_all([next(summed) for _ in days] for days in subjects)
+def together(subjects: Sequence[Sequence[DayFrame]]) -> list[Subject]:
+    """The subjects in columns, as far as their days are read in equal steps."""
+    return [Subject(*row) for row in columns_of(subjects, SETTINGS)]
 
 
 @given(
@@ -81,9 +80,9 @@ def test_subjects_are_summed_together_as_each_is_alone(
 ) -> None:
     """States, sums, distributions and blocks do not depend on the others."""
     start = FIRST_DAY * DAY + first * HOUR
-    for days, frames in zip(together(subjects), subjects, strict=True):
-        alone = SubjectDays([SummedDay(frame, SETTINGS) for frame in frames])
-        shared = days.window(subject, start, start + hours * HOUR, is_shared=True)
+    for of_many, frames in zip(together(subjects), subjects, strict=True):
+        alone = subject_of(*frames)
+        shared = of_many.window(subject, start, start + hours * HOUR, is_shared=True)
         single = alone.window(subject, start, start + hours * HOUR)
         assert quantities(shared) == quantities(single)
         assert shared.blocks.data == single.blocks.data
@@ -92,8 +91,8 @@ def test_subjects_are_summed_together_as_each_is_alone(
 @given(fleets())
 def test_quantiles_of_a_table_are_those_of_a_histogram(subjects: list[list[DayFrame]]) -> None:
     """A distribution answers as one that was built from its bins."""
-    for days in together(subjects):
-        window = days.window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 3) * DAY, is_shared=True)
+    for subject in together(subjects):
+        window = subject.window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 3) * DAY, is_shared=True)
         for found in (*window.demands.values(), window.compute_at_least):
             built = Histogram(dict(sorted(found.items())))
             assert dict(pickle.loads(pickle.dumps(found)).items()) == dict(built.items())
@@ -109,7 +108,23 @@ def test_quantiles_of_a_table_are_those_of_a_histogram(subjects: list[list[DayFr
 def test_time_of_a_workload_with_very_many_devices_is_exact() -> None:
     """Two weeks of 20,000 GPUs are more nanoseconds than 64 bits hold."""
     grid = Grid(FIRST_DAY, COARSE_STEP, 14)
-    columns = {"state:productive": [3600.0 * 20_000] * grid.count, DEVICES: [20_000.0] * grid.count}
-    days = SubjectDays([SummedDay(DayFrame.of(grid, columns), SETTINGS)])
-    window = days.window(workload_subject("a"), grid.start, grid.end)
+    frame = DayFrame.of(grid, {"state:productive": [3600.0] * grid.count})
+    row = HoldingRow("GPU-0", "a", grid, "job", 0, grid.count - 1, 1.0)
+    job = subject_of(frame).columns.held([[(0, row)] * 20_000])
+    window = Subject(job, 0).window(workload_subject("a"), grid.start, grid.end)
     assert window.states == {State.PRODUCTIVE: 20_000 * (grid.end - grid.start)}
+
+
+@settings(max_examples=10)
+@given(fleets(), st.integers(0, 71), st.integers(1, 72))
+def test_running_sums_are_those_of_the_intervals(
+    subjects: list[list[DayFrame]], first: int, hours: int
+) -> None:
+    """Known and present time of any span, whatever else was asked before."""
+    start = FIRST_DAY * DAY + first * HOUR
+    end = start + hours * HOUR
+    for subject, frames in zip(together(subjects), subjects, strict=True):
+        spans = [(frame, *frame.grid.inside(start, end)) for frame in frames]
+        known = sum(frame.known_seconds()[low : max(low, high)].sum() for frame, low, high in spans)
+        assert subject.known_in(start, end) == pytest.approx(known, rel=1e-6)
+        assert subject.present_in(start, end) == pytest.approx(known, rel=1e-6)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cached_fleet import FIRST_DAY, day_frame, day_frames
+from cached_fleet import FIRST_DAY, day_frame, day_frames, subject_of
 from dcgm_estate import BUSY, HELD, NOW, EstatePast, Phase, gpu
 from estate_views import H100, MARKET
 from fleet_command import asked_in_process, configured
@@ -15,10 +15,8 @@ from readings import gpu as reading_gpu
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
+from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.fleet.settings import DemandSettings
 from rightsizer.fleet.tables import usage_tables
 from rightsizer.fleet.usage import (
     FREE,
@@ -57,9 +55,9 @@ FIGURES: Final = (
 )
 
 
-def days_of(frame: DayFrame) -> SubjectDays:
+def days_of(frame: DayFrame) -> Subject:
     """A device of one day."""
-    return SubjectDays([SummedDay(frame, DemandSettings())])
+    return subject_of(frame)
 
 
 def row(workload: str, first: int, last: int, share: float, frame: DayFrame) -> HoldingRow:
@@ -68,7 +66,7 @@ def row(workload: str, first: int, last: int, share: float, frame: DayFrame) -> 
 
 
 def uses(
-    days: SubjectDays, rows: Iterable[HoldingRow], span: tuple[Nanoseconds, Nanoseconds] = ALL
+    days: Subject, rows: Iterable[HoldingRow], span: tuple[Nanoseconds, Nanoseconds] = ALL
 ) -> dict[UseKey, UseSum]:
     """Hours of the device by what they are summed by."""
     return uses_of(DEVICE, holder_hours(DEVICE, days, rows, span), OWNERS)
@@ -118,13 +116,12 @@ def test_only_the_span_that_is_looked_back_over_counts() -> None:
 
 def test_where_nothing_was_exported_the_holder_before_and_after_has_the_time() -> None:
     """It is unknown what the GPU did, but not whose it was; two days are too long to tell."""
-    days = SubjectDays(
-        SummedDay(day_frame(FIRST_DAY + at), DemandSettings()) for at in (0, 1, 2, 4, 7)
-    )
-    rows = [row("slurm:1", 0, 23, 1.0, day.frame) for day in days.days]
+    frames = [day_frame(FIRST_DAY + at) for at in (0, 1, 2, 4, 7)]
+    days = subject_of(*frames)
+    rows = [row("slurm:1", 0, 23, 1.0, frame) for frame in frames]
     (use,) = uses(days, rows).values()
     assert (use.held, use.unknown) == (5 * 24.0, 24.0)
-    others = [rows[0], row("kubernetes:web/chat", 0, 23, 1.0, days.days[3].frame)]
+    others = [rows[0], row("kubernetes:web/chat", 0, 23, 1.0, frames[3])]
     found = uses(days, others)
     assert sum(use.unknown for use in found.values()) == 0.0
 
@@ -161,7 +158,7 @@ def test_every_table_sums_to_all_hours_of_all_gpus(
     days = days_of(frame)
     found = tables(uses(days, rows))
     usage = found["usage"]
-    (day,) = days.days
+    (segment,) = days.segments
     whole = usage["total"]
     total = whole["held_gpu_hours"] + whole["unknown_gpu_hours"]
     for line in (whole, *found["teams"]):
@@ -169,9 +166,9 @@ def test_every_table_sums_to_all_hours_of_all_gpus(
         assert spent == pytest.approx(line["held_gpu_hours"], abs=1e-3)
         losses = line["idle_gpu_hours"] + line["stalled_gpu_hours"] + line["lost_gpu_hours"]
         assert losses + line["free_gpu_hours"] == pytest.approx(line["wasted_gpu_hours"], abs=1e-3)
-    assert whole["held_gpu_hours"] == pytest.approx(sum(day.known) / 3600, abs=1e-3)
+    assert whole["held_gpu_hours"] == pytest.approx(sum(segment.known[0]) / 3600, abs=1e-3)
     # Between two sightings of a holder, time without any series is its own, too.
-    assert sum(day.present_seconds) / 3600 - 1e-3 <= total <= 24.0 + 1e-3
+    assert sum(segment.present[0]) / 3600 - 1e-3 <= total <= 24.0 + 1e-3
     for table in (found["teams"], *(usage[name] for name in ("pools", "clusters", "kinds"))):
         for figure in FIGURES:
             assert sum(each[figure] for each in table) == pytest.approx(whole[figure], abs=1e-6)

@@ -15,7 +15,10 @@ from readings import DAY as A_DAY
 from readings import EPOCH, gpu
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame
 from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
+from rightsizer.fleet.columns.subject import Subject
+from rightsizer.fleet.columns.subject_columns import columns_of
 from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice, FleetInventory
+from rightsizer.fleet.settings import DemandSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport, StoreUse
 from rightsizer.model.block import Measure
 from rightsizer.model.errors import StoreError, StoreLimitError
@@ -78,6 +81,12 @@ def day_frame(  # noqa: PLR0913 - one for each thing that a test may vary.
 
 def _present(parts: Sequence[float], value: float) -> array[float]:
     return array("f", [value if part > 0 else math.nan for part in parts])
+
+
+def subject_of(*frames: DayFrame) -> Subject:
+    """A device, alone in its columns."""
+    ((columns, row),) = columns_of([frames], DemandSettings())
+    return Subject(columns, row)
 
 
 @st.composite

@@ -16,8 +16,7 @@ from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.catalogue import read_catalogue
-from rightsizer.fleet.cache.combination import merged_holdings
-from rightsizer.fleet.cache.day_cache import DayCache
+from rightsizer.fleet.cache.day_cache import DayCache, merged_holdings
 from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, case_measurement
 from rightsizer.fleet.cases.evaluation import (

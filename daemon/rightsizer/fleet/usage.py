@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from rightsizer.advice.market import Market
-from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
-from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind
-from rightsizer.fleet.cache.grid import DAY
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
+from rightsizer.fleet.cache.day_cache import HoldingRow
+from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, UNKNOWN_STATE, ColumnKind
+from rightsizer.fleet.cache.grid import DAY, Grid
+from rightsizer.fleet.columns.segment import Segment
+from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.state import Cause
 from rightsizer.model.units import (
@@ -111,8 +111,8 @@ _NOBODY: Final = {UNNAMED: WorkloadOwner("", UNKNOWN), FREE_TIME: WorkloadOwner(
 
 def holder_hours(
     device: FleetDevice,
-    days: SubjectDays,
-    rows: Iterable[HoldingRow],
+    subject: Subject,
+    rows: Sequence[HoldingRow],
     span: tuple[Nanoseconds, Nanoseconds],
 ) -> dict[str, UseSum]:
     """Return the hours of a device over a span, by workload, `UNNAMED` or `FREE_TIME`.
@@ -120,17 +120,16 @@ def holder_hours(
     Workloads that share an interval divide it. Time in which nothing was exported is unknown time
     of the workload that held the device before and after it.
     """
-    rows = tuple(rows)
-    by_day = by_first_day(rows)
     use_sums: dict[str, UseSum] = {}
     hours = _hours_per_second(device)
     # The uuids of instances come and go with the division of their GPU.
     is_whole = device.device.mig is None and not device.device.has_mig_instances
-    for holder, silent in _silent(days, rows, span) if is_whole else ():
+    for holder, silent in _silent(subject, rows, span) if is_whole else ():
         use_sums.setdefault(holder, UseSum()).add(UseSum(unknown=silent * hours))
-    for day in days.days:
-        for first, last, shares in _stretches(day, by_day.get(day.frame.grid.day, ()), span):
-            for holder, use in _divided(device, day, first, last, shares).items():
+    for segment in subject.segments:
+        for first, last, shares in _stretches(segment.grid, rows, span):
+            part = SegmentPart(segment, subject.row, first, last)
+            for holder, use in _divided(device, part, shares).items():
                 use_sums.setdefault(holder, UseSum()).add(use)
     return use_sums
 
@@ -160,7 +159,7 @@ _LONGEST_SILENCE: Final[Nanoseconds] = DAY
 
 
 def _silent(
-    days: SubjectDays, rows: Sequence[HoldingRow], span: tuple[Nanoseconds, Nanoseconds]
+    subject: Subject, rows: Sequence[HoldingRow], span: tuple[Nanoseconds, Nanoseconds]
 ) -> Iterator[tuple[str, float]]:
     """Yield seconds without any series of a device between two sightings of one holder."""
     start, end = span
@@ -172,7 +171,7 @@ def _silent(
         left = start if before is None else max(start, before.end)
         again = min(end, row.start)
         if before is not None and left < again <= left + _LONGEST_SILENCE:
-            silent = seconds(again - left) - days.present_in(left, again)
+            silent = seconds(again - left) - subject.present_in(left, again)
             others = sum(
                 holding_row.start < again and holding_row.end > left for holding_row in rows
             )
@@ -181,14 +180,14 @@ def _silent(
 
 
 def _stretches(
-    day: SummedDay, rows: Iterable[HoldingRow], span: tuple[Nanoseconds, Nanoseconds]
+    grid: Grid, rows: Iterable[HoldingRow], span: tuple[Nanoseconds, Nanoseconds]
 ) -> Iterator[tuple[int, int, dict[str, float]]]:
     """Yield runs of constant shares: first interval, end (exclusive), and shares by workload."""
-    grid = day.frame.grid
     low, high = (max(0, min(grid.count, -(-(at - grid.start) // grid.step))) for at in span)
     places = ((*row.places(grid), row) for row in rows)
     held = [(max(low, first), min(high, last), row) for first, last, row in places]
     cuts = {low, high, *(at for first, last, _ in held if first < last for at in (first, last))}
+    held = [(begins, ends, row) for begins, ends, row in held if begins < ends]
     for first, last in pairwise(sorted(cuts)):
         shares: dict[str, float] = {}
         for begins, ends, row in held:
@@ -212,27 +211,46 @@ def _hours_per_second(device: FleetDevice) -> float:
     return device.device.capacity_ratio / HOUR_SECONDS
 
 
+class SegmentPart(NamedTuple):
+    """Intervals of a device, the last exclusive."""
+
+    segment: Segment
+    row: int
+    first: int
+    last: int
+
+    def sum_of(self, *columns: str) -> float:
+        """Return the sum of additive columns; 0 if unknown."""
+        places = self.segment.layout.places_of(*columns)
+        return self.segment.sum_over(self.row, places, self.first, self.last)
+
+    @property
+    def known_seconds(self) -> float:
+        """Seconds with known state."""
+        return self.segment.known_over(self.row, self.first, self.last)
+
+
 def _divided(
-    device: FleetDevice, day: SummedDay, first: int, last: int, shares: Mapping[str, float]
+    device: FleetDevice, interval: SegmentPart, shares: Mapping[str, float]
 ) -> dict[str, UseSum]:
-    """Divide a run of a device's day by holder."""
+    """Divide a run of a device's time by holder."""
     hours = _hours_per_second(device)
-    known = day.known_over(first, last)
-    silent = max(0.0, day.like.present_over(first, last)[day.row] - known)
-    used = day.sum_over(_USED, first, last)
-    joules = day.sum_over(_ENERGY, first, last)
+    known = interval.known_seconds
+    silent = interval.sum_of(UNKNOWN_STATE)
+    used = interval.sum_of(_USED)
+    joules = interval.sum_of(_ENERGY)
     given = sum(shares.values())
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
     free = rest * known
     # Of a GPU that is offered once, something without a label may use what nobody holds.
     if not (held and device.is_shareable):
-        free = min(free, day.sum_over(IDLE_EMPTY_STATE, first, last))
+        free = min(free, interval.sum_of(IDLE_EMPTY_STATE))
     times = {key: share * known for key, share in held.items()}
     times |= {UNNAMED: rest * known - free, FREE_TIME: free}
-    idle = max(0.0, day.sum_over(_IDLE, first, last) - free)
-    stalled = day.sum_over(_STALLED, first, last)
-    lost = sum(day.sum_over(cause, first, last) for cause in _OTHERS)
+    idle = max(0.0, interval.sum_of(_IDLE) - free)
+    stalled = interval.sum_of(_STALLED)
+    lost = interval.sum_of(*_OTHERS)
     busy = known - free
     # Sums of rounded figures may exceed the time by a little.
     fitting = busy / max(busy, used + idle + stalled + lost) if busy > 0 else 0.0

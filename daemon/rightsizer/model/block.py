@@ -94,7 +94,7 @@ _NO_NUMBERS: Final = (0x7C, 0x7D, 0x7E, 0x7F, 0xFC, 0xFD, 0xFE, 0xFF)
 """First bytes of half floats that are infinite or NaN (IEEE 754, all exponent bits set)."""
 _MOST_TENTHS: Final = 65535
 _TENTHS: Final = 10
-_UNITS: Final = {Measure.MEMORY_BYTES: 2.0**30}
+BLOCK_UNITS: Final = {Measure.MEMORY_BYTES: 2.0**30}
 """Unit of the packed value, so that a half float can hold it."""
 
 
@@ -201,7 +201,7 @@ class Blocks:
         """Pack a single block; omit unknown measures."""
         values = []
         for measure in _MEASURES:
-            unit = _UNITS.get(measure, 1.0)
+            unit = BLOCK_UNITS.get(measure, 1.0)
             known = measure in means
             values.append(min(_MOST_HALF, means[measure] / unit) if known else math.nan)
             values.append(_not_below(peaks[measure] / unit) if known else math.nan)
@@ -273,7 +273,7 @@ class Blocks:
         may_lack = any(number in first_bytes for number in _NO_NUMBERS)
         if may_lack or _may_repeat(data[_NUMBER_BYTES - 1 :: _SIZE]):
             return _cleaned(data, measure)
-        unit = _UNITS.get(measure)
+        unit = BLOCK_UNITS.get(measure)
         count = len(data) // _SIZE
         return Series(
             numbers=_column(data, 0, "I"),
@@ -318,7 +318,7 @@ def _known_seconds(data: bytes) -> Sequence[float]:
 def _cleaned(data: bytes, measure: Measure) -> Series:
     """Drop blocks with an unknown measure and merge duplicates of the same five minutes."""
     place = _PLACES[measure]
-    unit = _UNITS.get(measure, 1.0)
+    unit = BLOCK_UNITS.get(measure, 1.0)
     columns = [
         _column(data, *each) for each in ((0, "I"), (4, "H"), (place, "e"), (place + 2, "e"))
     ]

@@ -1,9 +1,9 @@
 """SQLite cache of per-device days; safe to delete: everything can be fetched again."""
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple, Self
@@ -127,14 +127,6 @@ class HoldingRow(NamedTuple):
         return (self.start - grid.start) // grid.step, -(-(self.end - grid.start) // grid.step)
 
 
-def by_first_day(rows: Iterable[HoldingRow]) -> Mapping[int, list[HoldingRow]]:
-    """Group rows by the first day of their grids."""
-    found: defaultdict[int, list[HoldingRow]] = defaultdict(list)
-    for row in rows:
-        found[row.grid.day].append(row)
-    return found
-
-
 def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
     """Split holdings at the end of days."""
     for row in rows:
@@ -144,6 +136,28 @@ def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
             last = row.last - place * each
             if first < each and last >= 0:
                 yield row._replace(grid=grid, first=max(0, first), last=min(each - 1, last))
+
+
+def merged_holdings(rows: Iterable[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
+    """Return the holdings of each device and day by the first source that knows."""
+    merged: list[HoldingRow] = []
+    for _, of_device in groupby(rows, lambda row: row.uuid):
+        holding_rows = list(of_device)
+        if len({row.source for row in holding_rows}) == 1:
+            merged += holding_rows
+            continue
+        holding_rows = sorted(
+            rows_by_day(holding_rows), key=lambda row: (row.grid.day, rank(row.source, sources))
+        )
+        for _, of_day in groupby(holding_rows, lambda row: row.grid.day):
+            _, of_source = next(groupby(of_day, lambda row: row.source))
+            merged += of_source
+    return merged
+
+
+def rank(source: str, sources: Sequence[str]) -> tuple[int, str]:
+    """Return a key that sorts sources by preference."""
+    return (sources.index(source) if source in sources else len(sources)), source
 
 
 class PackedDay(Struct, frozen=True):

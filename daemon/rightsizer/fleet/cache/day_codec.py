@@ -116,11 +116,13 @@ def _demands(plain: bytes, place: int, count: int) -> dict[Resource, Histogram]:
 
 _RESOURCES: Final = tuple(each for each in Resource if each is not Resource.MEDIA)
 """Resources of this version; later ones are stored by name, a little longer."""
-_USUAL: Final[tuple[tuple[ColumnKind, Iterable[str]], ...]] = (
-    (ColumnKind.COUNT, Tier), (ColumnKind.PRESSED, _RESOURCES), (ColumnKind.SATURATED, _RESOURCES),
+_USUAL: Final[tuple[tuple[str, Iterable[str]], ...]] = (
+    ("count", Tier), (ColumnKind.PRESSED, _RESOURCES), (ColumnKind.SATURATED, _RESOURCES),
     (ColumnKind.TIER, Tier), (ColumnKind.CONDITION, Condition), (ColumnKind.WASTE_JOULES, Cause),
     (ColumnKind.WASTE, Cause), (ColumnKind.STATE, State), (ColumnKind.MEAN, Measure),
     (ColumnKind.PEAK, Measure),
 )  # fmt: skip
-_DICTIONARY: Final = "\n".join(kind.column(name) for kind, each in _USUAL for name in each).encode()
+_DICTIONARY: Final = "\n".join(
+    f"{kind}:{name}" for kind, names in _USUAL for name in names
+).encode()
 """Names in nearly every frame; fixed, since it is part of the format version."""

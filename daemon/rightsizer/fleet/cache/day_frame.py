@@ -46,8 +46,6 @@ class ColumnKind(StrEnum):
     """Mean of a measure over known time, idle time included: a share of a device, or bytes."""
     PEAK = "peak"
     """Maximum of a measure."""
-    COUNT = "count"
-    """Name `devices`: whole GPUs, as a mean over the interval."""
 
     def column(self, name: str) -> str:
         """Return the stored name of a column of this kind, `kind:name`."""
@@ -64,8 +62,6 @@ def kind_of(column: str) -> ColumnKind:
     return ColumnKind(column.partition(":")[0])
 
 
-DEVICES: Final = ColumnKind.COUNT.column("devices")
-"""Devices of a workload; a device has one."""
 UNKNOWN_STATE: Final = ColumnKind.STATE.column(State.UNKNOWN)
 IDLE_EMPTY_STATE: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
 _LAST: Final = {ColumnKind.MEAN: 1, ColumnKind.PEAK: 2}
@@ -87,8 +83,16 @@ class FrameLayout(Struct, frozen=True, eq=False):
     """Number of means that follow."""
     states: tuple[int, ...]
     """Places of the known states."""
-    kinds: tuple[tuple[slice, ColumnKind], ...]
-    """Slices of the columns of each kind."""
+    kinds: Mapping[ColumnKind, slice]
+    """Places of the columns of each kind, which are adjacent."""
+
+    def places_of(self, *columns: str) -> tuple[int, ...]:
+        """Return the places of those columns that it has."""
+        return tuple(self.places[column] for column in columns if column in self.places)
+
+    def slice_of(self, kind: ColumnKind) -> slice:
+        """Return the places of the columns of a kind."""
+        return self.kinds.get(kind, slice(0))
 
     @classmethod
     def of(cls, columns: Iterable[str]) -> FrameLayout:
@@ -206,8 +210,7 @@ def _sorted_layout(columns: tuple[str, ...]) -> FrameLayout:
         additive=len(columns) - means - peaks,
         means=means,
         states=tuple(at for at in states if columns[at] != UNKNOWN_STATE),
-        kinds=tuple(
-            (slice(kinds.index(kind), kinds.index(kind) + kinds.count(kind)), kind)
-            for kind in dict.fromkeys(kinds)
-        ),
+        kinds={
+            kind: slice(kinds.index(kind), kinds.index(kind) + kinds.count(kind)) for kind in kinds
+        },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -18,19 +18,9 @@ from rightsizer.accounting.accounts_snapshot import (
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.verification import Measured, Measurement, measure_all
-from rightsizer.fleet.cache.combination import (
-    DevicePart,
-    are_aligned,
-    combined,
-    merged_frames,
-    merged_holdings,
-)
-from rightsizer.fleet.cache.day_cache import DayCache, HoldingRow, by_first_day, rows_by_day
-from rightsizer.fleet.cache.day_frame import DayFrame, frames_by_day
-from rightsizer.fleet.cache.grid import DAY, FINE_STEP
-from rightsizer.fleet.cache.span_sums import SpanSums
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
+from rightsizer.fleet.cache.day_cache import DayCache, HoldingRow, merged_holdings, rank
+from rightsizer.fleet.cache.day_frame import DayFrame, FrameLayout
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.cases.history import SubjectHistory
 from rightsizer.fleet.cases.occupancy import (
     NodeNeighbors,
@@ -41,6 +31,9 @@ from rightsizer.fleet.cases.occupancy import (
     place_of,
 )
 from rightsizer.fleet.cases.subject_table import DeviceTable, TableRow
+from rightsizer.fleet.columns.span_sums import SpanSums
+from rightsizer.fleet.columns.subject import Subject
+from rightsizer.fleet.columns.subject_columns import HeldRow, SubjectColumns, columns_of
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.finding import Case, Node
@@ -84,8 +77,8 @@ class BatchRequest(Struct, frozen=True):
 class FleetCases:
     """Cases of a batch.
 
-    `frames` are the days of the batch's devices by uuid, former devices included, `rows` their
-    holders; both in time order.
+    `frames` are the days of the batch's devices by uuid, former devices included; those of one time
+    complete each other, the last first. `rows` are their holders, in time order.
     """
 
     def __init__(
@@ -100,16 +93,19 @@ class FleetCases:
         self.devices = request.devices
         """Devices of the batch within the fleet, present or not."""
         ever = request.occupancy.ever
-        grids = [row.grid for row in chain(rows, *ever.values())]
-        grids += [frame.grid for day_frames in frames.values() for frame in day_frames]
-        if not are_aligned(grids):
-            frames = {uuid: list(frames_by_day(frame)) for uuid, frame in frames.items()}
-            rows = list(rows_by_day(rows))
-            ever = {key: tuple(rows_by_day(holding_rows)) for key, holding_rows in ever.items()}
-        every = chain.from_iterable(frames.values())
-        days = iter(SummedDay.of_all(every, self.settings.demands))
-        of_devices = SubjectDays.of_all(list(islice(days, len(of))) for of in frames.values())
-        self._days = dict(zip(frames, of_devices, strict=True))
+        held_grids = defaultdict[str, set[Grid]](set)
+        for row in chain(rows, *ever.values()):
+            held_grids[row.uuid].add(row.grid)
+        # A device of which nothing is known was there while it was held.
+        self._frames = {
+            uuid: [
+                *(DayFrame.of(grid, {}) for grid in held_grids.get(uuid, ())),
+                *frames.get(uuid, ()),
+            ]
+            for uuid in dict.fromkeys((*frames, *held_grids))
+        }
+        self._subjects = self._arranged(self._frames)
+        self._nothing = Subject(SubjectColumns(FrameLayout.of(()), (), 0, DemandSettings()), 0)
         self._rows: defaultdict[str, list[HoldingRow]] = defaultdict(list)
         for row in rows:
             self._rows[row.uuid].append(row)
@@ -126,7 +122,7 @@ class FleetCases:
             for key, uuids in request.occupancy.present.items()
             if (found := list(filter(self.is_present, uuids)))
         }
-        together = self._days_together({key: ever[key] for key in present if key in ever})
+        together = self._holders({key: ever[key] for key in present if key in ever})
         for key, uuids in present.items():
             self._add(key, uuids, together.get(key))
         residents = (self._case(key, 0) for key in self._held)
@@ -170,13 +166,13 @@ class FleetCases:
             xids={uuid: board.xids for uuid, board in boards.items() if board.xids is not None},
         )
 
-    def days(self, uuid: str) -> SubjectDays:
-        """Return the days of a device."""
-        return self._days.get(uuid) or SubjectDays(())
+    def subject(self, uuid: str) -> Subject:
+        """Return a device in columns."""
+        return self._subjects.get(uuid) or self._nothing
 
-    def days_of(self, key: str) -> SubjectDays:
-        """Return the days of a case's subject."""
-        return self._past[key].days
+    def subject_of(self, key: str) -> Subject:
+        """Return a case's workload, or its single device, in columns."""
+        return self._past[key].subject
 
     def rows(self, uuid: str) -> Sequence[HoldingRow]:
         """Return the holders of a device, oldest first."""
@@ -194,45 +190,45 @@ class FleetCases:
 
     def is_present(self, uuid: str) -> bool:
         """Whether a device is present, undivided: it has recent samples, to the hour."""
-        days = self.days(uuid)
-        if days.last_present is None or self.devices[uuid].device.has_mig_instances:
+        subject = self.subject(uuid)
+        if subject.last_present is None or self.devices[uuid].device.has_mig_instances:
             return False
-        step = days.days[-1].frame.grid.step
+        step = subject.last_step
         longest = nanoseconds(self.settings.absent_seconds) + (step if step > FINE_STEP else 0)
-        return self.now - days.last_present <= longest
+        return self.now - subject.last_present <= longest
 
-    def _add(self, key: str, uuids: Sequence[str], together: SubjectDays | None) -> None:
-        """Prepare what a case shares over all spans; `together` are a workload's days."""
+    def _add(self, key: str, uuids: Sequence[str], together: Subject | None) -> None:
+        """Prepare what a case shares over all spans; `together` is a workload."""
         holder = None if together is None else key
         gap = self.settings.gap
         held = [
-            (self.devices[uuid], held_since(self.rows(uuid), holder, self.days(uuid), gap))
+            (self.devices[uuid], held_since(self.rows(uuid), holder, self.subject(uuid), gap))
             for uuid in uuids
         ]
         if together is None:
-            days = self.days(key)
-            subject = key
+            subject = self.subject(key)
+            name = key
             since = held[0][1]
         else:
-            days = together
-            subject = workload_subject(key)
+            subject = together
+            name = workload_subject(key)
             since = 0
         settings = self.settings.accounting.past
         self._held[key] = tuple(held)
-        self._past[key] = SubjectHistory(days, subject, since, self.now, settings)
+        self._past[key] = SubjectHistory(subject, name, since, self.now, settings)
 
     def _case(self, key: str, span: Nanoseconds | None) -> Case:
         held = self._held[key]
         past = self._past[key]
         workload = self._workloads.get(key)
-        start, end = past.days.over(span, self.now)
+        start, end = past.subject.over(span, self.now)
         allocator = allocator_of(workload)
         settings = self.settings.accounting.provisioning
         devices = tuple(device.device for device, _ in held)
 
         def windows() -> tuple[Window, ...]:
             return tuple(
-                self.days(device.uuid).window(
+                self.subject(device.uuid).window(
                     device.uuid, min(end, max(start, since)), end, is_shared=since <= start
                 )
                 for device, (_, since) in zip(devices, held, strict=True)
@@ -262,58 +258,42 @@ class FleetCases:
         """
         alike = defaultdict[SpanSums, list[TableRow]](list)
         for key, held in self._held.items():
-            start, end = self._past[key].days.over(span, self.now)
+            start, end = self._past[key].subject.over(span, self.now)
             workload = self._workloads.get(key)
             for device, since in held:
                 uuid = device.device.uuid
                 if since <= start and device.device.mig is None:
-                    sums, place = self.days(uuid).sums(start, end)
+                    subject = self.subject(uuid)
                     row = TableRow(
-                        key, workload, device, place, len(held) == 1, uuid in self._sharers
+                        key, workload, device, subject.row, len(held) == 1, uuid in self._sharers
                     )
-                    alike[sums].append(row)
+                    alike[subject.sums(start, end)].append(row)
         settings = self.settings.accounting.provisioning
         return [DeviceTable(rows, sums, settings) for sums, rows in alike.items()]
 
-    def _days_together(self, ever: Mapping[str, Sequence[HoldingRow]]) -> dict[str, SubjectDays]:
-        """Return the days of workloads, which alone on a device are the device's."""
-        found: dict[str, SubjectDays] = {}
-        days: dict[str, list[SummedDay | DayFrame]] = {}
-        for key, rows in ever.items():
-            own = [self._day(of_day) for _, of_day in sorted(by_first_day(rows).items())]
-            (uuid, *others) = {row.uuid for row in rows}
-            if not others and own == list(self.days(uuid).days):
-                found[key] = self.days(uuid)
-            else:
-                days[key] = own
-        every = chain.from_iterable(days.values())
-        frames = (each for each in every if isinstance(each, DayFrame))
-        summed = iter(SummedDay.of_all(frames, self.settings.demands))
-        subjects = SubjectDays.of_all(
-            [next(summed) if isinstance(each, DayFrame) else each for each in day]
-            for day in days.values()
-        )
-        return found | dict(zip(days, subjects, strict=True))
+    def _arranged(self, uuids: Iterable[str], *, by_the_hour: bool = False) -> dict[str, Subject]:
+        """Return devices in columns."""
+        frames = {uuid: self._frames[uuid] for uuid in uuids}
+        rows = columns_of([*frames.values()], self.settings.demands, by_the_hour=by_the_hour)
+        return {uuid: Subject(*row) for uuid, row in zip(frames, rows, strict=True)}
 
-    def _day(self, rows: Iterable[HoldingRow]) -> SummedDay | DayFrame:
-        """Return a workload's day: a device's, or those of several combined."""
-        parts = []
-        shared = None
-        for row in rows:
-            days = (day for day in self.days(row.uuid).days if day.frame.grid.day == row.grid.day)
-            day = next(days, None)
-            frame = None if day is None else day.frame
-            grid = row.grid if frame is None else frame.grid
-            first, after = row.places(grid)
-            last = max(first, after - 1)
-            if day is not None and not day.known[last + 1 :].any():
-                last = grid.count - 1  # Later time is unknown.
-            part = DevicePart(frame, grid, first, last, row.share_ratio)
-            parts.append(part)
-            shared = day if part.is_whole else None
-        if len(parts) == 1 and shared is not None:
-            return shared
-        return combined(parts)
+    def _holders(self, ever: Mapping[str, Sequence[HoldingRow]]) -> dict[str, Subject]:
+        """Return workloads in columns; one that is alone on a device is the device."""
+        subjects: dict[str, Subject] = {}
+        groups: defaultdict[SubjectColumns, dict[str, list[HeldRow]]] = defaultdict(dict)
+        for key, rows in ever.items():
+            devices = {row.uuid: self._subjects[row.uuid] for row in rows}
+            if len({subject.columns for subject in devices.values()}) > 1:
+                devices = self._arranged(devices, by_the_hour=True)
+            (first, *others) = devices.values()
+            if not others and first.columns.is_held_throughout(first.row, rows):
+                subjects[key] = first
+            else:
+                groups[first.columns][key] = [(devices[row.uuid].row, row) for row in rows]
+        for columns, holders in groups.items():
+            held = columns.held([*holders.values()])
+            subjects |= {key: Subject(held, row) for row, key in enumerate(holders)}
+        return subjects
 
 
 _PEERS: Final = 32
@@ -343,11 +323,15 @@ def read_batch(
     occupancy = request.occupancy
     last = request.now // DAY
     uuids = sorted({uuid for key in occupancy.present for uuid in occupancy.devices_of(key)})
-    cached = day_cache.frames(uuids, request.first_day, last)
     rows = day_cache.holdings(request.first_day, last, uuids)
     frames = {
-        uuid: merged_frames(cached_frames, request.sources)
-        for uuid, cached_frames in cached.items()
+        uuid: [
+            cached.frame
+            for cached in sorted(
+                cached_frames, key=lambda cached: rank(cached.source, request.sources), reverse=True
+            )
+        ]
+        for uuid, cached_frames in day_cache.frames(uuids, request.first_day, last).items()
     }
     return FleetCases(request, frames, merged_holdings(rows, request.sources), settings)
 

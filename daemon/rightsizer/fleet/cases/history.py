@@ -1,4 +1,4 @@
-"""History of a case beyond its windows, from cached days."""
+"""History of a case beyond its windows, from all days of its subject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rightsizer.accounting.load_patterns import effective_samples, grid
 from rightsizer.accounting.settings import LoadPatternSettings
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.columns.subject import Subject
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
@@ -25,8 +25,8 @@ class SubjectHistory(LoadHistory):
     """All cached days of a workload or a single device, shared by all spans.
 
     Args:
-        days: Days of the workload or device.
-        subject: Subject of a workload, or uuid of the device.
+        subject: The workload or device.
+        name: Name of the workload's windows, or uuid of the device.
         since: When the case's holder took the device.
         now: End of all spans.
         settings: Settings of patterns.
@@ -34,40 +34,40 @@ class SubjectHistory(LoadHistory):
 
     def __init__(
         self,
-        days: SubjectDays,
-        subject: str,
+        subject: Subject,
+        name: str,
         since: Nanoseconds,
         now: Nanoseconds,
         settings: LoadPatternSettings,
     ) -> None:
         super().__init__(None, since, now, settings)
-        self.days = days
-        self._subject = subject
-        self.effective_samples = cache(partial(_effective_means, days))
-        self.known_peaks = cache(partial(_known_peaks, days))
+        self.subject = subject
+        self._name = name
+        self.effective_samples = cache(partial(_effective_means, subject))
+        self.known_peaks = cache(partial(_known_peaks, subject))
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
         """Return the window of a span."""
         since = max(start, self._since)
         is_shared = self._since <= start
-        return self.days.window(self._subject, since, max(since, end), is_shared=is_shared)
+        return self.subject.window(self._name, since, max(since, end), is_shared=is_shared)
 
     def blocks(self) -> Blocks:
         """Return all blocks."""
-        return self.days.blocks(self._since, self._end)
+        return self.subject.blocks(self._since, self._end)
 
 
-def _effective_means(days: SubjectDays, blocks: Blocks, measure: Measure) -> float:
+def _effective_means(subject: Subject, blocks: Blocks, measure: Measure) -> float:
     series = blocks.series(measure)
-    return _independent(days, series, series.means, _means_of_parts)
+    return _independent(subject, series, series.means, _means_of_parts)
 
 
 def _known_peaks(
-    days: SubjectDays, blocks: Blocks, measure: Measure
+    subject: Subject, blocks: Blocks, measure: Measure
 ) -> tuple[Sequence[float], float]:
     """Return peaks, with an upper bound of their number where hours stand for blocks."""
     series = blocks.series(measure)
-    effective = _independent(days, series, series.peaks, np.maximum.reduceat)
+    effective = _independent(subject, series, series.peaks, np.maximum.reduceat)
     return series.peaks, effective
 
 
@@ -76,14 +76,14 @@ def _means_of_parts(values: Floats, starts: Floats) -> Floats:
 
 
 def _independent(
-    days: SubjectDays,
+    subject: Subject,
     series: Series,
     values: Sequence[float],
     reduced: Callable[[Floats, Floats], Floats],
 ) -> float:
     """Count hours where an hour stands for twelve blocks."""
     numbers = series.numbers
-    if not numbers or numbers[0] * BLOCK_SPAN >= days.fine_since:
+    if not numbers or numbers[0] * BLOCK_SPAN >= subject.fine_since:
         return effective_samples(grid(series, values))
     whole = isinstance(numbers, range)
     hours = np.arange(numbers[0], numbers[-1] + 1) if whole else np.array(numbers)

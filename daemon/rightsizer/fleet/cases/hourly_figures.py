@@ -6,20 +6,18 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Final, TypeVar, overload
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
+from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import Floats
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
-from rightsizer.fleet.cache.subject_days import SubjectDays
-from rightsizer.fleet.cache.summed_day import SummedDay
+from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
+from rightsizer.fleet.columns.segment import Segment
+from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.model import FleetDevice, HourlySeries
 from rightsizer.model.units import Nanoseconds
-
-_HOURS: Final = DAY // COARSE_STEP
 
 
 class HourlyFigures(Sequence[float | None]):
@@ -58,7 +56,7 @@ class HourlyFigures(Sequence[float | None]):
 
 
 def hours_of(
-    days: SubjectDays, column: str, start: Nanoseconds, end: Nanoseconds, factor: float = 1.0
+    subject: Subject, column: str, start: Nanoseconds, end: Nanoseconds, factor: float = 1.0
 ) -> HourlySeries:
     """Return a measure by hour, times a factor: maximum of peaks, or mean of means.
 
@@ -67,17 +65,16 @@ def hours_of(
     first = start // COARSE_STEP
     last = end // COARSE_STEP
     values = np.full(max(0, last - first), np.nan)
-    for day in days.days:
-        grid = day.frame.grid
-        of_all = day.like.hours(column)
-        if of_all is None:
+    for segment in subject.segments:
+        hours = segment.hours(column)
+        if hours is None:
             continue
-        found = of_all[day.row]
-        hour = grid.day * _HOURS - first
-        low = max(0, hour)
-        high = min(len(values), hour + len(found))
+        of_subject = hours[subject.row]
+        begin = segment.grid.start // COARSE_STEP - first
+        low = max(0, begin)
+        high = min(len(values), begin + len(of_subject))
         if low < high:
-            values[low:high] = factor * found[low - hour : high - hour].astype(float)
+            values[low:high] = factor * of_subject[low - begin : high - begin].astype(float)
     return HourlySeries(first * COARSE_STEP, HourlyFigures(values))
 
 
@@ -128,7 +125,7 @@ class GpuCounts:
         return GpuCounts(self.grid.by(COARSE_STEP), means)
 
     @property
-    def each_day(self) -> Iterable[GpuCounts]:
+    def days(self) -> Iterable[GpuCounts]:
         """Split into days."""
         parts = np.split(self.figures, self.grid.days, axis=1)
         return map(GpuCounts, self.grid.parts(), parts)
@@ -157,51 +154,52 @@ def add_counts(found: dict[_Key, GpuCounts], key: _Key, counts: GpuCounts) -> No
 
 @dataclass(slots=True)
 class NodeSums:
-    """Counts by node and time."""
+    """Counts by node and day."""
 
-    found: dict[tuple[str, str, str], dict[tuple[int, int], GpuCounts]] = field(
-        default_factory=dict
-    )
-    """By pool, cluster and node; then by first day and number of days."""
+    by_node: dict[tuple[str, str, str], dict[int, GpuCounts]] = field(default_factory=dict)
+    """By pool, cluster and node; then by day."""
 
-    def add_device(
-        self, device: FleetDevice, days: SubjectDays, rows: Iterable[HoldingRow]
-    ) -> None:
-        """Add a device."""
-        by_day = by_first_day(rows)
-        mine = self.found.setdefault((device.pool, device.cluster, device.node), {})
-        for day in days.days:
-            grid = day.frame.grid
-            counts = _counts(device, day, by_day.get(grid.day, ()))
-            add_counts(mine, (grid.day, grid.days), counts)
+    @classmethod
+    def of(cls, devices: Iterable[tuple[FleetDevice, Subject, Sequence[HoldingRow]]]) -> NodeSums:
+        """Sum devices, given what held them."""
+        of_grids: dict[tuple[tuple[str, str, str], Grid], GpuCounts] = {}
+        for device, subject, rows in devices:
+            node = device.pool, device.cluster, device.node
+            for segment in subject.segments:
+                counts = _counts(device, segment, subject.row, rows)
+                add_counts(of_grids, (node, segment.grid), counts)
+        sums = cls()
+        for (node, _), counts in of_grids.items():
+            days = sums.by_node.setdefault(node, {})
+            for day in counts.days:
+                add_counts(days, day.grid.day, day)
+        return sums
 
     def merge(self, other: NodeSums) -> None:
         """Add those of other devices."""
-        for place, found in other.found.items():
-            mine = self.found.setdefault(place, {})
-            for days, counts in found.items():
-                add_counts(mine, days, counts)
+        for node, days in other.by_node.items():
+            mine = self.by_node.setdefault(node, {})
+            for day, counts in days.items():
+                add_counts(mine, day, counts)
 
     def days_of(self, pool: str) -> Iterator[tuple[str, dict[int, GpuCounts]]]:
         """Yield each node of a pool with its counts by day."""
-        for (own, _, node), found in sorted(self.found.items()):
-            if own == pool:
-                by_day: dict[int, GpuCounts] = {}
-                for counts in found.values():
-                    for day in counts.each_day:
-                        add_counts(by_day, day.grid.day, day)
-                yield node, by_day
+        for (node_pool, _, node), days in sorted(self.by_node.items()):
+            if node_pool == pool:
+                yield node, days
 
 
-def _counts(device: FleetDevice, day: SummedDay, rows: Sequence[HoldingRow]) -> GpuCounts:
+def _counts(
+    device: FleetDevice, segment: Segment, row: int, holdings: Iterable[HoldingRow]
+) -> GpuCounts:
     """Count as held what a scheduler allocated, and what is in use otherwise."""
-    grid = day.frame.grid
-    present, used, active = (each[day.row] for each in day.like.use)
+    grid = segment.grid
+    present, used, active = (figures[row] for figures in segment.use)
     shares = np.zeros(grid.count)
-    for row in rows:
-        first, last = row.places(grid)
+    for holding in holdings:
+        first, last = holding.places(grid)
         inside = slice(max(0, first), max(0, last))
-        shares[inside] = np.minimum(1.0, shares[inside] + row.share_ratio)
+        shares[inside] = np.minimum(1.0, shares[inside] + holding.share_ratio)
     held = np.maximum(shares, used)
     if device.is_shareable:
         held = np.where(shares > 0, shares, used)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.fleet.cache.day_cache import HoldingRow
-from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.finding import Case, Node
 from rightsizer.model.units import Nanoseconds
@@ -72,7 +72,7 @@ def occupancy_of(
 
 
 def held_since(
-    rows: Sequence[HoldingRow], holder: str | None, days: SubjectDays, gap: Nanoseconds
+    rows: Sequence[HoldingRow], holder: str | None, device: Subject, gap: Nanoseconds
 ) -> Nanoseconds:
     """Return when the holder took a device, or the last one left it; 0 if unknown.
 
@@ -93,7 +93,7 @@ def held_since(
             or (row.end <= other.start and other.end <= since)
             for other in others
         )
-        is_away = since - row.end > max(gap, row.grid.step) and days.known_in(row.end, since) > 0
+        is_away = since - row.end > max(gap, row.grid.step) and device.known_in(row.end, since) > 0
         if is_taken or is_away:
             break
         first = min(row, first, key=lambda holding_row: holding_row.start)

@@ -13,8 +13,8 @@ from rightsizer.accounting.accounts_snapshot import allocator_of
 from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.advice.screen import Screen, Settled
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
-from rightsizer.fleet.cache.measures import DistributionTable
-from rightsizer.fleet.cache.span_sums import SpanSums
+from rightsizer.fleet.columns.distributions import DistributionTable
+from rightsizer.fleet.columns.span_sums import SpanSums
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import (
@@ -43,7 +43,7 @@ class TableRow(NamedTuple):
 
 
 class DeviceTable:
-    """Devices whose days are alike, as `rightsizer.advice.screen.SubjectTable`."""
+    """Devices of the same columns, as `rightsizer.advice.screen.SubjectTable`."""
 
     def __init__(
         self, rows: Sequence[TableRow], sums: SpanSums, settings: ProvisioningSettings

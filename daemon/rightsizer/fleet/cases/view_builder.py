@@ -104,17 +104,19 @@ def contribution_of(
 
     `is_read` tells of which workloads rules of the fleet may read the windows; others have none.
     """
-    contribution = BatchContribution(known_seconds=dict.fromkeys(spans, 0.0))
+    sums = NodeSums.of(
+        (device, cases.subject(uuid), cases.rows(uuid)) for uuid, device in cases.devices.items()
+    )
+    contribution = BatchContribution(sums, known_seconds=dict.fromkeys(spans, 0.0))
     span = cases.now - lookback, cases.now
     hours: dict[str, dict[str, UseSum]] = {}
     for uuid, device in cases.devices.items():
-        days = cases.days(uuid)
-        contribution.sums.add_device(device, days, cases.rows(uuid))
-        hours[uuid] = holder_hours(device, days, cases.rows(uuid), span)
+        subject = cases.subject(uuid)
+        hours[uuid] = holder_hours(device, subject, cases.rows(uuid), span)
         add_uses(contribution.uses, uses_of(device, hours[uuid], owners))
         contribution.lost += _lost(cases, device)
         for length in spans if cases.is_present(uuid) else ():
-            contribution.known_seconds[length] += days.known_in(cases.now - length, cases.now)
+            contribution.known_seconds[length] += subject.known_in(cases.now - length, cases.now)
     for case in cases.cases(0):
         uuids = [device.uuid for device in case.devices]
         for uuid in uuids:
@@ -124,7 +126,7 @@ def contribution_of(
             contribution.holdings += held_gpus(device, hours[uuid], shares, owners)
         if case.workload is None:
             # Of what has no label of a holder, something may still be running.
-            contribution.free.update(uuid for uuid in uuids if cases.days(uuid).is_empty)
+            contribution.free.update(uuid for uuid in uuids if cases.subject(uuid).is_empty)
             contribution.empty.update(_empty(cases, uuids))
         else:
             contribution.room.update(_room(cases, uuids))
@@ -149,10 +151,10 @@ def _empty(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, Nanos
     """Yield since when empty devices are empty."""
     for uuid in uuids:
         left = max((row.end for row in cases.rows(uuid)), default=0)
-        days = cases.days(uuid)
-        since = days.empty_since(left)
+        subject = cases.subject(uuid)
+        since = subject.empty_since(left)
         # Time without a known tier is not trusted.
-        if since is None or days.window(uuid, cases.now - DAY, cases.now).tier is Tier.NONE:
+        if since is None or subject.window(uuid, cases.now - DAY, cases.now).tier is Tier.NONE:
             continue
         yield uuid, since
 
@@ -169,17 +171,17 @@ def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
     """Yield what is lost of a device; MIG instances may come and go with their GPU's division."""
     uuid = device.device.uuid
     is_divided = device.device.has_mig_instances
-    days = cases.days(uuid)
-    if is_divided or device.device.mig is not None or days.last_present is None:
+    subject = cases.subject(uuid)
+    if is_divided or device.device.mig is not None or subject.last_present is None:
         return
     if not cases.is_present(uuid):
         last = max(cases.rows(uuid), key=lambda row: row.end, default=None)
         # A holder that left earlier is not affected.
-        is_held = last is not None and last.end >= days.last_present - COARSE_STEP
-        yield LostDevice(device, days.last_present, last.workload if is_held and last else "")
+        is_held = last is not None and last.end >= subject.last_present - COARSE_STEP
+        yield LostDevice(device, subject.last_present, last.workload if is_held and last else "")
         return
-    profiled = days.last_profiled
-    if profiled is not None and days.known_in(profiled, cases.now) > 0:
+    profiled = subject.last_profiled
+    if profiled is not None and subject.known_in(profiled, cases.now) > 0:
         yield LostDevice(device, profiled, is_profiling=True)
 
 
@@ -193,10 +195,10 @@ def _workload(
     devices = [cases.devices[device.uuid] for device in case.devices]
     pools = Counter(device.pool for device in devices)
     ratio = sum(device.device.capacity_ratio for device in devices) / len(devices)
-    days = cases.days_of(case.key)
+    subject = cases.subject_of(case.key)
 
     def hours(column: str, factor: float) -> HourlySeries:
-        return hours_of(days, column, start, cases.now, factor)
+        return hours_of(subject, column, start, cases.now, factor)
 
     return FleetWorkload(
         case=slim,

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from rightsizer.fleet.cache.day_frame import UNKNOWN_STATE, ColumnKind, Floats
 from rightsizer.fleet.cache.grid import DAY, Grid
-from rightsizer.fleet.cache.measures import bins_of, histogram_of
+from rightsizer.fleet.columns.distributions import bins_of, histogram_of
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.series import placed, word_of

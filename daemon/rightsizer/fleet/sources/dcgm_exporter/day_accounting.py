@@ -41,7 +41,7 @@ from rightsizer.fleet.cache.day_frame import (
     zero_where_unknown,
 )
 from rightsizer.fleet.cache.grid import Grid
-from rightsizer.fleet.cache.measures import bins_of, histogram_of
+from rightsizer.fleet.columns.distributions import bins_of, histogram_of
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.column_interpreter import (
     ColumnInterpreter,

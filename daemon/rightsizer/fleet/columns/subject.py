@@ -1,19 +1,19 @@
-"""Cached days of a device or workload, and windows over any span of them."""
+"""Subjects of a fleet: a device or a workload in columns, and windows over any span of it."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from functools import cache, cached_property
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
-from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind, Floats
-from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks
-from rightsizer.fleet.cache.span_sums import LikeSubjects, SpanSums
-from rightsizer.fleet.cache.summed_day import SummedDay
+from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, UNKNOWN_STATE, ColumnKind, Floats
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
+from rightsizer.fleet.columns.blocks import BlockColumns, ColumnBlocks, SegmentRow
+from rightsizer.fleet.columns.segment import Segment
+from rightsizer.fleet.columns.span_sums import SpanSums
+from rightsizer.fleet.columns.subject_columns import SubjectColumns
 from rightsizer.model.block import Blocks
 from rightsizer.model.histogram import Distribution, Histogram
 from rightsizer.model.lazy import LazyMapping
@@ -64,7 +64,7 @@ class LazyDistribution:
         return Histogram, (dict(self.items()),)
 
 
-class CachedWindow(Window, frozen=True, dict=True):
+class ColumnWindow(Window, frozen=True, dict=True):
     """Window with cached totals, each of which depends on those before it."""
 
     @cached_property
@@ -93,45 +93,42 @@ class CachedWindow(Window, frozen=True, dict=True):
         return super().tier
 
 
-class SubjectDays:
-    """Days in time order; subjects with equal days may share them.
+class Subject:
+    """A device or a workload: a row of columns."""
 
-    `like` are subjects with like days, itself included, and its row among them.
-    """
-
-    def __init__(
-        self, days: Iterable[SummedDay], like: tuple[LikeSubjects, int] | None = None
-    ) -> None:
-        self.days = tuple(days)
-        self._like = like
+    def __init__(self, columns: SubjectColumns, row: int) -> None:
+        self.columns = columns
+        self.row = row
         self._blocks: dict[tuple[Nanoseconds, Nanoseconds], Blocks] = {}
 
-    @classmethod
-    def of_all(cls, subjects: Iterable[Iterable[SummedDay]]) -> list[Self]:
-        """Create one for each subject; those with like days share the work."""
-        dayses = [tuple(days) for days in subjects]
-        groups = defaultdict[tuple[int, ...], list[int]](list)
-        for place, days in enumerate(dayses):
-            groups[tuple(id(day.like) for day in days)].append(place)
-        subject_days = dict[int, Self]()
-        for places in groups.values():
-            like = LikeSubjects([dayses[place] for place in places])
-            subject_days |= {at: cls(dayses[at], (like, row)) for row, at in enumerate(places)}
-        return [subject_days[place] for place in range(len(dayses))]
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """Segments in which it was there, oldest first."""
+        return tuple(
+            segment for segment in self.columns.segments if segment.devices[self.row].any()
+        )
 
     @cached_property
-    def _alone(self) -> LikeSubjects:
-        return LikeSubjects([self.days])
+    def _alone(self) -> SubjectColumns:
+        return self.columns.only(self.row)
 
     @cached_property
-    def _columns(self) -> BlockColumns:
-        return BlockColumns(self.days)
+    def _block_columns(self) -> BlockColumns:
+        return BlockColumns([SegmentRow(segment, self.row) for segment in self.segments])
 
-    @property
+    @cached_property
+    def last_step(self) -> Nanoseconds:
+        """Step of its newest day; 0 without any."""
+        return self.segments[-1].grid.step if self.segments else 0
+
+    @cached_property
     def fine_since(self) -> Nanoseconds:
-        """Time from which all days are in five-minute steps; 0 without hourly ones."""
-        coarse = [day.frame.grid.end for day in self.days if day.frame.grid.step == COARSE_STEP]
-        return max(coarse, default=0)
+        """Time from which all its days are in five-minute steps; 0 without hourly ones."""
+        for segment in reversed(self.segments):
+            if segment.grid.step == COARSE_STEP:
+                last = np.flatnonzero(segment.devices[self.row])[-1]
+                return -(-segment.grid.time(int(last) + 1) // DAY) * DAY
+        return 0
 
     def over(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
         """Return a span that ends now, in complete intervals; `None` for all.
@@ -139,8 +136,7 @@ class SubjectDays:
         If the newest day is hourly, short spans are answered by the last whole hour: what held over
         all of it held at its end, and nothing is known of the current hour.
         """
-        step = self.days[-1].frame.grid.step if self.days else 0
-        if step != COARSE_STEP:
+        if (step := self.last_step) != COARSE_STEP:
             return (0 if span is None else now - span), now
         end = now // step * step
         return (0 if span is None else end - -(-span // step) * step), end
@@ -148,20 +144,30 @@ class SubjectDays:
     @cached_property
     def last_present(self) -> Nanoseconds | None:
         """End of the last interval in which it was present."""
-        return self._last(lambda day: day.present_seconds)
+        return self._last(lambda segment: segment.present)
 
     @cached_property
     def last_profiled(self) -> Nanoseconds | None:
         """End of the last interval read with profiling, or `None`."""
-        return self._last(lambda day: day.frame.column(_PROFILED))
+        return self._last(lambda segment: segment.column(_PROFILED))
 
-    def _last(self, seconds: Callable[[SummedDay], Floats | None]) -> Nanoseconds | None:
-        for day in reversed(self.days):
-            column = seconds(day)
-            there = np.flatnonzero(0.0 if column is None else column > 0)
+    def _last(self, seconds: Callable[[Segment], Floats | None]) -> Nanoseconds | None:
+        for segment in reversed(self.segments):
+            column = seconds(segment)
+            there = np.flatnonzero(0.0 if column is None else column[self.row] > 0)
             if len(there):
-                return day.frame.grid.time(int(there[-1]) + 1)
+                return segment.grid.time(int(there[-1]) + 1)
         return None
+
+    def _known_backwards(self) -> Iterator[tuple[Nanoseconds, bool]]:
+        """Yield the start of each known interval, latest first, and whether nothing was on it."""
+        for segment in reversed(self.segments):
+            known = segment.known[self.row]
+            empty = segment.column(IDLE_EMPTY_STATE)
+            row = np.zeros(len(known)) if empty is None else empty[self.row]
+            is_empty = row >= known * _NEARLY_ALL
+            for place in np.flatnonzero(known > 0)[::-1].tolist():
+                yield segment.grid.time(place), bool(is_empty[place])
 
     def empty_since(self, left: Nanoseconds) -> Nanoseconds | None:
         """Return since when nothing is on it, or `None`. Unknown time is skipped.
@@ -169,49 +175,51 @@ class SubjectDays:
         `left` is when its last holder left.
         """
         since = None
-        for day in reversed(self.days):
-            grid = day.frame.grid
-            empty = day.frame.column(IDLE_EMPTY_STATE)
-            for place in np.flatnonzero(day.known > 0)[::-1].tolist():
-                start = grid.time(place)
-                is_empty = empty is not None and empty[place] >= day.known[place] * _NEARLY_ALL
-                if not is_empty or start < left:
-                    return since
-                since = start
+        for start, is_empty in self._known_backwards():
+            if not is_empty or start < left:
+                return since
+            since = start
         return since
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was on it in its last known interval."""
-        for day in reversed(self.days):
-            if len(known := np.flatnonzero(day.known > 0)):
-                last = known[-1]
-                empty = day.frame.column(IDLE_EMPTY_STATE)
-                return empty is not None and bool(empty[last] >= day.known[last] * _NEARLY_ALL)
-        return False
+        return next((is_empty for _, is_empty in self._known_backwards()), False)
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
         """Return the blocks that begin in a span."""
         if end <= start:
             return Blocks()
         if (start, end) not in self._blocks:
-            self._blocks[start, end] = CachedBlocks(self._columns, start, end)
+            self._blocks[start, end] = ColumnBlocks(self._block_columns, start, end)
         return self._blocks[start, end]
 
     def known_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
         """Return the known seconds of a span."""
-        return sum(day.known_over(first, last) for day, first, last in self._in(start, end))
+        return sum(
+            segment.known_over(self.row, first, last)
+            for segment, first, last in self._in(start, end)
+        )
 
     def present_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
         """Return the seconds of a span in which it was present, with known state or not."""
+        unknown = self.columns.layout.places_of(UNKNOWN_STATE)
         return sum(
-            day.like.present_over(first, last)[day.row] for day, first, last in self._in(start, end)
+            segment.known_over(self.row, first, last)
+            + segment.sum_over(self.row, unknown, first, last)
+            for segment, first, last in self._in(start, end)
         )
 
-    def sums(self, start: Nanoseconds, end: Nanoseconds) -> tuple[SpanSums, int]:
-        """Return the sums over a span of all devices with like days, and its row among them."""
-        like, row = self._like or (self._alone, 0)
-        return like.over(start, end, of_devices=True), row
+    def _in(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[Segment, int, int]]:
+        """Yield each segment with its first interval inside and the one after the last."""
+        for segment in self.segments:
+            first, last = segment.grid.inside(start, end)
+            if first < last:
+                yield segment, first, last
+
+    def sums(self, start: Nanoseconds, end: Nanoseconds) -> SpanSums:
+        """Return the sums over a span of all devices in its columns."""
+        return self.columns.over(start, end, of_devices=True)
 
     def window(
         self, subject: str, start: Nanoseconds, end: Nanoseconds, *, is_shared: bool = False
@@ -220,24 +228,24 @@ class SubjectDays:
 
         It begins with the first known interval; time without state, including days that are not
         cached, is unknown. A workload's time is that of the devices it had. A span that is shared
-        is asked of subjects with like days, too.
+        is asked of the other subjects of its columns, too.
         """
-        like, row = self._like if is_shared and self._like else (self._alone, 0)
-        sums = like.over(start, end, of_devices=not subject.startswith(_WORKLOAD))
+        columns, row = (self.columns, self.row) if is_shared else (self._alone, 0)
+        sums = columns.over(start, end, of_devices=not subject.startswith(_WORKLOAD))
         if (began := sums.began[row]) is None:
             nothing = {State.UNKNOWN: end - start} if end > start else {}
             return Window(subject, start, max(start, end), states=nothing)
         states = sums.states(row)
         used = sums.amounts(ColumnKind.USED, row)
         distributions = cache(lambda: sums.distributions.of(row))
-        return CachedWindow(
+        return ColumnWindow(
             uuid=subject,
             start=began,
             end=end,
             states=states,
             second_causes=sums.times(ColumnKind.SECOND_CAUSE, row),
             conditions=sums.times(ColumnKind.CONDITION, row),
-            observed=_observed(states) if sums.has(_RANKS) else {},
+            observed=_observed(states) if sums.are_known(_RANKS)[row] else {},
             tiers=sums.times(ColumnKind.TIER, row),
             saturated=sums.times(ColumnKind.SATURATED, row),
             pressed=sums.times(ColumnKind.PRESSED, row),
@@ -250,13 +258,6 @@ class SubjectDays:
             compute_at_least=LazyDistribution(lambda: distributions()[1]),
             blocks=self.blocks(start, end),
         )
-
-    def _in(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[SummedDay, int, int]]:
-        """Yield each day with its first interval inside and the one after the last."""
-        for day in self.days:
-            first, last = day.frame.grid.inside(start, end)
-            if first < last:
-                yield day, first, last
 
 
 def _observed(states: Mapping[State, Nanoseconds]) -> dict[Observation, Nanoseconds]:

@@ -1,0 +1,219 @@
+"""Segments: consecutive days of many subjects in equal steps, by subject, column and interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rightsizer.fleet.cache.day_codec import lifted
+from rightsizer.fleet.cache.day_frame import (
+    IDLE_EMPTY_STATE,
+    UNKNOWN_STATE,
+    ColumnKind,
+    Floats,
+    FrameLayout,
+    kind_of,
+    zero_where_unknown,
+)
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.model.block import BLOCK_UNITS, Measure
+from rightsizer.model.state import Resource, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+
+_HELD: Final = ColumnKind.STATE.column(State.IDLE_HELD)
+_MORE_THAN_ALL: Final = 1.0 + 1e-3
+"""Tolerance for rounding; larger values are impossible."""
+_FINE_OF_HOUR: Final = COARSE_STEP // FINE_STEP
+_LEAST: Final = 1e-300
+"""Smallest divisor, to avoid division by zero."""
+_LARGEST_HALF: Final = 65504.0
+"""The largest half float."""
+
+
+class Halves(NamedTuple):
+    """Means and peaks of a measure as half floats; `nan` where either is unknown."""
+
+    means: Floats
+    peaks: Floats
+
+
+class GpuUse(NamedTuple):
+    """GPUs of each subject by interval."""
+
+    present: Floats
+    """1 where any series tells of it."""
+    used: Floats
+    """Share of the known time in which something was on it."""
+    active: Floats
+    """Neither idle nor unknown."""
+
+
+class Segment:
+    """Consecutive days of many subjects.
+
+    Args:
+        grid: Its days, in one step.
+        layout: Order of the columns.
+        values: By subject, column and interval; `nan` if unknown.
+        devices: Number of devices by subject and interval.
+        exported: Distributions by subject, day and percent, in nanoseconds; 0 where none is known.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        layout: FrameLayout,
+        values: Floats,
+        devices: Floats,
+        exported: Mapping[Resource, Floats],
+    ) -> None:
+        self.grid = grid
+        self.layout = layout
+        self.devices = devices
+        self.exported = exported
+        self.known = zero_where_unknown(values[:, [*layout.states]]).sum(axis=1, dtype=float)
+        """Known seconds by subject and interval, over all its devices."""
+        self._values = values
+        self._cap()
+        self._halves: dict[Measure, Halves] = {}
+        self._hours: dict[str, Floats | None] = {}
+
+    def _cap(self) -> None:
+        """Limit states to the interval's length, which `increase` may exceed by extrapolation."""
+        limits = self._longest
+        is_long = self.known > limits * _MORE_THAN_ALL
+        if is_long.any():
+            ratios = np.where(is_long, limits / np.where(is_long, self.known, 1.0), 1.0)
+            self._values[:, [*self.layout.states]] *= ratios[:, None]
+            self.known[is_long] = limits[is_long]
+
+    @property
+    def values(self) -> Floats:
+        """By subject, column and interval; `nan` if unknown."""
+        return self._values
+
+    def only(self, row: int) -> Segment:
+        """Return the segment of one subject."""
+        rows = slice(row, row + 1)
+        exported = {resource: weights[rows] for resource, weights in self.exported.items()}
+        return Segment(self.grid, self.layout, self._values[rows], self.devices[rows], exported)
+
+    def column(self, name: str) -> Floats | None:
+        """Return a column by subject and interval; `None` if unknown of all."""
+        place = self.layout.places.get(name)
+        return None if place is None else self._values[:, place]
+
+    @cached_property
+    def running(self) -> Floats:
+        """Sums of the additive columns before each interval, with the total at the end."""
+        return _running(zero_where_unknown(self._values[:, : self.layout.additive]))
+
+    def sums_over(self, first: int, last: int) -> Floats:
+        """Return the sums by subject and additive column between intervals, the last exclusive."""
+        return np.asarray(self.running[:, :, last] - self.running[:, :, first])
+
+    @cached_property
+    def _running_known(self) -> Floats:
+        return _running(self.known)
+
+    def known_over(self, row: int, first: int, last: int) -> float:
+        """Return the known seconds of a subject between intervals, the last exclusive."""
+        running = self._running_known[row]
+        return float(running[last] - running[first])
+
+    def sum_over(self, row: int, places: Sequence[int], first: int, last: int) -> float:
+        """Return the sum of some additive columns of a subject."""
+        running = self.running[row]
+        return sum(float(running[place, last] - running[place, first]) for place in places)
+
+    @cached_property
+    def present(self) -> Floats:
+        """Seconds by subject and interval that series tell of, with known state or not."""
+        unknown = self.column(UNKNOWN_STATE)
+        return self.known if unknown is None else self.known + zero_where_unknown(unknown)
+
+    @cached_property
+    def use(self) -> GpuUse:
+        """Use of the subjects, which are single devices."""
+        empty, idle = (
+            0.0 if column is None else zero_where_unknown(column)
+            for column in map(self.column, (IDLE_EMPTY_STATE, _HELD))
+        )
+        is_known = self.known > 0
+        step = self.grid.step / NANOSECONDS_PER_SECOND
+        used = np.where(is_known, 1.0 - empty / np.where(is_known, self.known, np.inf), 0.0)
+        active = np.maximum(0.0, self.known - empty - idle) / step
+        return GpuUse(np.asarray(self.present > 0, float), used, active)
+
+    @cached_property
+    def known_parts(self) -> Floats:
+        """Known share of each interval, 0 to 1."""
+        longest = self._longest
+        return np.minimum(1.0, self.known / np.where(longest > 0, longest, np.inf))
+
+    @property
+    def _longest(self) -> Floats:
+        """Length of each interval in seconds, over all devices of a subject."""
+        return self.grid.step / NANOSECONDS_PER_SECOND * self.devices.astype(float)
+
+    def hours(self, column: str) -> Floats | None:
+        """Return a column by subject and hour; `None` if unknown of all."""
+        if column not in self._hours:
+            values = self.column(column)
+            if values is not None and self.grid.step != COARSE_STEP:
+                values = hourly(kind_of(column), values, self.known)
+            self._hours[column] = values
+        return self._hours[column]
+
+    def halves(self, measure: Measure) -> Halves:
+        """Return a measure by subject and interval."""
+        if measure not in self._halves:
+            means, peaks = (
+                self.column(kind.column(measure)) for kind in (ColumnKind.MEAN, ColumnKind.PEAK)
+            )
+            if means is None or peaks is None:  # A mean has no information on the peak.
+                unknown = np.full(self.known.shape, np.nan, np.float16)
+                self._halves[measure] = Halves(unknown, unknown)
+            else:
+                self._halves[measure] = _halves(means, peaks, BLOCK_UNITS.get(measure, 1.0))
+        return self._halves[measure]
+
+    @property
+    def intervals_a_day(self) -> int:
+        """Number of intervals of each day."""
+        return DAY // self.grid.step
+
+
+def _running(values: Floats) -> Floats:
+    """Return the sums before each interval, with the total at the end."""
+    running = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    np.cumsum(values, axis=-1, dtype=float, out=running[..., 1:])
+    return running
+
+
+def _halves(means: Floats, peaks: Floats, unit: float) -> Halves:
+    is_known = ~(np.isnan(means) | np.isnan(peaks))
+    limited = (np.minimum(column / unit, _LARGEST_HALF) for column in (means, lifted(peaks)))
+    return Halves(*(np.where(is_known, part, np.nan).astype(np.float16) for part in limited))
+
+
+def hourly(kind: ColumnKind, values: Floats, known: Floats) -> Floats:
+    """Reduce five-minute values to hours along the last axis, weighted by known time."""
+    parts, time = (
+        column.reshape(*column.shape[:-1], -1, _FINE_OF_HOUR) for column in (values, known)
+    )
+    is_known = ~np.isnan(parts)
+    if kind is ColumnKind.PEAK:
+        return np.fmax.reduce(parts, axis=-1)
+    parts = np.where(is_known, parts, 0.0)
+    if kind is ColumnKind.MEAN:
+        weights = time * is_known
+        # Without known time, use equal weights.
+        weights = np.where(weights.sum(axis=-1, keepdims=True) > 0, weights, is_known)
+        reduced = (parts * weights).sum(axis=-1) / np.maximum(weights.sum(axis=-1), _LEAST)
+    else:
+        reduced = parts.sum(axis=-1)
+    return np.where(is_known.any(axis=-1), reduced, np.nan)

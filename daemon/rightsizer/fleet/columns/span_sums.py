@@ -1,0 +1,166 @@
+"""Sums of many subjects over a span, a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rightsizer.fleet.cache.day_frame import ColumnKind, Floats, FrameLayout
+from rightsizer.fleet.columns.distributions import Demands, DistributionTable, SegmentDemands
+from rightsizer.fleet.columns.segment import Segment
+from rightsizer.model.state import IDLE_STATES, Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+_MEMBERS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
+    ColumnKind.STATE: State,
+    ColumnKind.SECOND_CAUSE: State,
+    ColumnKind.CONDITION: Condition,
+    ColumnKind.TIER: Tier,
+    ColumnKind.SATURATED: Resource,
+    ColumnKind.PRESSED: Resource,
+    ColumnKind.WASTE: Cause,
+    ColumnKind.WASTE_JOULES: Cause,
+}
+_KNOWN_STATES: Final = tuple(state for state in State if state is not State.UNKNOWN)
+
+
+def is_of_this_version(column: str) -> bool:
+    """Whether the name of a column is one of this version; later ones may have more."""
+    kind, _, name = column.partition(":")
+    members = _MEMBERS.get(ColumnKind(kind))
+    return members is None or name in set(members)
+
+
+class SpanPart(NamedTuple):
+    """Intervals of a segment that begin in a span."""
+
+    segment: Segment
+    demands: SegmentDemands
+    first: int
+    last: int
+    """Exclusive."""
+
+
+class SpanSums:
+    """Sums of the subjects of some segments over a span.
+
+    Args:
+        parts: Intervals of the span, in time order.
+        layout: Layout of the segments.
+        size: Number of subjects.
+        end: End of the span.
+        of_devices: Whether the subjects are devices, whose time begins with their first known
+            interval; a workload's is that of its devices.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[SpanPart],
+        layout: FrameLayout,
+        size: int,
+        end: Nanoseconds,
+        *,
+        of_devices: bool,
+    ) -> None:
+        self._parts = parts
+        self._layout = layout
+        self.began = self._began(size)
+        """Start of the first known interval; `None` without one."""
+        self._totals = np.zeros((size, layout.additive))
+        for part in parts:
+            self._totals += np.maximum(0.0, part.segment.sums_over(part.first, part.last))
+        self._nanoseconds = np.rint(self._totals * NANOSECONDS_PER_SECOND)
+        spans = [end - (began or 0) for began in self.began]
+        if not of_devices:
+            spans = [0] * size
+            for part in parts:
+                devices = part.segment.devices[:, part.first : part.last].sum(axis=1, dtype=float)
+                step = part.segment.grid.step
+                times = (round(count * step) for count in devices.tolist())
+                spans = [span + time for span, time in zip(spans, times, strict=True)]
+        self.spans = np.array(spans)
+        """Time of each subject."""
+
+    @cached_property
+    def _amounts(self) -> list[list[float]]:
+        amounts: list[list[float]] = self._totals.tolist()
+        return amounts
+
+    @cached_property
+    def _times(self) -> list[list[float]]:
+        times: list[list[float]] = self._nanoseconds.tolist()
+        return times
+
+    def columns(self, kind: ColumnKind) -> tuple[tuple[Any, ...], Floats]:
+        """Return the names of a kind, and the nanoseconds of each subject by name."""
+        return names_of(self._layout, kind), self._nanoseconds[:, self._layout.slice_of(kind)]
+
+    def column(self, kind: ColumnKind, name: str) -> Floats | None:
+        """Return the nanoseconds of a name by subject; `None` if unknown."""
+        place = self._layout.places.get(kind.column(name))
+        return None if place is None else self._nanoseconds[:, place]
+
+    def _began(self, size: int) -> list[Nanoseconds | None]:
+        began: list[Nanoseconds | None] = [None] * size
+        for part in reversed(self._parts):
+            is_known = part.segment.known[:, part.first : part.last] > 0
+            first = is_known.argmax(axis=1) + part.first
+            for row in np.flatnonzero(is_known.any(axis=1)).tolist():
+                began[row] = part.segment.grid.time(int(first[row]))
+        return began
+
+    def amounts(self, kind: ColumnKind, row: int) -> dict[Any, float]:
+        """Return the positive amounts of a kind, by name."""
+        amounts = self._amounts[row][self._layout.slice_of(kind)]
+        pairs = zip(names_of(self._layout, kind), amounts, strict=True)
+        return {name: amount for name, amount in pairs if amount > 0}
+
+    def times(self, kind: ColumnKind, row: int) -> dict[Any, Nanoseconds]:
+        """Return the times of the same."""
+        times = self._times[row][self._layout.slice_of(kind)]
+        pairs = zip(names_of(self._layout, kind), times, strict=True)
+        return {name: int(time) for name, time in pairs if time > 0}
+
+    def states(self, row: int) -> dict[State, Nanoseconds]:
+        """Return time by state; the rest of the span is unknown."""
+        states: dict[State, Nanoseconds] = self.times(ColumnKind.STATE, row)
+        states.pop(State.UNKNOWN, None)
+        beyond = sum(states.values()) - int(self.spans[row])
+        if beyond > 0:  # By rounding.
+            largest = max(states, key=lambda state: states[state])
+            states[largest] -= beyond
+        elif beyond < 0:
+            states[State.UNKNOWN] = -beyond
+        return states
+
+    def are_known(self, column: str) -> Floats:
+        """Return of which subjects a column is known at any time of the span."""
+        place = self._layout.places.get(column)
+        is_known = np.zeros(len(self.began), bool)
+        for part in self._parts if place is not None else ():
+            values = part.segment.values[:, place, part.first : part.last]
+            is_known |= ~np.isnan(values).all(axis=1)
+        return is_known
+
+    @cached_property
+    def distributions(self) -> DistributionTable:
+        """Distributions of all resources, over active (memory: held) time."""
+        demands = [part.demands.over(part.first, part.last) for part in self._parts]
+        size = len(self.began)
+        states = [self.states(row) for row in range(size)]
+        known, idle, empty = (
+            np.array([sum(times.get(state, 0) for state in some) for times in states], float)
+            for some in (_KNOWN_STATES, IDLE_STATES, (State.IDLE_EMPTY,))
+        )
+        return Demands.summed(demands, size).without_idle(known, idle, empty)
+
+
+@lru_cache(maxsize=1024)
+def names_of(layout: FrameLayout, kind: ColumnKind) -> tuple[Any, ...]:
+    """Return the names of a layout's columns of a kind, as members of an enumeration if any."""
+    names = (column.partition(":")[2] for column in layout.columns[layout.slice_of(kind)])
+    return tuple(map(_MEMBERS.get(kind, str), names))
