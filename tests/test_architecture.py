@@ -54,8 +54,8 @@ IMPORTERS: Final = {
     "jinja2": "report/ web/",
     "mcp": "assistant/server",
     "mcp_types": "assistant/server",
-    "numpy": "fleet/cache/ fleet/cases/ fleet/columns/ fleet/prometheus/ fleet/source fleet/sources/"
-    " fleet/fetch profiles/",
+    "numpy": "fleet/cache/ fleet/cases/ fleet/columns/ fleet/prometheus/ fleet/source"
+    " fleet/sources/ fleet/fetch profiles/",
     "orjson": "fleet/prometheus/response_parser",
     "prometheus_client": "exposition/ web/ telemetry/dcgm telemetry/serving",
     "pynvml": "telemetry/nvml",
