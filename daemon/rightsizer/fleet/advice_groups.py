@@ -122,14 +122,14 @@ class AdviceGroup(Struct, frozen=True):
 
 def groups_of(advice: Sequence[_Piece]) -> list[AdviceGroup]:
     """Return open advice in groups, in the order of their first; fewer than three stay alone."""
-    found: dict[tuple[object, ...], list[_Piece]] = {}
+    by_kind: dict[tuple[object, ...], list[_Piece]] = {}
     for piece in advice:
         is_of_workload = bool(piece["workload"])
         kind = (piece["cluster"], piece["team"], piece["finding"], piece["action"])
         key = (*kind, *piece["reasons"][:1]) if is_of_workload else (piece["id"],)
-        found.setdefault(key, []).append(piece)
+        by_kind.setdefault(key, []).append(piece)
     groups = []
-    for pieces in found.values():
+    for pieces in by_kind.values():
         together = [pieces] if len(pieces) >= _FEWEST else [[piece] for piece in pieces]
         groups += [AdviceGroup.of(some) for some in together]
     places = {piece["id"]: place for place, piece in enumerate(advice)}

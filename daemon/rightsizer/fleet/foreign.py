@@ -103,12 +103,12 @@ def _foreign(store: MetricStore, now: Nanoseconds) -> dict[str, int]:
 def left_out(store: MetricStore, now: Nanoseconds) -> Iterator[str]:
     """Yield a sentence for each exporter that may be the only one of some GPUs."""
     try:
-        found = _foreign(store, now)
+        counts = _foreign(store, now)
     except StoreLimitError:  # A refusal to count is not fatal.
         return
-    for name in sorted(found.keys() - _BESIDE):
+    for name in sorted(counts.keys() - _BESIDE):
         yield (
-            f"Left out: {found[name]} series of {name}, which are by {_FOREIGN[name]}. GPUs that "
+            f"Left out: {counts[name]} series of {name}, which are by {_FOREIGN[name]}. GPUs that "
             "neither an agent nor dcgm-exporter watches are missing here."
         )
 

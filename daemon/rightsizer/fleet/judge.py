@@ -86,11 +86,11 @@ def _team(
     key: str, namespace: str, teams: Mapping[str, str], clusters: AbstractSet[Cluster]
 ) -> str:
     """Return the team of a workload, or of its namespace, or else the namespace's name."""
-    found = teams.get(key, "")
-    for cluster in clusters if namespace and not found else ():
+    team = teams.get(key, "")
+    for cluster in clusters if namespace and not team else ():
         if not cluster.prefix or key.startswith(f"{cluster.prefix}/"):
-            found = found or teams.get(cluster.named(namespace_key(namespace)), "")
-    return found or namespace
+            team = team or teams.get(cluster.named(namespace_key(namespace)), "")
+    return team or namespace
 
 
 def _waiting(context: FleetContext) -> tuple[WaitingWork, ...]:
@@ -199,20 +199,20 @@ class FleetJudge:
             return frozenset()
         advice = self._answer.node_advice
         # Ids differ if workload names include clusters, which agents do not know.
-        known = {
-            (each.workload, each.reason, each.action)
-            for each in advice
-            if each.workload.startswith(f"{each.cluster}/")
+        of_clusters = {
+            (node_advice.workload, node_advice.reason, node_advice.action)
+            for node_advice in advice
+            if node_advice.workload.startswith(f"{node_advice.cluster}/")
         }
         faulty: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for node_advice in advice:
             faulty[node_advice.reason, node_advice.action].update(node_advice.devices)
-        return frozenset(each.id for each in advice) | {
+        return frozenset(node_advice.id for node_advice in advice) | {
             finding.id
             for finding in self._answer.findings
             if finding.reasons
             and (
-                (finding.workload, finding.reasons[0], finding.action) in known
+                (finding.workload, finding.reasons[0], finding.action) in of_clusters
                 # Agents fold faults by links that a store does not know.
                 or (
                     finding.shared_by

@@ -85,8 +85,12 @@ def _at_most(savings: Savings, gpus: float, dollars: EstimateInterval | None) ->
             "dollars_per_hour_high": dollars.high,
             "dollars_per_hour_typical": dollars.value,
         }
-    known = {name: getattr(savings, name) for name in limits}
+    estimates = {name: getattr(savings, name) for name in limits}
     return replace(
         savings,
-        **{name: min(each, limits[name]) for name, each in known.items() if each is not None},
+        **{
+            name: min(estimate, limits[name])
+            for name, estimate in estimates.items()
+            if estimate is not None
+        },
     )

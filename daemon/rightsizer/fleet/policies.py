@@ -27,7 +27,10 @@ class FleetPolicies(Struct, frozen=True):
         """Create the policies of a fleet's devices."""
         if not policies:
             return cls({})
-        sets = {pool: PolicySet(found) for pool, found in _by_pool(policies, inventory).items()}
+        sets = {
+            pool: PolicySet(pool_policies)
+            for pool, pool_policies in _by_pool(policies, inventory).items()
+        }
         return cls(
             {uuid: sets[device.pool] for uuid, device in inventory.devices.items()}, sets[""]
         )
@@ -52,12 +55,12 @@ def _by_pool(
     policies: Sequence[Policy], inventory: FleetInventory
 ) -> dict[str, tuple[Policy, ...]]:
     """Return each pool's policies, which match its name with or without its cluster's."""
-    found = {"": policies_of_pool(policies, "")}
+    by_pool = {"": policies_of_pool(policies, "")}
     for device in inventory.devices.values():
-        if device.pool not in found:
-            own = device.pool.removeprefix(f"{device.cluster}/")
-            found[device.pool] = policies_of_pool(policies, device.pool, own)
-    return found
+        if device.pool not in by_pool:
+            name_in_cluster = device.pool.removeprefix(f"{device.cluster}/")
+            by_pool[device.pool] = policies_of_pool(policies, device.pool, name_in_cluster)
+    return by_pool
 
 
 def with_stated(

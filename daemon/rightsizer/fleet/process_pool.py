@@ -129,11 +129,11 @@ class ProcessPool:
                         connection = cast("Connection[Any, Any]", ready)
                         worker = running[connection]
                         with worker.talking():
-                            kind, found = connection.recv()
+                            kind, result = connection.recv()
                         if kind == _NEWS:
-                            listen(found)
+                            listen(result)
                             continue
-                        trouble = trouble or (found if kind == _TROUBLE else None)
+                        trouble = trouble or (result if kind == _TROUBLE else None)
                         # The worker continues before its result is handled.
                         if left and trouble is None:
                             with worker.talking():
@@ -141,7 +141,7 @@ class ProcessPool:
                         else:
                             running.pop(connection)
                         if kind == _RESULT:
-                            yield found
+                            yield result
         finally:
             if running:  # The caller was interrupted, or stopped iterating.
                 self._end(at_once=True)
@@ -180,9 +180,9 @@ def tell(*news: object) -> None:
         listener(news)
 
 
-def serialize(found: object) -> bytes:
+def serialize(value: object) -> bytes:
     """Return a result as it is sent between processes, compressed; far smaller than its objects."""
-    return zlib.compress(ForkingPickler.dumps(found), level=1)
+    return zlib.compress(ForkingPickler.dumps(value), level=1)
 
 
 def deserialize(raw: bytes) -> Any:
@@ -197,9 +197,9 @@ def _serve(connection: Connection[Any, Any]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     lock = threading.Lock()
 
-    def answer(kind: int, found: object) -> None:
+    def answer(kind: int, result: object) -> None:
         with lock:
-            connection.send((kind, found))
+            connection.send((kind, result))
 
     _LISTENERS[:] = [partial(answer, _NEWS)]
     gc.disable()
@@ -217,13 +217,13 @@ def _serve(connection: Connection[Any, Any]) -> None:
                 work = opened.enter_context(begun())
                 # Objects loaded so far stay; cycles are collected between tasks.
                 gc.freeze()
-            found = work(task)
+            outcome = work(task)
         except Exception as error:  # noqa: BLE001 - The caller raises it.
             error.add_note(traceback.format_exc())
             answer(_TROUBLE, error)
         else:
-            answer(_RESULT, found)
-            del found
+            answer(_RESULT, outcome)
+            del outcome
         del task
         gc.collect()
 

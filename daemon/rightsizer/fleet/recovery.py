@@ -62,7 +62,7 @@ def scraped_last(
     # Last known state of each piece of advice, and its time.
     states: dict[str, tuple[Nanoseconds, AdviceState]] = {}
     start = last - _MOMENT + _SECOND
-    found = {}
+    by_id = {}
     opened = store.instant(_over(_OPENED, _MOMENT), last)
     for series in store.range(_over(_STATES, _SECOND), start, last, _SECOND):
         state = series.labels.get("state", "")
@@ -76,8 +76,8 @@ def scraped_last(
         opened_at = round(nanoseconds(series.value), -3)
         if key and 0 < opened_at <= now:
             seen, advice_state = states.get(key, (last - _MOMENT, AdviceState.ACTIVE))
-            found[key] = Scraped(key, opened_at, advice_state, seen)
-    return found
+            by_id[key] = Scraped(key, opened_at, advice_state, seen)
+    return by_id
 
 
 def _last_scraped(

@@ -118,7 +118,7 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Explan
     advice = ledger.advice()
     verdicts = (judgement.finding for judgement in recommender_result.judgements)
     verdict = next((finding for finding in verdicts if finding.id == asked), None)
-    if verdict is None or any(each.id == asked for each in advice):
+    if verdict is None or any(open_advice.id == asked for open_advice in advice):
         explanation = explain_advice(find_advice(advice, asked), trees)
     else:
         explanation = explain_finding(verdict, recommender_result.time, trees)

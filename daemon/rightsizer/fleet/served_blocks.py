@@ -102,15 +102,15 @@ def advised_findings(answer: _JsonRow) -> list[_JsonRow]:
     return [finding for finding in findings if finding["options"] and not finding["abstained"]]
 
 
-def served_blocks(served: Sequence[_JsonRow], most: int) -> Section:
+def served_blocks(served: Sequence[_JsonRow], limit: int) -> Section:
     """Return the first served models, each with its findings, as ranked: short ones, then by money.
 
     Args:
         served: `served_models` of the answer.
-        most: Models that are shown.
+        limit: Number of models that are shown.
     """
-    shown = served[:most]
-    more = len(served) - most
+    shown = served[:limit]
+    more = len(served) - limit
     note = "TTFT, TPOT: measured, and in brackets the 90% range that is predicted"
     note += f"; and {more} more; --top shows more, --json has all" if more > 0 else ""
     rows = (_cells(row) for row in served_rows(shown))

@@ -218,12 +218,15 @@ class FleetService:
         """Return the report for a scrape, without advice already exported by node agents."""
         ids = self._judge.node_advice_ids
         report = self._report
-        return replace(report, advice=tuple(each for each in report.advice if each.id not in ids))
+        return replace(
+            report,
+            advice=tuple(open_advice for open_advice in report.advice if open_advice.id not in ids),
+        )
 
     def _refresh(self) -> None:
         self._generation += 1
         self._report = self._new_report()
-        open_count = sum(each.is_open for each in self.advice)
+        open_count = sum(open_advice.is_open for open_advice in self.advice)
         self._notifier.status(self.trouble or f"{open_count} recommendations are open")
 
     def _new_report(self) -> Report:

@@ -95,10 +95,10 @@ class UseSum:
 Uses: TypeAlias = "dict[UseKey, UseSum]"
 
 
-def add_uses(found: Uses, more: Mapping[UseKey, UseSum]) -> None:
+def add_uses(sums: Uses, more: Mapping[UseKey, UseSum]) -> None:
     """Sum by key."""
     for key, use_sum in more.items():
-        found.setdefault(key, UseSum()).add(use_sum)
+        sums.setdefault(key, UseSum()).add(use_sum)
 
 
 UNNAMED: Final = ""
@@ -138,7 +138,7 @@ def uses_of(
     device: FleetDevice, hours: Mapping[str, UseSum], owners: Mapping[str, WorkloadOwner]
 ) -> Uses:
     """Return the hours of a device by what they are summed by."""
-    found: Uses = {}
+    by_key: Uses = {}
     for holder, use in hours.items():
         owner = _NOBODY.get(holder) or owners.get(holder, _NOBODY[UNNAMED])
         key = UseKey(
@@ -150,8 +150,8 @@ def uses_of(
             device.cloud.provider,
         )
         workloads = set() if holder in _NOBODY else {holder}
-        found.setdefault(key, UseSum()).add(replace(use, workloads=workloads))
-    return found
+        by_key.setdefault(key, UseSum()).add(replace(use, workloads=workloads))
+    return by_key
 
 
 _LONGEST_SILENCE: Final[Nanoseconds] = DAY
@@ -254,13 +254,13 @@ def _divided(
     busy = known - free
     # Sums of rounded figures may exceed the time by a little.
     fitting = busy / max(busy, used + idle + stalled + lost) if busy > 0 else 0.0
-    found = {}
+    by_holder = {}
     for key, time in times.items():
         is_free = key == FREE_TIME
         part = fitting * hours * time / busy if busy > 0 and not is_free else 0.0
         free_time = time * hours if is_free else 0.0
         dark = held.get(key, rest if key == UNNAMED else 0.0)
-        found[key] = UseSum(
+        by_holder[key] = UseSum(
             held=time * hours,
             unknown=silent * dark * hours,
             used=part * used,
@@ -272,7 +272,7 @@ def _divided(
             joules=joules * (time + silent * dark) / (known + silent) if known + silent else 0.0,
             is_measured=joules > 0.0 or not time,
         )
-    return {key: use for key, use in found.items() if use.held > 0 or use.unknown > 0}
+    return {key: use for key, use in by_holder.items() if use.held > 0 or use.unknown > 0}
 
 
 class HeldGpu(Struct, frozen=True):

@@ -130,12 +130,14 @@ class HoldingRow(NamedTuple):
 def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
     """Split holdings at the end of days."""
     for row in rows:
-        each = DAY // row.grid.step
+        intervals_a_day = DAY // row.grid.step
         for place, grid in enumerate(row.grid.parts()):
-            first = row.first - place * each
-            last = row.last - place * each
-            if first < each and last >= 0:
-                yield row._replace(grid=grid, first=max(0, first), last=min(each - 1, last))
+            first = row.first - place * intervals_a_day
+            last = row.last - place * intervals_a_day
+            if first < intervals_a_day and last >= 0:
+                yield row._replace(
+                    grid=grid, first=max(0, first), last=min(intervals_a_day - 1, last)
+                )
 
 
 def merged_holdings(rows: Iterable[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
@@ -304,14 +306,14 @@ class DayCache:
 
         Unreadable rows are skipped: their time counts as unknown.
         """
-        found: dict[str, list[CachedFrame]] = {}
+        frames: dict[str, list[CachedFrame]] = {}
         for uuid, day, source, step, days, data in self.database.rows(
             _FRAMES, (first, last, json.dumps(list(uuids)))
         ):
-            of_device = found.setdefault(uuid, [])
+            of_device = frames.setdefault(uuid, [])
             with suppress(ValueError):
                 of_device.append(CachedFrame(source, unpack(Grid(day, step, days), data)))
-        return found
+        return frames
 
     def holdings(
         self, first: int, last: int, uuids: Sequence[str] | None = None
@@ -338,7 +340,8 @@ class DayCache:
         """Delete what is older than a day; return the number of deleted frames."""
         with self.database.transaction() as connection:
             counts = [
-                connection.execute(each, {"before": before}).rowcount for each in _FORGET_BEFORE
+                connection.execute(statement, {"before": before}).rowcount
+                for statement in _FORGET_BEFORE
             ]
         self._known.clear()
         with self.database.transaction() as connection:

@@ -56,7 +56,7 @@ def pack(frame: DayFrame) -> bytes:
         bins = sorted(histogram.items())
         name = resource.encode()
         written += [bytes((len(name), len(bins))), name]
-        written += [_BIN.pack(*each) for each in bins]
+        written += [_BIN.pack(*bin_weight) for bin_weight in bins]
     packer = zlib.compressobj(_LEVEL, zdict=_DICTIONARY)
     return _VERSION + packer.compress(b"".join(written)) + packer.flush()
 
@@ -114,7 +114,7 @@ def _demands(plain: bytes, place: int, count: int) -> dict[Resource, Histogram]:
     return demands
 
 
-_RESOURCES: Final = tuple(each for each in Resource if each is not Resource.MEDIA)
+_RESOURCES: Final = tuple(resource for resource in Resource if resource is not Resource.MEDIA)
 """Resources of this version; later ones are stored by name, a little longer."""
 _USUAL: Final[tuple[tuple[str, Iterable[str]], ...]] = (
     ("count", Tier), (ColumnKind.PRESSED, _RESOURCES), (ColumnKind.SATURATED, _RESOURCES),

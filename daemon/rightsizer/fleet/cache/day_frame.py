@@ -162,9 +162,13 @@ def frames_of(
         for place, column in enumerate(layout.columns):
             values[:, place, : shape[1]] = columns[column]
     is_known: Floats = np.asarray(~np.isnan(values).all(axis=2))
-    for value, known, demand in zip(values, is_known, demands, strict=True):
-        kept = layout if known.all() else FrameLayout.of(compress(layout.columns, known))
-        yield DayFrame(grid, kept, value[known], demand)
+    for value, known_columns, demand in zip(values, is_known, demands, strict=True):
+        kept = (
+            layout
+            if known_columns.all()
+            else FrameLayout.of(compress(layout.columns, known_columns))
+        )
+        yield DayFrame(grid, kept, value[known_columns], demand)
 
 
 def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
@@ -173,11 +177,11 @@ def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
         if frame.grid.days == 1:
             yield frame
             continue
-        each = DAY // frame.grid.step
+        intervals_a_day = DAY // frame.grid.step
         seconds = frame.known_seconds()
         total = seconds.sum()
         for place, grid in enumerate(frame.grid.parts()):
-            inside = slice(place * each, (place + 1) * each)
+            inside = slice(place * intervals_a_day, (place + 1) * intervals_a_day)
             values = frame.values[:, inside]
             part = seconds[inside].sum() / total if total else 0.0
             demands = {

@@ -118,9 +118,9 @@ class FleetCases:
         self._past: dict[str, SubjectHistory] = {}
         self._nodes: dict[str, Node] = {}
         present = {
-            key: found
+            key: there
             for key, uuids in request.occupancy.present.items()
-            if (found := list(filter(self.is_present, uuids)))
+            if (there := list(filter(self.is_present, uuids)))
         }
         together = self._holders({key: ever[key] for key in present if key in ever})
         for key, uuids in present.items():
@@ -130,10 +130,10 @@ class FleetCases:
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """Return the cases over the latest span; `None` for everything."""
-        found = {key: self._case(key, span) for key in self._held}
-        nodes = self._neighbors.nodes(found)
+        cases = {key: self._case(key, span) for key in self._held}
+        nodes = self._neighbors.nodes(cases)
         return tuple(
-            replace(case, node=self._node(case, nodes.get(key))) for key, case in found.items()
+            replace(case, node=self._node(case, nodes.get(key))) for key, case in cases.items()
         )
 
     def _node(self, case: Case, node: Node | None) -> Node:

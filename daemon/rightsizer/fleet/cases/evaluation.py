@@ -292,41 +292,41 @@ def evaluate_fleet(
     `open_now` are key and rule of open advice; `failed` is called with a rule that raises, which
     only loses its judgements.
     """
-    found: dict[str, _LongVerdicts] = {}
+    verdicts: dict[str, _LongVerdicts] = {}
 
     @contextmanager
     def reported(rule: FleetRule[Any]) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - any fault is the rule's.
-            found.pop(rule.name, None)
+            verdicts.pop(rule.name, None)
             failed(rule.name, "", error)
 
     def judge(span: Nanoseconds, of_span: Iterable[FleetRule[Any]]) -> None:
         view = views(span)
         for rule in of_span:
             with reported(rule):
-                found[rule.name] = _judged(rule, view)
+                verdicts[rule.name] = _judged(rule, view)
 
     def settle(span: Nanoseconds, of_span: Iterable[FleetRule[Any]]) -> None:
         asking = [
             rule
             for rule in of_span
-            if rule.name in found
-            and any(matters(judgement, open_now) for judgement in found[rule.name].judgements)
+            if rule.name in verdicts
+            and any(matters(judgement, open_now) for judgement in verdicts[rule.name].judgements)
         ]
         if not asking:
             return
         view = views(span)
         for rule in asking:
             with reported(rule):
-                found[rule.name] = _settled(rule, found[rule.name], view, open_now)
+                verdicts[rule.name] = _settled(rule, verdicts[rule.name], view, open_now)
 
     for step, span_of in ((judge, _long_span), (settle, _short_span)):
         for span, of_span in groupby(sorted(rules, key=span_of), span_of):
             step(span, of_span)
-    names = (rule.name for rule in rules if rule.name in found)
-    return tuple(judgement for name in names for judgement in found[name].judgements)
+    names = (rule.name for rule in rules if rule.name in verdicts)
+    return tuple(judgement for name in names for judgement in verdicts[name].judgements)
 
 
 def _long_span(rule: FleetRule[Any]) -> Nanoseconds:
@@ -354,8 +354,8 @@ def _settled(
     open_now: AbstractSet[tuple[str, str]],
 ) -> _LongVerdicts:
     strict, relaxed = (
-        {verdict.key: verdict.finding for verdict in each.judge(view)}
-        for each in (rule, rule.relaxed(rule.conduct().close_ratio))
+        {verdict.key: verdict.finding for verdict in fleet_rule.judge(view)}
+        for fleet_rule in (rule, rule.relaxed(rule.conduct().close_ratio))
     )
     settled = [
         judgement.settled(

@@ -38,16 +38,16 @@ class HourlyFigures(Sequence[float | None]):
     def __getitem__(self, place: int | slice) -> float | HourlyFigures | None:
         if isinstance(place, slice):
             return HourlyFigures(self._values[place])
-        found = float(self._values[place])
-        return None if math.isnan(found) else found
+        figure = float(self._values[place])
+        return None if math.isnan(figure) else figure
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __iter__(self) -> Iterator[float | None]:
-        found = self._values.astype(object)
-        found[np.isnan(self._values)] = None
-        return iter(found.tolist())
+        figures = self._values.astype(object)
+        figures[np.isnan(self._values)] = None
+        return iter(figures.tolist())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
@@ -144,12 +144,12 @@ class GpuCounts:
 _Key = TypeVar("_Key")
 
 
-def add_counts(found: dict[_Key, GpuCounts], key: _Key, counts: GpuCounts) -> None:
+def add_counts(sums: dict[_Key, GpuCounts], key: _Key, counts: GpuCounts) -> None:
     """Add counts under a key; the arguments are not changed."""
-    if key in found:
-        found[key].add(counts)
+    if key in sums:
+        sums[key].add(counts)
     else:
-        found[key] = copy(counts)
+        sums[key] = copy(counts)
 
 
 @dataclass(slots=True)

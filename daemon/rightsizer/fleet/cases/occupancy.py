@@ -61,7 +61,7 @@ def occupancy_of(
         is_held = held is not None and held.end + max(gap, held.grid.step) >= now
         present.setdefault(held.workload if held and is_held else uuid, []).append(uuid)
     return Occupancy(
-        {key: tuple(found) for key, found in present.items()},
+        {key: tuple(uuids_of_key) for key, uuids_of_key in present.items()},
         {key: tuple(holding_rows) for key, holding_rows in ever.items()},
         {
             uuid: tuple(row.workload for row in holding_rows)

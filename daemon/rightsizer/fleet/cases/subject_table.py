@@ -184,14 +184,14 @@ class DeviceTable:
         is_under = np.zeros(len(self.rows), bool)
         for resource in Resource:
             pressed = self.pressed_share(resource)
-            told = pressed > 0.0
+            is_told = pressed > 0.0
             if resource is Resource.MEMORY:
                 full = self.condition_share(Condition.NEAR_OUT_OF_MEMORY)
                 pressed = np.where(self.is_preallocated, pressed - full, pressed)
-                told = np.where(
-                    self.is_preallocated, pressed > 0.0, told | self.has_demand(resource)
+                is_told = np.where(
+                    self.is_preallocated, pressed > 0.0, is_told | self.has_demand(resource)
                 )
-            is_under |= told & (pressed >= self._settings.underprovisioned_ratio)
+            is_under |= is_told & (pressed >= self._settings.underprovisioned_ratio)
         return is_under & (self._known > 0)
 
     @cached_property
@@ -215,7 +215,9 @@ class DeviceTable:
             counts = has_any if resource is Resource.MEDIA else values >= 0.0
             demands[resource] = np.where(counts & (stated >= 0.0), stated, values)
         memory = np.where(self.is_preallocated, np.nan, demands[Resource.MEMORY])
-        needs = {each: values * (1 + settings.margin_ratio) for each, values in demands.items()}
+        needs = {
+            resource: values * (1 + settings.margin_ratio) for resource, values in demands.items()
+        }
         return needs | {Resource.MEMORY: memory * (1 + settings.memory_margin_ratio)}
 
     def need(self, resource: Resource) -> Floats:

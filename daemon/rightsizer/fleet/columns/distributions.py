@@ -102,8 +102,8 @@ class DistributionTable:
         if share not in self._quantiles:
             target = share * self._reached[:, :, -1:] * (1 - PRECISION)
             place = (self._reached >= target).argmax(axis=2)
-            found = np.maximum(place, self._first) / (BINS - 1)
-            self._quantiles[share] = found.tolist()
+            quantiles = np.maximum(place, self._first) / (BINS - 1)
+            self._quantiles[share] = quantiles.tolist()
         return self._quantiles[share]
 
     def is_known(self, resource: Resource | None) -> Floats:
@@ -157,17 +157,17 @@ class Demands(Struct, frozen=True):
         estimated = sum((part.estimated for part in parts), np.zeros((size, len(_ROWS), BINS)))
         return cls(np.asarray(exported), np.asarray(estimated))
 
-    def without_idle(self, known: Floats, idle: Floats, empty: Floats) -> DistributionTable:
+    def without_idle(self, known_time: Floats, idle: Floats, empty: Floats) -> DistributionTable:
         """Return the distributions over active (memory: held) time, given times by subject.
 
         An idle device uses nothing, so idle time is the lowest part.
         """
         if not self.exported.any():
             return DistributionTable(self.estimated)
-        exported = np.where(known[:, None, None] > 0, self.exported, 0.0)
+        exported = np.where(known_time[:, None, None] > 0, self.exported, 0.0)
         unused = np.repeat(idle[:, None], len(_ROWS), axis=1)
         unused[:, _ROWS[Resource.MEMORY]] = empty
-        away = exported.sum(axis=2) * unused / np.maximum(1.0, known)[:, None]
+        away = exported.sum(axis=2) * unused / np.maximum(1.0, known_time)[:, None]
         below = np.cumsum(exported, axis=2) - away[:, :, None]
         return DistributionTable(np.clip(below, 0.0, exported) + self.estimated)
 
@@ -226,10 +226,10 @@ class SegmentDemands:
             if resource is not None and resource in segment.exported:
                 is_exported = (segment.exported[resource] > 0).any(axis=2)
                 counts[:, place] &= ~np.repeat(is_exported, segment.intervals_a_day, axis=1)
-        time, known, means, peaks = (
+        time, known_seconds, means, peaks = (
             np.where(counts, values, 0.0) for values in (time, segment.known[:, None], means, peaks)
         )
-        left = np.minimum(means * known / np.where(counts, time, 1.0), peaks)
+        left = np.minimum(means * known_seconds / np.where(counts, time, 1.0), peaks)
         share = self._settings.peak_share_ratio
         begins = np.array([_ROWS[_RESOURCES[measure]] for measure in wanted], int)[:, None, None]
         begins = begins + np.arange(len(segment.known))[:, None, None, None] * len(_ROWS)

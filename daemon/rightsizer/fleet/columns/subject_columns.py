@@ -111,12 +111,12 @@ def columns_of(
     for place, step_by_day in enumerate(steps):
         odd = sorted(day for day in step_by_day if len(steps_by_day[day]) > 1)
         groups[tuple((day, step_by_day[day]) for day in odd)].append(place)
-    found: dict[int, tuple[SubjectColumns, int]] = {}
+    placed: dict[int, tuple[SubjectColumns, int]] = {}
     for places in groups.values():
         step_of = {day: step for place in places for day, step in steps[place].items()}
         columns = _arranged([devices[place] for place in places], step_of, settings)
-        found |= {place: (columns, row) for row, place in enumerate(places)}
-    return [found[place] for place in range(len(devices))]
+        placed |= {place: (columns, row) for row, place in enumerate(places)}
+    return [placed[place] for place in range(len(devices))]
 
 
 def _steps_of(frames: Iterable[DayFrame], *, by_the_hour: bool) -> dict[int, Nanoseconds]:
@@ -191,8 +191,8 @@ class _SegmentArrays:
 
     def _add_demands(self, row: int, frame: DayFrame) -> None:
         """Divide the distributions of several days by their known time."""
-        known = frame.known_seconds().reshape(frame.grid.days, -1).sum(axis=1)
-        parts = known / (known.sum() or np.inf)
+        known_by_day = frame.known_seconds().reshape(frame.grid.days, -1).sum(axis=1)
+        parts = known_by_day / (known_by_day.sum() or np.inf)
         first = frame.grid.day - self.grid.day
         for resource, histogram in frame.demands.items():
             if resource not in self._exported:
