@@ -409,6 +409,8 @@ def most_running(server: Server) -> float:
     """Maximum average of requests in flight per replica that meets latencies; 0 if none does."""
     # Throughput increases with requests in flight, so bisection can use the latter.
     most = server.running_at((1.0 - _LEFT) * server.answered(server.places))
+    if not server.load.has_targets:
+        return most
     in_time = partial(halved, 0.0, most, times=_HALVINGS)
     return in_time(lambda each: not is_late(server, server.busy_with(each)))[0]
 
