@@ -433,6 +433,27 @@ def test_sick_gpus_of_one_job_are_each_its_own() -> None:
     assert [(event.kind, event.advice.id) for event in ended] == [(AdviceEventKind.CLOSED, rows.id)]
 
 
+def test_sick_gpus_of_a_job_over_two_nodes_are_each_its_own() -> None:
+    """In a fleet; a power supply is of its node, whose part of the job it holds back."""
+    (rows,) = node(dict.fromkeys((2, 5), ROWS), held=[list(EIGHT)])
+    (held_back,) = node(
+        {index: {Signal.CLOCK_EVENT_REASONS: 128.0} for index in EIGHT},
+        conditions=dict.fromkeys(EIGHT, 0.5),
+        held=[list(EIGHT)],
+    )
+    devices = tuple(
+        replace(device, host=f"node-{place // 4}") for place, device in enumerate(rows.devices)
+    )
+    repairs, brakes = (
+        [event.advice.finding for event in run(Ledger(), [replace(job, devices=devices)])]
+        for job in (rows, held_back)
+    )
+
+    assert [finding.devices for finding in repairs] == [uuids(2), uuids(5)]
+    assert [finding.devices for finding in brakes] == [uuids(0, 1, 2, 3), uuids(4, 5, 6, 7)]
+    assert brakes[0].summary.startswith("Node node-0 (4 of 4 GPUs): ")
+
+
 def test_sick_gpu_beside_a_dead_switch_is_its_own() -> None:
     """One job has both: the switch's GPUs are one finding, the third is another."""
     events = run(Ledger(), node({5: ROWS}, xids={2: BUS, 3: BUS}, held=[list(EIGHT)]))

@@ -178,16 +178,16 @@ def with_incidents(  # noqa: PLR0913, PLR0917 - what was judged, by which rules,
         watched = [each for each in incidents if each.finding.rule == rule.name]
         if not watched and not any(judgements[place].finding.shared_by for place in places):
             continue
+        incidents_of_rule: list[Incident] = []
         for cases in _by_node(cases_of(rule), place_of):
             node = _NodeRule(rule, tuned, cases, [judgements[place] for place in places])
             try:
-                found = node.incidents(watched)
+                incidents_of_rule += node.incidents(watched)
             except Exception as error:  # noqa: BLE001 - a rule's fault must stop no other.
                 failed(rule.name, "", error)
-                continue
-            for place in places:
-                result[place] = _folded(judgements[place], found)
-            result += [incident.judgement for incident in found]
+        for place in places:
+            result[place] = _folded(judgements[place], incidents_of_rule)
+        result += [incident.judgement for incident in incidents_of_rule]
     return tuple(result)
 
 
@@ -205,13 +205,30 @@ def _folded(judgement: Judgement, incidents: Iterable[Incident]) -> Judgement:
 
 
 def _by_node(cases: Iterable[Case], place_of: PlaceOf) -> list[list[Case]]:
-    """Cases by node, without those over several nodes."""
-    found: dict[Hashable, list[Case]] = {}
+    """Cases by node; of one over several nodes, to each the part on it."""
+    by_node: dict[Hashable, list[Case]] = {}
     for case in cases:
-        places = {place_of(device) for device in case.devices}
-        if len(places) == 1 and case.node is not None:
-            found.setdefault(places.pop(), []).append(case)
-    return list(found.values())
+        if case.node is None:
+            continue
+        places = [place_of(device) for device in case.devices]
+        for place in dict.fromkeys(places):
+            by_node.setdefault(place, []).append(_on_place(case, places, place))
+    return list(by_node.values())
+
+
+def _on_place(case: Case, places: Sequence[Hashable], place: Hashable) -> Case:
+    """Return the part of a case on a node; `places` are those of its devices."""
+    if all(other == place for other in places):
+        return case
+    rows = [
+        row
+        for row, other in zip(
+            zip(case.devices, case.windows, case.provisioning, strict=True), places, strict=True
+        )
+        if other == place
+    ]
+    devices, windows, provisioning = map(tuple, zip(*rows, strict=True))
+    return replace(case, devices=devices, windows=windows, provisioning=provisioning, past=None)
 
 
 class _NodeRule:
@@ -246,9 +263,10 @@ class _NodeRule:
         found: list[Incident] = []
         for kind in sorted(kinds):
             left = {
-                key: frozenset(complaint.finding.culprits)
+                key: uuids
                 for key, complaint in complaints.items()
                 if _kind(complaint.finding) == kind
+                and (uuids := frozenset(complaint.finding.culprits) & here)
             }
             for advice in continued:
                 if _kind(advice.finding) == kind:
@@ -315,7 +333,7 @@ class _NodeRule:
         return self._among(caused, left)
 
     def _among(self, uuids: frozenset[str], left: _Complaints) -> dict[str, frozenset[str]]:
-        """Complaints of some devices: as a whole, but a fault of a GPU's hardware by GPU."""
+        """Complaints of some devices: as a whole on the node, but a fault of hardware by GPU."""
         taken = {key: culprits & uuids for key, culprits in left.items()}
         return {
             key: some
