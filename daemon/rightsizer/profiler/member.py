@@ -135,6 +135,11 @@ class ProfiledMember(Struct, frozen=True):
         count = self.kernel_count
         return 0.0 if launches is None or not count else min(1.0, launches.matched / count)
 
+    def kernel_part(self, seconds: float) -> float:
+        """Return seconds of kernels as a ratio of the time of all, which may overlap."""
+        whole = sum(kernel.seconds for kernel in self.device.kernels)
+        return seconds / whole if whole else 0.0
+
     def share(self, seconds: float) -> float:
         """Return seconds as a ratio of the span."""
         return seconds / self.time.span_seconds if self.time.span_seconds > 0 else 0.0

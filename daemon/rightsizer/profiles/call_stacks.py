@@ -234,6 +234,11 @@ class CallStacks:
         rows = self._wait_rows if kind is CallKind.WAIT else self._rows
         rows.add(thread, self.number(kind, name), *span)
 
+    def bounded(self, threads: Numbers) -> Numbers:
+        """Return the numbers of threads, -1 beyond the limit."""
+        unique, places = np.unique(threads, return_inverse=True)
+        return np.array([*map(self.thread, unique.tolist())], np.int64)[places]
+
     def number(self, kind: CallKind, name: str, product: TensorProduct | None = None) -> int:
         """Return the number of a name; -1 for an empty one."""
         if not name:
@@ -259,10 +264,10 @@ class CallStacks:
     def _extend(self, into: defaultdict[int, _Calls], *columns: Values) -> None:
         threads, numbers, starts, ends = map(integers, columns)
         is_kept = (numbers >= 0) & (starts > -LATEST) & (starts <= ends) & (ends < LATEST)
-        for number in np.unique(threads).tolist():
-            thread = self.thread(number)
+        kept_threads = self.bounded(threads)
+        for thread in np.unique(kept_threads).tolist():
             if thread != -1 or into is self._waits:
-                rows = is_kept & (threads == number)
+                rows = is_kept & (kept_threads == thread)
                 into[thread].extend_named(starts[rows], ends[rows], numbers[rows])
 
     def flush(self) -> None:

@@ -164,10 +164,7 @@ class Recorder:
         """Add host calls that launched work with the same correlations."""
         columns = self._valid("launch", starts, ends, correlations, integers(threads))
         begins, untils, ties, numbers = columns
-        for thread in np.unique(numbers).tolist():
-            if self.stacks.thread(thread) == _NO_THREAD:
-                numbers = np.where(numbers == thread, _NO_THREAD, numbers)
-        self._launches.extend(ties, begins, untils, numbers)
+        self._launches.extend(ties, begins, untils, self.stacks.bounded(numbers))
 
     def host_spans_of(
         self, starts: Values, ends: Values, kinds: Sequence[SpanKind], names: Sequence[str]

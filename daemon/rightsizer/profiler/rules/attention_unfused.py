@@ -51,10 +51,8 @@ def _ratio(member: ProfiledMember) -> float:
 
 
 def _part(member: ProfiledMember) -> float:
-    """Return the share of all kernels' time, which may overlap."""
-    whole = sum(kernel.seconds for kernel in member.device.kernels)
     attention = member.device.attention
-    return attention.seconds / whole if attention and whole else 0.0
+    return member.kernel_part(attention.seconds) if attention else 0.0
 
 
 RULE: Final = rule.ProfileRule(

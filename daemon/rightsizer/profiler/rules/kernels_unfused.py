@@ -55,9 +55,7 @@ def _small(member: ProfiledMember) -> list[KernelUse]:
 
 
 def _part(member: ProfiledMember) -> float:
-    """Return the share of all kernels' time, which may overlap."""
-    whole = sum(kernel.seconds for kernel in member.device.kernels)
-    return sum(kernel_use.seconds for kernel_use in _small(member)) / whole if whole else 0.0
+    return member.kernel_part(sum(kernel_use.seconds for kernel_use in _small(member)))
 
 
 RULE: Final = rule.ProfileRule("profile_kernels_unfused", ProfileKernelsUnfusedSettings(), judge)
