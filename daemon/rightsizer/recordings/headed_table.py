@@ -241,22 +241,26 @@ def csv_rows(
     places: list[int | None] = [] if names == headings else _places(names, headings)
     # The program ends its lines, scripts may not.
     may_be_torn = is_query_heading(names)
+    begins_with_time = not time and not repeated[:1].isdigit()
     for number, line in lines:
         cells = split_csv_line(line, delimiter)
         if delimiter == " " and len(cells) == width + 1:
             cells[time : time + 2] = [" ".join(cells[time : time + 2])]  # Date and time of day.
-        if repeated and len(cells) > time and cells[time].strip() == repeated:
+        if begins_with_time and line[:1].isdigit() and len(cells) == width:
+            pass  # As nearly all lines are.
+        elif repeated and len(cells) > time and cells[time].strip() == repeated:
             others = [cell.strip() for cell in cells]
             width = len(others)
             places = [] if others == headings else _places(others, headings)
+            continue
         elif not line[:1].isdigit() and (_NO_ROW.match(line) or line.strip() == heading):
             continue
         elif len(cells) != width:
             notes.skip(number, line)
-        else:
-            if may_be_torn and not line.endswith("\n"):
-                cells[-1] = untorn(cells, line, number, notes)[-1]
-            yield number, ["" if at is None else cells[at] for at in places] if places else cells
+            continue
+        if may_be_torn and not line.endswith("\n"):
+            cells[-1] = untorn(cells, line, number, notes)[-1]
+        yield number, ["" if at is None else cells[at] for at in places] if places else cells
 
 
 def _places(names: Sequence[str], headings: Sequence[str]) -> list[int | None]:

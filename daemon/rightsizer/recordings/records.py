@@ -138,9 +138,11 @@ def _table_rows(
     layout = TableLayout(table, study.columns, times, notes)
     processes_at = place_of(table.headings, {PROCESSES})
     for number, cells in table.rows(notes):
-        processes = None if processes_at is None else _processes(cells[processes_at])
-        for row in layout.rows(number, cells):
-            yield row if processes is None else row._replace(processes=processes)
+        if processes_at is None:
+            yield from layout.rows(number, cells)
+        else:
+            processes = _processes(cells[processes_at])
+            yield from (row._replace(processes=processes) for row in layout.rows(number, cells))
 
 
 def _process_rows(

@@ -1,7 +1,7 @@
 """Rows of a table whose columns are known: a row per device, or all devices in one row."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -93,19 +93,18 @@ class TableLayout:
                 has_count=columns.count is not None,
             )
 
-    def rows(self, line: int, cells: Sequence[str]) -> Iterator[RecordingRow]:
-        """Yield a row per device, except devices whose own columns are empty."""
+    def rows(self, line: int, cells: Sequence[str]) -> Iterable[RecordingRow]:
+        """Return a row per device, except devices whose own columns are empty."""
         try:
             time = self._time.parse(cells)
         except ValueError:
             # Records of other events may lack a time.
             if any(_has_cells(table, cells) for table in self._tables.values()):
                 self._notes.count("unreadable timestamp", line, self._time.text(cells))
-            return
-        yield from self.read(line, cells, time)
+            return ()
+        return self._read(line, cells, time)
 
-    def read(self, line: int, cells: Sequence[str], time: Nanoseconds) -> Iterator[RecordingRow]:
-        """Yield the same for a row whose time is known."""
+    def _read(self, line: int, cells: Sequence[str], time: Nanoseconds) -> Iterator[RecordingRow]:
         identity = self._cells_of(cells)
         columns = self._columns
         holdings = None if columns.workload is None else _holdings(cells[columns.workload].strip())
