@@ -418,7 +418,7 @@ def test_live_view_obeys_keys(place: Place) -> None:
         terminal.press("\x1b[B\x1b[Bjk")
         assert terminal.shows("rightsizer explain ")
         terminal.press("s")
-        assert terminal.shows("s sort: wasted")
+        assert terminal.shows("s sort: gpu")
         terminal.press("/nothing-like-it\r")
         assert terminal.shows("No GPU matches 'nothing-like-it'; Esc")
         terminal.press("q")
@@ -439,9 +439,9 @@ def test_narrow_table_keeps_what_to_do(place: Place, capsys: Captured) -> None:
     """The savings column is dropped last."""
     frame = frame_of(RemoteAgent(HttpClient(place.url(), HttpSettings())))
     for width, heading in (
-        (40, "GPU Wasted To do Saves"),
-        (80, "GPU Now Wasted Memory To do Saves"),
-        (120, "GPU Last 24 h Now Wasted Busy Memory Power Holder To do Saves"),
+        (40, "GPU Wasted Saves To do"),
+        (80, "GPU Now Memory Wasted Saves To do"),
+        (120, "GPU Last 24 h Now Holder Busy Memory Power Wasted Saves To do"),
     ):
         Console(width=width).print(node_view(frame, TableView(width=width)))
         text = capsys.readouterr().out

@@ -220,7 +220,7 @@ def test_the_headline_is_the_sum_of_the_rows(node: AgentProcess) -> None:
     assert headline is not None
     assert f"{percent_text(lost / known)} of the last 24 hours wasted" in headline[1]
     boards = re.findall(r"<tbody data-board>.*?</tbody>", page, re.DOTALL)
-    amounts = [re.search(r'list prices">\$([\d.,]+)<', board) for board in boards]
+    amounts = [re.search(r'list prices">[^<]*\$([\d.,]+)<', board) for board in boards]
     money = re.search(r": \$([\d,.]+)$", headline[1])
     if money is not None:
         total = sum(float(amount[1].replace(",", "")) for amount in amounts if amount)
@@ -274,5 +274,5 @@ def test_top_has_the_waste_of_the_page(node: AgentProcess) -> None:
     for row in shown:
         wasted = ABSENT if row.wasted_ratio is None else percent_text(row.wasted_ratio)
         assert f">{wasted}" in rows[row.uuid].replace("\n", "")
-    alone = [row.uuid for row in shown if "MIG" not in row.board and "g." not in row.title]
+    alone = [row.uuid for row in shown if "MIG" not in row.model and "g." not in row.title]
     assert [uuid for uuid in rows if uuid in alone] == alone

@@ -344,9 +344,7 @@ class NodeScreen:
 
 
 def _help() -> str:
-    meanings = (
-        f"  {column.name:<11}  {column.meaning}" for column in GPU_COLUMNS if column.meaning
-    )
+    meanings = (f"  {column.name:<9}  {column.meaning}" for column in GPU_COLUMNS if column.meaning)
     return _HELP.format(columns="\n".join(meanings))
 
 

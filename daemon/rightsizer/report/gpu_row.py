@@ -179,10 +179,10 @@ GPU_COLUMNS: Final = (
         lambda row: row.wasted_range,
     ),
     GpuColumn(
-        "Saves a day",
+        "Saves",
         lambda row: dollars_text(row.saves_dollars_per_day) if row.saves_dollars_per_day else "",
         lambda row: row.saves_dollars_per_day or _UNKNOWN,
-        "what the recommendation beside it saves",
+        "what the recommendation beside it saves a day",
         lambda row: row.saves_detail,
         kind="saves",
     ),
