@@ -34,8 +34,8 @@ def known_ratio(hours: HourlySeries) -> float:
 
 def mean_of(hours: HourlySeries | None) -> float | None:
     """Return the mean of the known hours, `None` if there are none."""
-    known = known_values(hours) if hours else []
-    return sum(known) / len(known) if known else None
+    values = known_values(hours) if hours else []
+    return sum(values) / len(values) if values else None
 
 
 def filled(hours: HourlySeries) -> list[float] | None:
@@ -43,16 +43,18 @@ def filled(hours: HourlySeries) -> list[float] | None:
     values = known_values(hours)
     if not values:
         return None
-    most = max(values)
-    return [most if value is None else value for value in hours.values]
+    highest = max(values)
+    return [highest if value is None else value for value in hours.values]
 
 
 def series_of(hours: HourlySeries) -> Series:
     """Return the known hours as a series, each at its first five minutes."""
     first = hours.start // BLOCK_SPAN
-    each = HOUR // BLOCK_SPAN
+    blocks_per_hour = HOUR // BLOCK_SPAN
     values = known_values(hours)
-    starts = [first + at * each for at, value in enumerate(hours.values) if value is not None]
+    starts = [
+        first + at * blocks_per_hour for at, value in enumerate(hours.values) if value is not None
+    ]
     return Series(starts, [HOUR_SECONDS] * len(starts), values, values)
 
 
@@ -103,17 +105,17 @@ def spare_of(pool: FleetPool, settings: SpareSettings, waiting_gpus: float = 0.0
     values = known_values(pool.held_peak)
     if not values:
         return SpareCapacity(size, size, 0, ())
-    held = {node: each - pool.free_by_node.get(node, 0) for node, each in pool.size_by_node.items()}
-    held_now = sum(max(0, each) for each in held.values())
+    held = {node: gpus - pool.free_by_node.get(node, 0) for node, gpus in pool.size_by_node.items()}
+    held_now = sum(max(0, gpus) for gpus in held.values())
     needed = math.ceil(round(max(values), _PLACES))
-    most = max(*values, held_now + waiting_gpus if waiting_gpus else 0.0)
-    keep = min(size, math.ceil(round(most * (1 + settings.margin_ratio), _PLACES)))
+    highest = max(*values, held_now + waiting_gpus if waiting_gpus else 0.0)
+    keep = min(size, math.ceil(round(highest * (1 + settings.margin_ratio), _PLACES)))
     keep = max(keep, min(size, held_now))
     # Nodes with the least work to move, free for longest.
     free = {node: mean_of(pool.node_free.get(node)) or 0.0 for node in held}
     nodes = []
     left = size - keep
-    for node in sorted(held, key=lambda each: (held[each], -free[each], each)):
+    for node in sorted(held, key=lambda name: (held[name], -free[name], name)):
         if 0 < pool.size_by_node[node] <= left:
             nodes.append(node)
             left -= pool.size_by_node[node]

@@ -50,8 +50,8 @@ class PoolChoice:
 
     def memory_of(self, waiting: WaitingWork) -> float | None:
         """Return the peak GPU memory of similar work; else the memory of its own pool's GPUs."""
-        found = self._held.get(waiting.key)
-        return self._memory.get(waiting.pool) if found is None else found
+        held_memory = self._held.get(waiting.key)
+        return self._memory.get(waiting.pool) if held_memory is None else held_memory
 
     def pools_for(self, waiting: WaitingWork) -> list[str]:
         """Return its own pool, then others, smallest GPUs first."""

@@ -66,11 +66,11 @@ class PoolSubject(CaseSubject, frozen=True):
             pool_key(pool.name), None, tuple(devices[:MOST_DEVICES]), (_window(view, pool),), ()
         )
         peak = pool.held_peak
-        known = len(known_values(peak)) * HOUR_SECONDS
+        known_seconds = len(known_values(peak)) * HOUR_SECONDS
         covers = covers_cycle(peak)
         ratio = known_ratio(peak)
         local = market.near(pool.provider)
-        return cls(rule, case, local, view, pool, known, ratio, covers)
+        return cls(rule, case, local, view, pool, known_seconds, ratio, covers)
 
     @property
     def name(self) -> str:
@@ -118,8 +118,10 @@ class PoolSubject(CaseSubject, frozen=True):
         Energy is unknown for pools.
         """
         case = Case("", None, (Device(uuid="", index=0, board=self.pool.board),), (), ())
-        found = release_savings(case, self.market, low, high)
-        return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
+        savings = release_savings(case, self.market, low, high)
+        return replace(
+            savings, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None
+        )
 
     def abstain(self, why: str, reason: Reason = Reason.INSUFFICIENT_DATA) -> Finding:
         """Return an abstention with its reason."""
@@ -130,8 +132,8 @@ class PoolSubject(CaseSubject, frozen=True):
         if not self.size:
             return self.abstain("it has no GPU now")
         if self.known_seconds < settings.minimum_known_seconds:
-            known = format_duration(self.known_seconds)
-            return self.abstain(f"only {known} of who held its GPUs is known")
+            known_text = format_duration(self.known_seconds)
+            return self.abstain(f"only {known_text} of who held its GPUs is known")
         if self.coverage_ratio < settings.minimum_coverage_ratio:
             return self.abstain(f"only {percent_text(self.coverage_ratio)} of the span is known")
         if not self.covers_cycle:
@@ -159,8 +161,8 @@ def is_of_whole_pool(key: str, devices: Sequence[str]) -> bool:
 
 def workloads_in(view: FleetView, pool: FleetPool) -> tuple[FleetWorkload, ...]:
     """Return the workloads of a pool, by key."""
-    found = (workload for workload in view.workloads if workload.pool == pool.name)
-    return tuple(sorted(found, key=lambda workload: workload.case.key))
+    workloads = (workload for workload in view.workloads if workload.pool == pool.name)
+    return tuple(sorted(workloads, key=lambda workload: workload.case.key))
 
 
 def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
@@ -181,14 +183,14 @@ def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
 
 def _window(view: FleetView, pool: FleetPool) -> Window:
     """Return the hours of the pool as those of one device: held, active, empty, unknown."""
-    known = len(known_values(pool.held)) * HOUR
-    at_work = round(known * _part(pool.active, pool.present))
-    idle = max(0, round(known * _part(pool.held, pool.present)) - at_work)
+    known_time = len(known_values(pool.held)) * HOUR
+    at_work = round(known_time * _part(pool.active, pool.present))
+    idle = max(0, round(known_time * _part(pool.held, pool.present)) - at_work)
     states = {
         State.PRODUCTIVE: at_work,
         State.IDLE_HELD: idle,
-        State.IDLE_EMPTY: max(0, known - at_work - idle),
-        State.UNKNOWN: max(0, view.end - view.start - known),
+        State.IDLE_EMPTY: max(0, known_time - at_work - idle),
+        State.UNKNOWN: max(0, view.end - view.start - known_time),
     }
     return Window(uuid=pool_key(pool.name), start=view.start, end=view.end, states=states)
 
@@ -207,17 +209,18 @@ def placed_waiting(
     In this order: the pool that it names; the pool where similar work runs; the pool where the rest
     of its namespace runs; the only pool with nodes large enough for one of its parts.
     """
-    own = defaultdict[str, set[str]](set)
+    pools_by_key = defaultdict[str, set[str]](set)
     spaces = defaultdict[tuple[str, str], set[str]](set)
     for workload in workloads:
-        own[workload.case.key].add(workload.pool)
+        pools_by_key[workload.case.key].add(workload.pool)
         if workload.namespace:
             spaces[workload.cluster, workload.namespace].add(workload.pool)
 
-    def pool_of(each: WaitingWork) -> str:
-        roomy = {pool.name for pool in pools if _could_hold(pool, each)}
-        for found in (own[each.key], spaces[each.cluster, each.namespace], roomy):
-            if len(fitting := found & roomy) == 1:
+    def pool_of(waiting_work: WaitingWork) -> str:
+        roomy = {pool.name for pool in pools if _could_hold(pool, waiting_work)}
+        of_space = spaces[waiting_work.cluster, waiting_work.namespace]
+        for pool_names in (pools_by_key[waiting_work.key], of_space, roomy):
+            if len(fitting := pool_names & roomy) == 1:
                 return fitting.pop()
         return ""
 
@@ -275,5 +278,5 @@ def _may_wait(view: FleetView, pool: FleetPool) -> list[WaitingWork]:
 
 def part_of(waiting: WaitingWork, pool: FleetPool) -> float:
     """Return the GPUs needed on one node; if unknown, as many as a node has."""
-    each = waiting.gpus_each
-    return min(waiting.gpus, pool.largest_node) if each is None else each
+    gpus_each = waiting.gpus_each
+    return min(waiting.gpus, pool.largest_node) if gpus_each is None else gpus_each

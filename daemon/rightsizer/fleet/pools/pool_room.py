@@ -76,15 +76,15 @@ def pack(loads: Iterable[HourlyLoad], limits: PackingLimits) -> Packed:
     bins: list[_Bin] = []
     has_room: list[_Bin] = []
     for load in ordered:
-        found = next((each for each in has_room if each.admits(load, limits)), None)
-        if found is None:
-            found = _Bin()
-            bins.append(found)
-            has_room.append(found)
-        found.take(load)
-        if len(found.keys) >= limits.most_together:
-            has_room.remove(found)
-    return Packed(tuple(tuple(each.keys) for each in bins), lower_bound(ordered, limits))
+        gpu = next((candidate for candidate in has_room if candidate.admits(load, limits)), None)
+        if gpu is None:
+            gpu = _Bin()
+            bins.append(gpu)
+            has_room.append(gpu)
+        gpu.take(load)
+        if len(gpu.keys) >= limits.most_together:
+            has_room.remove(gpu)
+    return Packed(tuple(tuple(gpu.keys) for gpu in bins), lower_bound(ordered, limits))
 
 
 def lower_bound(loads: Sequence[HourlyLoad], limits: PackingLimits) -> int:
@@ -232,14 +232,14 @@ class PoolRoom:
         self._movable = [workload for workload in workloads if workload.is_movable]
         self._move_plans = 0
 
-    def give_now(self, part: float, most: float) -> list[tuple[str, float]]:
-        """Reserve up to `most` free GPUs by node, in parts, fullest nodes first."""
+    def give_now(self, part: float, gpus: float) -> list[tuple[str, float]]:
+        """Reserve up to `gpus` free GPUs by node, in parts, fullest nodes first."""
         given: list[tuple[str, float]] = []
         for node in sorted(self._free, key=lambda name: (self._free[name].gpus, name)):
             here = 0.0
-            while most > 0 and (piece := min(part, most)) and self._free[node].take(piece):
+            while gpus > 0 and (piece := min(part, gpus)) and self._free[node].take(piece):
                 here += piece
-                most = round(most - piece, _PLACES)
+                gpus = round(gpus - piece, _PLACES)
             if here:
                 given.append((node, round(here, _PLACES)))
         return given
@@ -262,7 +262,7 @@ class PoolRoom:
         return best
 
     def give_after(
-        self, way: RoomOption, part: float, most: float
+        self, way: RoomOption, part: float, gpus: float
     ) -> tuple[float, tuple[ReclaimStep, ...]]:
         """Apply an option and reserve the room it makes on its node; return all its steps."""
         for reclaim in way.reclaims:
@@ -275,9 +275,9 @@ class PoolRoom:
             frees = ((move.source, move.gpus),)
             self._note(ReclaimStep(Action.MOVE_GPUS, "", (move.key,), frees, move.target))
         given = 0.0
-        while most > 0 and (piece := min(part, most)) and self._take_any(way.node, piece):
+        while gpus > 0 and (piece := min(part, gpus)) and self._take_any(way.node, piece):
             given += piece
-            most = round(most - piece, _PLACES)
+            gpus = round(gpus - piece, _PLACES)
         return round(given, _PLACES), tuple(self._steps[way.node])
 
     def _take_any(self, node: str, piece: float) -> bool:
@@ -305,9 +305,9 @@ class PoolRoom:
                 have += reclaim.gpus_by_node[node]
         if have < wanted:
             return None
-        disruption = max((each.disruption for each in chosen), default=-1)
-        idle_hours = sum(each.idle_gpu_hours for each in chosen)
-        moves = sum(each.moves for each in chosen)
+        disruption = max((reclaim.disruption for reclaim in chosen), default=-1)
+        idle_hours = sum(reclaim.idle_gpu_hours for reclaim in chosen)
+        moves = sum(reclaim.moves for reclaim in chosen)
         return RoomOption(node, (moves, disruption, -idle_hours, len(chosen), node), tuple(chosen))
 
     def _by_moves(self, wanted: int) -> RoomOption | None:
@@ -322,11 +322,11 @@ class PoolRoom:
         defragmentation = room_for(wanted, free, residents_of(left.values()))
         if defragmentation is None:
             return None
-        most = max(disruption_of(left[move.key]) for move in defragmentation.moves)
+        disruption = max(disruption_of(left[move.key]) for move in defragmentation.moves)
         count = len(defragmentation.moves)
         return RoomOption(
             defragmentation.node,
-            (count, most, 0.0, count, defragmentation.node),
+            (count, disruption, 0.0, count, defragmentation.node),
             (),
             defragmentation,
         )

@@ -37,9 +37,9 @@ def follow_the_load(
 ) -> tuple[Instruction, ...]:
     """Return instructions to scale nodes: hours, and settings of the scheduler's autoscaler."""
     lines = [f"{hours} nodes" for hours in hours_of(schedule)]
-    least = min(schedule.replicas)
-    most = max(schedule.replicas)
-    scaling = scheduler_of(kind).scale_nodes(least, most, schedule.lead_seconds)
+    minimum = min(schedule.replicas)
+    maximum = max(schedule.replicas)
+    scaling = scheduler_of(kind).scale_nodes(minimum, maximum, schedule.lead_seconds)
     return (Instruction("Nodes by the hour", "\n".join(lines)), scaling)
 
 
@@ -195,20 +195,29 @@ def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Recla
     held = Counter(
         device.uuid for fleet_workload in view.workloads for device in fleet_workload.case.devices
     )
-    own: dict[str, _Holder] = {}
+    holders: dict[str, _Holder] = {}
     for workload in view.workloads:
         alone = (e.uuid for e in workload.case.devices if held[e.uuid] == 1 and e.mig is None)
-        own[workload.case.key] = workload, [devices[uuid] for uuid in alone if uuid in devices]
+        holders[workload.case.key] = workload, [devices[uuid] for uuid in alone if uuid in devices]
     # Steps that release all of a workload come before those that release a part.
     order = {**dict.fromkeys(_PARTLY, 1), **dict.fromkeys(_WHOLLY, 0)}
-    sound = [each for each in judgements if each.finding.is_actionable and each.may_open]
-    sound.sort(key=lambda each: (order.get(each.finding.action, len(order)), each.finding.id))
+    sound = [
+        judgement
+        for judgement in judgements
+        if judgement.finding.is_actionable and judgement.may_open
+    ]
+    sound.sort(
+        key=lambda judgement: (
+            order.get(judgement.finding.action, len(order)),
+            judgement.finding.id,
+        )
+    )
     reclaims: list[Reclaim] = []
     spent: set[str] = set()
     for judgement in sound:
         new = [
             reclaim
-            for reclaim in _of_judgement(judgement, own)
+            for reclaim in _of_judgement(judgement, holders)
             if spent.isdisjoint(reclaim.workloads)
         ]
         spent.update(key for reclaim in new for key in reclaim.workloads)
@@ -220,9 +229,9 @@ _Holder = tuple[FleetWorkload, list[FleetDevice]]
 """Workload, and the whole GPUs that it holds alone."""
 
 
-def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[Reclaim]:
+def _of_judgement(judgement: Judgement, holders: Mapping[str, _Holder]) -> Iterator[Reclaim]:
     finding = judgement.finding
-    if (holder := own.get(judgement.key)) is not None and finding.action in _WHOLLY | _PARTLY:
+    if (holder := holders.get(judgement.key)) is not None and finding.action in _WHOLLY | _PARTLY:
         view, devices = holder
         if finding.action in _WHOLLY:
             about = {*(finding.culprits or finding.devices)}
@@ -237,14 +246,14 @@ def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[
         yield from _freed(judgement, [view], leaving, 0)
     elif _SHARED in finding.evidence:
         together: Any = finding.evidence[_SHARED]
-        for each in together:
+        for group in together:
             # Service replicas that would share a GPU are listed by name only, so what
             # this frees is uncertain.
-            if not isinstance(each, Mapping) or each["risk"] not in _SURE:
+            if not isinstance(group, Mapping) or group["risk"] not in _SURE:
                 continue
-            some = [own[key] for key in each["workloads"] if key in own]
+            some = [holders[key] for key in group["workloads"] if key in holders]
             # All but the first give up their own GPU.
-            if 1 < len(some) == len(each["workloads"]) and all(len(gpus) == 1 for _, gpus in some):
+            if 1 < len(some) == len(group["workloads"]) and all(len(gpus) == 1 for _, gpus in some):
                 leaving = [gpus[0] for _, gpus in some[1:]]
                 yield from _freed(judgement, [view for view, _ in some], leaving, len(leaving))
 

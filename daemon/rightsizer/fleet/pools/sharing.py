@@ -29,11 +29,11 @@ def slice_up(
     chosen = [
         (key, profile) for key, need in needs.items() for profile in fitting_slices(board, need)[:1]
     ]
-    chosen.sort(key=lambda each: (-each[1].compute_share, -each[1].memory_share, each[0]))
+    chosen.sort(key=lambda choice: (-choice[1].compute_share, -choice[1].memory_share, choice[0]))
     cuts: list[list[tuple[str, MigProfile]]] = []
     for key, profile in chosen:
         cut = next(
-            (each for each in cuts if _admits([mig_profile for _, mig_profile in each], profile)),
+            (members for members in cuts if _admits([share for _, share in members], profile)),
             None,
         )
         if cut is None:
@@ -84,7 +84,7 @@ def small_work(
         and max(small.busy, default=0.0) > busy_ratio
     ]
     spans = Counter(workload.span for workload in workloads)
-    span = max(spans, key=lambda each: (spans[each], each), default=None)
+    span = max(spans, key=lambda candidate: (spans[candidate], candidate), default=None)
     return tuple(workload for workload in workloads if workload.span == span)
 
 
@@ -113,7 +113,7 @@ def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload 
     compute, memory, busy = map(filled, columns)
     if compute is None or memory is None or busy is None:
         return None
-    load = HourlyLoad(case.key, compute, [each / min(totals) for each in memory])
+    load = HourlyLoad(case.key, compute, [value / min(totals) for value in memory])
     return SmallWorkload(view, load, busy)
 
 
@@ -209,16 +209,16 @@ def _sliced(
             memory_bandwidth_ratio=bandwidth,
             uses_nvlink=nvlink > _NOISE_RATIO,
         )
-    found = []
+    shared_gpus = []
     for gpu in slice_up(needs, board):
         keys, profiles = zip(*gpu, strict=True)
         risk = worst(_risk([by_key[key]]) for key in keys)
-        found.append(SharedGpu(Action.SHARE_MIG, keys, profiles, risk))
-    return found
+        shared_gpus.append(SharedGpu(Action.SHARE_MIG, keys, profiles, risk))
+    return shared_gpus
 
 
 def _risk(members: Sequence[SmallWorkload]) -> Risk:
     """Return the risk by the hours in which summed peaks exceed a GPU, or their slice."""
     sums = list(map(sum, zip(*(member.load.compute for member in members), strict=True)))
-    beyond = sum(each > 1 for each in sums) / len(sums) if sums else 1.0
+    beyond = sum(total > 1 for total in sums) / len(sums) if sums else 1.0
     return risk_of(beyond, independent_hours(sums))

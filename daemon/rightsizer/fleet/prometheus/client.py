@@ -62,7 +62,7 @@ def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries
     parts: dict[tuple[tuple[str, str], ...], list[SampledSeries]] = {}
     for series in chain.from_iterable(answers):
         parts.setdefault(tuple(sorted(series.labels.items())), []).append(series)
-    found = []
+    all_series = []
     times: dict[tuple[int, ...], NDArray[np.int64]] = {}
     for same in parts.values():
         # Series that shared the arrays of their times still do.
@@ -70,8 +70,8 @@ def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries
         if shared not in times:
             times[shared] = np.concatenate([series.times for series in same])
         values = np.concatenate([series.values for series in same])
-        found.append(SampledSeries(same[0].labels, times[shared], values))
-    return found
+        all_series.append(SampledSeries(same[0].labels, times[shared], values))
+    return all_series
 
 
 _WHOLE: Final = (
@@ -269,8 +269,8 @@ class PrometheusStore:
         return series
 
 
-def _is_dialect(found: object) -> bool:
-    return isinstance(found, StoreLimit) and found.kind is LimitKind.DIALECT
+def _is_dialect(answer: object) -> bool:
+    return isinstance(answer, StoreLimit) and answer.kind is LimitKind.DIALECT
 
 
 def _seconds(time: Nanoseconds) -> str:

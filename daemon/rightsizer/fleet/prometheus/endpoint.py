@@ -355,13 +355,13 @@ def _authorization(settings: StoreSettings) -> Mapping[str, str]:
 
 def _redacted(settings: StoreSettings, text: str) -> str:
     """Return a text without secrets, in case a store or a proxy repeats them."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for key in ("token_file", "password_file"):
         with suppress(OSError, ValueError):
-            found.add(_secret(settings, key))
+            secrets.add(_secret(settings, key))
     with suppress(OSError, ValueError):
-        found |= {each.removeprefix("Basic ") for each in _authorization(settings).values()}
-    for secret in sorted(found - {""}, key=len, reverse=True):
+        secrets |= {value.removeprefix("Basic ") for value in _authorization(settings).values()}
+    for secret in sorted(secrets - {""}, key=len, reverse=True):
         text = text.replace(secret, "***")
     # Tenants are often short words or numbers: only standalone occurrences are removed.
     tenant = re.escape(settings.tenant)

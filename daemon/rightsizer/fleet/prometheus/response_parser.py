@@ -86,9 +86,9 @@ def parse_response(raw: bytes) -> ParsedResponse:
         ]
     warnings = [
         plain(str(text))
-        for found in (envelope.get("warnings"), envelope.get("infos"))
-        if isinstance(found, list)
-        for text in found[:_TEXTS]
+        for texts in (envelope.get("warnings"), envelope.get("infos"))
+        if isinstance(texts, list)
+        for text in texts[:_TEXTS]
     ]
     partial = [text for text in warnings if not text.startswith(_HARMLESS)]
     if envelope.get("isPartial"):

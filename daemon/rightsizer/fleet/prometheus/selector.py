@@ -64,12 +64,12 @@ def with_exact_names(promql: str) -> str:
     Of ranges only those of `last_over_time`, which keeps names; others stay as they are.
     """
 
-    def union(found: re.Match[str]) -> str:
-        function = found["function"] or ""
-        range_ = found["range"] or ""
-        others = f"{found['first']}{found['last'].removeprefix(',')}".removesuffix(",")
+    def union(match: re.Match[str]) -> str:
+        function = match["function"] or ""
+        range_ = match["range"] or ""
+        others = f"{match['first']}{match['last'].removeprefix(',')}".removesuffix(",")
         inside = f"{{{others}}}" if others else ""
-        parts = (f"{function}{name}{inside}{range_}" for name in found["names"].split("|"))
+        parts = (f"{function}{name}{inside}{range_}" for name in match["names"].split("|"))
         # Metrics of one device have the same labels.
         return f"({' or on (__name__) '.join(parts)})"
 
