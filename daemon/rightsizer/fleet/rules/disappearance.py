@@ -154,8 +154,8 @@ def _node(device: FleetDevice) -> tuple[str, str]:
 
 
 def _by_place(lost: Iterable[LostDevice]) -> list[tuple[_Place, list[LostDevice]]]:
-    def place(each: LostDevice) -> _Place:
-        return _Place(each.device.cluster, each.device.pool, each.device.node)
+    def place(lost_device: LostDevice) -> _Place:
+        return _Place(lost_device.device.cluster, lost_device.device.pool, lost_device.device.node)
 
     ordered = sorted(
         lost, key=lambda lost_device: (place(lost_device), lost_device.device.device.index)
@@ -182,7 +182,7 @@ def _silent_nodes(view: FleetView, silent: Sequence[LostDevice]) -> list[_Loss]:
     nodes = []
     for together, lost_devices in (("nodes", others), ("exporters", living)):
         places = _by_place(lost_devices)
-        for (cluster, pool), of_pool in groupby(places, key=lambda each: each[0][:2]):
+        for (cluster, pool), of_pool in groupby(places, key=lambda entry: entry[0][:2]):
             several = list(of_pool)
             if len(several) > _MOST_NODES:
                 names = [place.node for place, _ in several]

@@ -76,7 +76,7 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
         "hours": len(hours),
     }
     free = pool.free
-    most = max(pool.free_by_node.values(), default=0)
+    largest_free = max(pool.free_by_node.values(), default=0)
     if not is_fragmented(pool.free_by_node, wanted) or ratio < settings.on_ratio:
         summary = f"{pool.name}: {free} free GPUs, not scattered."
         return subject.find_nothing(summary, factors, evidence)
@@ -91,8 +91,8 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
         reasons=(Reason.CAPACITY_FRAGMENTED,),
         action=Action.MOVE_GPUS if defragmentation else Action.NONE,
         summary=(
-            f"{pool.name}: {free} GPUs are free, no node has more than {most} of them, and jobs "
-            f"{who} take {wanted} on one; {what}."
+            f"{pool.name}: {free} GPUs are free, no node has more than {largest_free} of them, "
+            f"and jobs {who} take {wanted} on one; {what}."
         ),
         factors=factors,
         risk=Risk.LOW if defragmentation else Risk.VERY_LOW,
@@ -137,24 +137,26 @@ def _free_hours(pool: FleetPool) -> list[dict[str, float]]:
         return []
     hours = []
     for values in zip(*columns, strict=True):
-        known = [value for value in values if value is not None]
-        if len(known) == len(nodes):
-            hours.append(dict(zip(nodes, known, strict=True)))
+        free_gpus = [value for value in values if value is not None]
+        if len(free_gpus) == len(nodes):
+            hours.append(dict(zip(nodes, free_gpus, strict=True)))
     return hours
 
 
-def _advised(found: Defragmentation | None) -> tuple[str, tuple[Option, ...], list[Instruction]]:
+def _advised(
+    plan: Defragmentation | None,
+) -> tuple[str, tuple[Option, ...], list[Instruction]]:
     """Return what moves achieve: the end of a sentence, an option, and steps."""
-    if found is None:
+    if plan is None:
         return "nothing that may be moved would make room", (), []
-    lines = [f"Keep {found.node} closed to new work until it is done."]
-    for number, move in enumerate(found.moves, 1):
+    lines = [f"Keep {plan.node} closed to new work until it is done."]
+    for number, move in enumerate(plan.moves, 1):
         what = f"start {move.key} ({move.gpus} GPUs)"
         lines.append(f"{number}. {what} on {move.target} instead of {move.source}")
-    moved = ", ".join(f"{work_move.key} to {work_move.target}" for work_move in found.moves)
-    option = Option(f"make room on {found.node}: {moved}", Risk.LOW, target=found.node, fits=True)
-    what = f"{counted(len(found.moves), 'move')} would make room on {found.node}"
-    return what, (option,), [Instruction(f"Make room on {found.node}", "\n".join(lines))]
+    moved = ", ".join(f"{work_move.key} to {work_move.target}" for work_move in plan.moves)
+    option = Option(f"make room on {plan.node}: {moved}", Risk.LOW, target=plan.node, fits=True)
+    what = f"{counted(len(plan.moves), 'move')} would make room on {plan.node}"
+    return what, (option,), [Instruction(f"Make room on {plan.node}", "\n".join(lines))]
 
 
 RULE: Final = pool_rule(NAME, FragmentationSettings(), judge)

@@ -41,7 +41,9 @@ def node_load(pool: FleetPool) -> ReplicaLoad | None:
     sizes = {size for size in pool.size_by_node.values() if size}
     if len(sizes) != 1 or not known_values(pool.held_peak):
         return None
-    (each,), nodes, blocks = sizes, len(pool.size_by_node), HOUR // BLOCK_SPAN
+    (gpus_each,) = sizes
+    nodes = len(pool.size_by_node)
+    blocks = HOUR // BLOCK_SPAN
     starts = list[int]()
     held = list[int]()
     needed = list[int]()
@@ -49,27 +51,27 @@ def node_load(pool: FleetPool) -> ReplicaLoad | None:
     for at, (peak, present) in enumerate(zip(pool.held_peak.values, presents, strict=False)):
         if peak is None:
             continue
-        there = nodes if present is None else min(nodes, _nodes(present, each))
+        there = nodes if present is None else min(nodes, _nodes(present, gpus_each))
         start = pool.held_peak.start + at * HOUR
         starts.extend(range(start, start + HOUR, BLOCK_SPAN))
         held.extend([there] * blocks)
-        needed.extend([min(there, _nodes(peak, each))] * blocks)
-    return ReplicaLoad(tuple(starts), tuple(held), tuple(needed), nodes, each)
+        needed.extend([min(there, _nodes(peak, gpus_each))] * blocks)
+    return ReplicaLoad(tuple(starts), tuple(held), tuple(needed), nodes, gpus_each)
 
 
-def _empty_ratio(pool: FleetPool, each: int) -> float:
+def _empty_ratio(pool: FleetPool, gpus_each: int) -> float:
     """Return the share of the nodes' time in which a whole node was empty.
 
     Unknown nodes count as never empty.
     """
     hours = map(known_values, pool.node_free.values())
-    empty = (fmean(free >= each - _WHOLE for free in hour) for hour in hours if hour)
+    empty = (fmean(free >= gpus_each - _WHOLE for free in hour) for hour in hours if hour)
     # Exact, so that the order of nodes does not change a rounded digit.
     return math.fsum(empty) / len(pool.size_by_node)
 
 
-def _nodes(gpus: float, each: int) -> int:
-    return math.ceil(round(gpus / each, _PLACES))
+def _nodes(gpus: float, gpus_each: int) -> int:
+    return math.ceil(round(gpus / gpus_each, _PLACES))
 
 
 class PoolAutoscaleSettings(PoolRuleSettings, frozen=True):
@@ -139,16 +141,16 @@ def _problem(subject: PoolSubject, outlook: _Outlook, margin: float) -> Finding:
     high = planned.saved_mean * load.gpus_each
     # Work must move before a node that is not empty can go.
     low = min(high, load.size * load.gpus_each * outlook.empty_ratio)
-    least = min(outlook.schedule.replicas)
-    most = max(outlook.schedule.replicas)
+    minimum = min(outlook.schedule.replicas)
+    maximum = max(outlook.schedule.replicas)
     risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values))
     savings = subject.savings(low, high)
-    by_hour = f"{least} to {most} nodes by the hour, instead of {load.size}"
+    by_hour = f"{minimum} to {maximum} nodes by the hour, instead of {load.size}"
     return subject.find_problem(
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(
-            f"{pool.name}: diurnal load; {least} to {most} nodes instead of {load.size} would "
+            f"{pool.name}: diurnal load; {minimum} to {maximum} nodes instead of {load.size} would "
             f"have used {percent_text(planned.saved_ratio)} fewer node-hours, short of "
             f"capacity for {planned.short_ratio:.1%} of the time{outlook.schedule.basis}."
         ),

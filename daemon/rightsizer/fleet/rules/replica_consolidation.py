@@ -36,7 +36,7 @@ class Replicated(Struct, frozen=True):
 
     view: FleetWorkload
     replicas: int
-    each: HourlyLoad
+    load: HourlyLoad
     """Load of its busiest replica."""
 
     @property
@@ -60,9 +60,9 @@ def replicated(
     if not view.has_separate_pods and (is_cut or not is_known_apart(case, market)):
         return None
     # Largest need of a replica, including its margin; unknown if any is.
-    known = [need for need in view.needs(Resource.MEMORY) if need is not None]
+    memory_needs = [need for need in view.needs(Resource.MEMORY) if need is not None]
     compute = filled(view.compute)
-    if not known or len(known) < len(case.provisioning) or compute is None:
+    if not memory_needs or len(memory_needs) < len(case.provisioning) or compute is None:
         return None
     if known_ratio(view.compute) < minimum_coverage_ratio:
         return None
@@ -70,7 +70,9 @@ def replicated(
     # Need of the busiest replica relative to the mean.
     unevenness = max(needs) * len(needs) / sum(needs) if needs and sum(needs) > 0.0 else 1.0
     uneven = unevenness / count
-    load = HourlyLoad(case.key, [each * uneven for each in compute], [max(known)] * len(compute))
+    load = HourlyLoad(
+        case.key, [value * uneven for value in compute], [max(memory_needs)] * len(compute)
+    )
     return Replicated(view, count, load)
 
 
@@ -101,20 +103,22 @@ def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Findi
         service
         for workload in subject.workloads
         if (service := replicated(workload, settings.minimum_coverage_ratio, market)) is not None
-        and len(service.each.compute) == length
+        and len(service.load.compute) == length
         and not rule.judge(workload.case).is_actionable
     ]
     groups = _groups(given, settings.limits)
-    gpus = sum(each.replicas for each in given)
+    gpus = sum(service.replicas for service in given)
     freed = sum(map(_freed, groups))
     if not freed or freed < settings.on_ratio * gpus:
         summary = f"{subject.name}: no replicas of its services fit on one another's GPUs."
-        return subject.find_nothing(summary, {}, {"services": sorted(each.key for each in given)})
+        return subject.find_nothing(
+            summary, {}, {"services": sorted(service.key for service in given)}
+        )
     return _problem(subject, groups, freed, freed / gpus - settings.on_ratio)
 
 
 def _freed(group: Sequence[Replicated]) -> int:
-    counts = [each.replicas for each in group]
+    counts = [service.replicas for service in group]
     return sum(counts) - max(counts)
 
 
@@ -123,8 +127,8 @@ def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Rep
     ordered = sorted(given, key=lambda e: e.view.namespace)
     return [
         [by_key[key] for key in keys]
-        for _, some in groupby(ordered, key=lambda each: each.view.namespace)
-        for keys in pack((each.each for each in some), limits).bins
+        for _, some in groupby(ordered, key=lambda service: service.view.namespace)
+        for keys in pack((service.load for service in some), limits).bins
         if len(keys) > 1
     ]
 
@@ -132,22 +136,22 @@ def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Rep
 def _problem(
     subject: PoolSubject, groups: Sequence[Sequence[Replicated]], freed: int, margin: float
 ) -> Finding:
-    chosen = [each for group in groups for each in group]
+    chosen = [service for group in groups for service in group]
     services = len(chosen)
-    then = sum(each.replicas for each in chosen) - freed
-    risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen))
-    together = [[each.key for each in group] for group in groups]
-    return subject.about(each.view for each in chosen).find_problem(
+    then = sum(service.replicas for service in chosen) - freed
+    risk = risk_of(0.0, min(independent_hours(service.load.compute) for service in chosen))
+    together = [[service.key for service in group] for group in groups]
+    return subject.about(service.view for service in chosen).find_problem(
         reasons=(Reason.SHARING_CANDIDATE_MPS,),
         action=Action.SHARE_MPS,
         summary=(
             f"{subject.name}: the replicas of {services} services fit on {then} GPUs instead of "
             f"{then + freed}, one of each service on a GPU; {freed} would be free."
         ),
-        factors=least_certain(sizing_factors(each.view.case, margin) for each in chosen),
+        factors=least_certain(sizing_factors(service.view.case, margin) for service in chosen),
         risk=risk,
         evidence={
-            "services": {each.key: each.replicas for each in chosen},
+            "services": {service.key: service.replicas for service in chosen},
             "together": together,
             "gpus_freed": freed,
         },

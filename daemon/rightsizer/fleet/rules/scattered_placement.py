@@ -87,10 +87,10 @@ def _of_workload(
     return _problem(subject, nodes, then, factors)
 
 
-def _place(gpus: int, room: Mapping[str, int], own: Mapping[str, int]) -> tuple[str, ...]:
+def _place(gpus: int, room: Mapping[str, int], held: Mapping[str, int]) -> tuple[str, ...]:
     """Return the fewest nodes with room for the GPUs, its own first; empty without room."""
     chosen = []
-    for node in sorted(room, key=lambda node: (-room[node], -own.get(node, 0), node)):
+    for node in sorted(room, key=lambda node: (-room[node], -held.get(node, 0), node)):
         if gpus <= 0 or not room[node]:
             break
         chosen.append(node)

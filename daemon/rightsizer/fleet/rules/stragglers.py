@@ -48,8 +48,8 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
     if not subject.pool.devices:
         return subject.abstain("it has no GPU now")
     odd = _odd(subject, settings)
-    slow = {node: each for node, each in odd.items() if len(each) >= settings.minimum_jobs}
-    evidence = {"jobs_by_node": {node: list(each) for node, each in sorted(odd.items())}}
+    slow = {node: jobs for node, jobs in odd.items() if len(jobs) >= settings.minimum_jobs}
+    evidence = {"jobs_by_node": {node: list(jobs) for node, jobs in sorted(odd.items())}}
     if not slow:
         summary = f"{subject.name}: no node is the slow one of several jobs."
         return subject.find_nothing(summary, {}, evidence)
@@ -80,12 +80,12 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
 def _odd(subject: PoolSubject, settings: StragglersSettings) -> dict[str, dict[str, Finding]]:
     """Return verdicts by node and job with all findings on that node, if the job has others."""
     nodes = {device.device.uuid: device.node for device in subject.pool.devices}
-    known = settings.minimum_known_seconds
+    known_seconds = settings.minimum_known_seconds
     rank_imbalance_settings = replace(
-        RANK_IMBALANCE.settings, on_ratio=settings.on_ratio, minimum_known_seconds=known
+        RANK_IMBALANCE.settings, on_ratio=settings.on_ratio, minimum_known_seconds=known_seconds
     )
     rule = RANK_IMBALANCE.with_settings(rank_imbalance_settings)
-    found: dict[str, dict[str, Finding]] = {}
+    findings_by_node: dict[str, dict[str, Finding]] = {}
     for workload in subject.workloads:
         if len(workload.nodes) <= 1 or len(workload.case.devices) <= 1:
             continue
@@ -93,8 +93,8 @@ def _odd(subject: PoolSubject, settings: StragglersSettings) -> dict[str, dict[s
         places = {nodes.get(uuid) for uuid in finding.culprits}
         node = places.pop() if len(places) == 1 else None
         if finding.is_actionable and node is not None:
-            found.setdefault(node, {})[workload.case.key] = finding
-    return found
+            findings_by_node.setdefault(node, {})[workload.case.key] = finding
+    return findings_by_node
 
 
 RULE: Final = pool_rule(NAME, StragglersSettings(), judge)

@@ -70,19 +70,19 @@ def judge(
         local = market.near(providers.get(workload.pool, ""))
         subject = CaseSubject(NAME, workload.case, local)
         # Other boards of which a pool has enough for all of the workload's GPUs.
-        own = {device.board for device in workload.case.devices}
+        current_boards = {device.board for device in workload.case.devices}
         needed = workload.gpus
         near = {
             some.board for some in room if some.cluster == workload.cluster and some.gpus >= needed
         }
-        boards = tuple(sorted(near - own)) if needed > 0 else ()
+        boards = tuple(sorted(near - current_boards)) if needed > 0 else ()
         sized = _sized(subject, boards, settings)
         options: tuple[Option, ...] = ()
         if sized.is_actionable:
             # Cheaper boards that fit its need, best first.
             of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
-            found = smaller_boards(workload.case, replace(local, settings=of_fleet))
-            options = tuple(one for one in found if one.risk is not Risk.HIGH)
+            smaller = smaller_boards(workload.case, replace(local, settings=of_fleet))
+            options = tuple(one for one in smaller if one.risk is not Risk.HIGH)
         if options:
             wanted.append(_Wanted(workload, subject, sized, options))
         else:
@@ -125,15 +125,15 @@ def _given(wanted: _Wanted, left: dict[_SpareBoards, int]) -> Finding:
 def _spare(
     view: FleetView, settings: WrongGpuTypeSettings, market: Market
 ) -> tuple[_SpareBoards, ...]:
-    found = []
+    spare_boards = []
     for pool in sorted(view.pools, key=lambda pool: pool.name):
         if pool.board is None or may_wait_for(view, pool) > 0:
             continue
         too_little = PoolSubject.of(NAME, view, pool, market).too_little(settings)
         spare = spare_of(pool, settings.spare).gpus
         if too_little is None and spare and not is_filling(pool, settings.growth):
-            found.append(_SpareBoards(pool.name, pool.board, spare, pool.cluster))
-    return tuple(found)
+            spare_boards.append(_SpareBoards(pool.name, pool.board, spare, pool.cluster))
+    return tuple(spare_boards)
 
 
 def _sized(
