@@ -55,7 +55,7 @@ _TENSOR_SIGNALS: Final = frozenset({Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Sign
 
 def _reasons_at(reasons: ThrottleReasons, place: int) -> tuple[int, float]:
     """The mask that held at some time of an interval, and for how much of it."""
-    most, least, mean = (each[place] for each in (reasons.most, reasons.least, reasons.mean))
+    most, least, mean = (each[place] for each in (reasons.highest, reasons.lowest, reasons.mean))
     if math.isnan(most) or math.isnan(mean):
         return 0, 0.0
     if math.isnan(least) or most <= least:
@@ -89,7 +89,7 @@ class DeviceDay:
         energy = of_row({0: read.energy_joules} if read.energy_joules is not None else {})
         reasons = None
         if read.reasons is not None and not np.isnan(read.reasons.mean[row]).all():
-            columns = (read.reasons.mean, read.reasons.most, read.reasons.least)
+            columns = (read.reasons.mean, read.reasons.highest, read.reasons.lowest)
             reasons = ThrottleReasons(*(column[row] for column in columns))
         return cls(
             of_row(read.means),

@@ -66,7 +66,7 @@ def clusters_in(
     labels = given or (*_GOOGLE, *_OUTER, *CLUSTER_LABELS)
     by = ", ".join(dict.fromkeys((_TENANT, *labels)))
     devices, schedulers = (
-        " or ".join(f"group by ({by}) ({each})" for each in some)
+        " or ".join(f"group by ({by}) ({metric})" for metric in some)
         for some in (_DEVICES, _SCHEDULERS)
     )
     start = now - lookback // _EVERY * _EVERY
@@ -75,9 +75,9 @@ def clusters_in(
     of_schedulers = [series.labels for series in store.instant(schedulers, now)]
     all_labels = (*(sampled_series.labels for sampled_series in seen), *of_schedulers)
     around = given[:-1] if given else _around(all_labels, of_schedulers)
-    own = given[-1:] if given else CLUSTER_LABELS
-    known = tuple(dict.fromkeys((_TENANT, *around, *own)))
-    used = [name for name in known if any(all_label.get(name) for all_label in all_labels)]
+    cluster_labels = given[-1:] if given else CLUSTER_LABELS
+    usual = tuple(dict.fromkeys((_TENANT, *around, *cluster_labels)))
+    used = [name for name in usual if any(all_label.get(name) for all_label in all_labels)]
     last: dict[_Place, Nanoseconds] = {}
     for series in seen:
         place = _place(series.labels, used, around)
@@ -88,18 +88,18 @@ def clusters_in(
     names = _names((*places, *others))
     if len(places) <= 1 and len({names[name] for name in names if name}) <= 1:
         # One cluster; some of its series may lack the label, or have another.
-        return (Cluster(next((names[each] for each in places), "")),), ()
-    is_several = len({names[each] for each in places}) > 1
+        return (Cluster(next((names[place] for place in places), "")),), ()
+    is_several = len({names[place] for place in places}) > 1
     clusters = tuple(
-        Cluster(names[each], names[each] if is_several else "", _matchers(each, used))
-        for each in places
+        Cluster(names[place], names[place] if is_several else "", _matchers(place, used))
+        for place in places
     )
-    return clusters, tuple(_left_out(others, {names[each] for each in places}, names, used))
+    return clusters, tuple(_left_out(others, {names[place] for place in places}, names, used))
 
 
 def _left_out(
     others: Iterable[_Place],
-    known: Container[str],
+    cluster_names: Container[str],
     names: Mapping[_Place, str],
     used: Iterable[str],
 ) -> Iterator[str]:
@@ -110,7 +110,9 @@ def _left_out(
             f"Some series of schedulers have no label that tells their cluster ({listed}) "
             "and are left out: their pods, jobs and pools could be of any; give them the label."
         )
-    if renamed := sorted(names[place] for place in others if place and names[place] in known):
+    if renamed := sorted(
+        names[place] for place in others if place and names[place] in cluster_names
+    ):
         yield (
             f"Series of schedulers name a cluster ({', '.join(renamed)}) by another label than "
             f"its GPUs ({listed}) and are left out; give both the same label."
@@ -129,24 +131,24 @@ def _around(
         all(map(label.get, _GOOGLE)) and any(map(label.get, CLUSTER_LABELS)) for label in all_labels
     ):
         return _GOOGLE
-    found = []
+    outer_labels = []
     for name in _OUTER:
         values = defaultdict[str, set[str]](set)
         for scheduler in of_schedulers:
             values[first_label(scheduler, CLUSTER_LABELS)].add(scheduler.get(name, ""))
         differs = any(len(some) > 1 for some in values.values())
         if differs and all(label.get(name) for label in all_labels):
-            found.append(name)
-    return found
+            outer_labels.append(name)
+    return outer_labels
 
 
 def _place(labels: Mapping[str, str], used: Sequence[str], around: Sequence[str]) -> _Place:
     """Return the tenant, the labels around, and the first cluster label."""
-    found = [(name, labels[name]) for name in used if labels.get(name)]
-    outer = [each for each in found if each[0] == _TENANT]
-    named = [each for each in found if each[0] not in (_TENANT, *around)]
+    pairs = [(name, labels[name]) for name in used if labels.get(name)]
+    outer = [pair for pair in pairs if pair[0] == _TENANT]
+    named = [pair for pair in pairs if pair[0] not in (_TENANT, *around)]
     if named and all(map(labels.get, around)):
-        outer += [each for each in found if each[0] in around]
+        outer += [pair for pair in pairs if pair[0] in around]
     return (*outer, *named[:1])
 
 
@@ -175,7 +177,7 @@ def _matchers(place: _Place, used: Sequence[str]) -> str:
     return ",".join(f"{name}={quoted(values.get(name, ''))}" for name in wanted)
 
 
-def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
+def inventory_in(cluster: Cluster, inventory: FleetInventory) -> FleetInventory:
     """Return the inventory of a cluster with names unique in the fleet."""
     named = cluster.named
     return FleetInventory(
@@ -187,16 +189,16 @@ def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
                 # Includes the host in the device's name.
                 device=replace(device.device, host=device.node),
             )
-            for uuid, device in found.devices.items()
+            for uuid, device in inventory.devices.items()
         },
         workloads={
             named(key): replace(workload, key=named(workload.key))
-            for key, workload in found.workloads.items()
+            for key, workload in inventory.workloads.items()
         },
-        teams={named(key): team for key, team in found.teams.items()},
+        teams={named(key): team for key, team in inventory.teams.items()},
         advice=tuple(
             replace(advice, cluster=cluster.name, workload=named(advice.workload))
-            for advice in found.advice
+            for advice in inventory.advice
         ),
         waiting=tuple(
             replace(
@@ -205,7 +207,7 @@ def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
                 key=named(waiting_work.key),
                 pool=named(waiting_work.pool),
             )
-            for waiting_work in found.waiting
+            for waiting_work in inventory.waiting
         ),
     )
 
@@ -225,7 +227,7 @@ def day_in(cluster: Cluster, day: FleetDay) -> FleetDay:
 
 def unclear_clusters(inventories: Iterable[tuple[Cluster, FleetInventory]]) -> Iterator[str]:
     """Yield a sentence on clusters without GPUs now, and on GPUs of several, by cluster."""
-    found = defaultdict[str, list[str]](list)
+    clusters_by_uuid = defaultdict[str, list[str]](list)
     for cluster, inventory in inventories:
         shown = cluster.name or "without a name"
         if not inventory.devices:
@@ -234,8 +236,8 @@ def unclear_clusters(inventories: Iterable[tuple[Cluster, FleetInventory]]) -> I
                 "ended, is not scraped, or its label was changed; their time is not counted."
             )
         for uuid in inventory.devices:
-            found[uuid].append(shown)
-    several = Counter(tuple(names) for names in found.values() if len(names) > 1)
+            clusters_by_uuid[uuid].append(shown)
+    several = Counter(tuple(names) for names in clusters_by_uuid.values() if len(names) > 1)
     for (first, *others), count in sorted(several.items()):
         yield (
             f"{count} GPUs or instances of cluster {first} are in {' and '.join(others)}, too: "
@@ -251,6 +253,6 @@ def joined(inventories: Iterable[FleetInventory]) -> FleetInventory:
     whole = reduce(FleetInventory.merged, inventories, FleetInventory())
     by_place = sorted(
         whole.devices.items(),
-        key=lambda each: (each[1].cluster, each[1].node, each[1].device.index, each[0]),
+        key=lambda item: (item[1].cluster, item[1].node, item[1].device.index, item[0]),
     )
     return replace(whole, devices=dict(by_place))

@@ -58,14 +58,14 @@ class CompositeSource:
             SlurmState(),
         )
         others = (*self._schedulers, ServingMetrics())
-        self._others = [each for each in others if not wanted or each.name in wanted]
+        self._others = [other for other in others if not wanted or other.name in wanted]
 
     def probe(
         self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
     ) -> tuple[SourceReport, ...]:
         """Probe all sources; a report without devices and metrics found nothing."""
         reports = [source.probe(store, now, lookback) for source in self._sources]
-        return (*reports, *(_probed(each, store, now, lookback) for each in self._others))
+        return (*reports, *(_probed(other, store, now, lookback) for other in self._others))
 
     def inventory(
         self,
@@ -123,7 +123,7 @@ def _probed(
 def _merged(better: FleetInventory, name: str, other: FleetInventory) -> FleetInventory:
     """Add another source's devices. Agents are installed, and removed, node by node."""
     devices = dict(better.devices)
-    slots = {_slot(each) for each in devices.values()}
+    slots = {_slot(device) for device in devices.values()}
     for uuid, device in other.devices.items():
         fleet_device = devices.get(uuid)
         if fleet_device and fleet_device.seen[1] >= device.seen[1]:
@@ -179,12 +179,14 @@ def fleet_context(
     lookback = nanoseconds(fleet.lookback_seconds)
     store = store_of(fleet, waiting=partial(waiting_for_store, progress))
     progress("probing", 0, 1)
-    found, notes = clusters_in(store, fleet.cluster_label, now, lookback)
+    all_clusters, notes = clusters_in(store, fleet.cluster_label, now, lookback)
     shard = fleet.part
-    clusters = tuple(each for each in found if shard.has_cluster(each.name))
+    clusters = tuple(cluster for cluster in all_clusters if shard.has_cluster(cluster.name))
     if fleet.shard and not shard.is_by_node:
-        there = ", ".join(each.name or "the one without a name" for each in clusters) or "none"
-        among = f"Shard {fleet.shard} has {len(clusters)} of {len(found)} clusters"
+        there = (
+            ", ".join(cluster.name or "the one without a name" for cluster in clusters) or "none"
+        )
+        among = f"Shard {fleet.shard} has {len(clusters)} of {len(all_clusters)} clusters"
         notes = (*notes, f"{among}: {there}.")
     reports: list[SourceReport] = []
     inventories: list[tuple[Cluster, FleetInventory]] = []
@@ -201,10 +203,10 @@ def fleet_context(
         inventories.append((cluster, inventory_in(cluster, fleet_inventory)))
         readers |= {reader[1].key: reader for reader in sources.readers(probed)}
         progress("probing", done, len(clusters) + 1)
-    if not any(report.devices for report in reports) and (clusters or not found):
+    if not any(report.devices for report in reports) and (clusters or not all_clusters):
         raise StoreError(f"the store at {fleet.store.url} {why_nothing(store, now, lookback)}")
     notes = (*notes, *unclear_clusters(inventories), *left_out(store, now))
-    inventory = joined(each for _, each in inventories)
+    inventory = joined(cluster_inventory for _, cluster_inventory in inventories)
     notes = (*notes, *unnamed_nodes(inventory))
     fetch_plan = plan(
         [
@@ -229,21 +231,21 @@ def teams_of_ended(
 ) -> dict[str, str]:
     """Return the teams that the labels of pods named that are gone, by workload."""
     kubernetes = KubernetesState(settings)
-    found = dict[str, str]()
-    known = context.inventory.workloads.keys() | context.inventory.teams.keys()
-    ended = [workload for key, workload in workloads.items() if key not in known]
+    teams = dict[str, str]()
+    listed = context.inventory.workloads.keys() | context.inventory.teams.keys()
+    ended = [workload for key, workload in workloads.items() if key not in listed]
     span = LookbackSpan(context.now, nanoseconds(settings.lookback_seconds))
     for report in context.reports:
         if report.source == kubernetes.name and "kube_pod_labels" in report.metrics:
             cluster = report.cluster
-            own = (
+            of_cluster = (
                 workload
                 for workload in ended
                 if workload.key.startswith(cluster.named("kubernetes:"))
             )
             store = context.store.within(cluster.matchers)
-            found |= kubernetes.teams_of_pods(store, own, span)
-    return found
+            teams |= kubernetes.teams_of_pods(store, of_cluster, span)
+    return teams
 
 
 def store_of(

@@ -102,8 +102,8 @@ def plan_of(
     part = settings.part
     for source in sources:
         name = source.report.key
-        most = max(1, settings.store.series_maximum // source.report.series_at_once)
-        known = done(source.report.key, days)
+        at_once = max(1, settings.store.series_maximum // source.report.series_at_once)
+        read_until = done(source.report.key, days)
         devices = tuple(
             device for device in source.devices if part.has_node(device.cluster, device.node)
         )
@@ -118,7 +118,9 @@ def plan_of(
             complete = min(grid.end + late, now) if is_read else grid.end + late
             read_here = [device for device in devices if _is_told(device, source.report, grid)]
             left = tuple(
-                device for device in read_here if known.get((day, device.device.uuid), 0) < complete
+                device
+                for device in read_here
+                if read_until.get((day, device.device.uuid), 0) < complete
             )
             wanted += len(read_here)
             kept += len(read_here) - len(left)
@@ -127,9 +129,10 @@ def plan_of(
         for grid, left in _at_once(asked, source.report, now - late):
             # Devices of the same nodes together, so that queries contain few names.
             near = sorted(left, key=lambda one: (one.cluster, one.node, one.device.uuid))
-            parts = (tuple(near[place : place + most]) for place in range(0, len(near), most))
+            starts = range(0, len(near), at_once)
+            parts = (tuple(near[start : start + at_once]) for start in starts)
             shards += (FetchShard(name, grid, some, now) for some in parts)
-    coarse = tuple(day for day in days if any(day not in own for own in fine.values()))
+    coarse = tuple(day for day in days if any(day not in fine_days for fine_days in fine.values()))
     finely = tuple(day for day in days if day not in coarse)
     queries = len(shards) * SHARD_QUERIES
     return FetchPlan(tuple(shards), finely, coarse, kept, wanted, queries, samples)
@@ -173,10 +176,10 @@ def _at_once(
     asked: Sequence[_GridDevices], report: SourceReport, late: Nanoseconds
 ) -> Sequence[_GridDevices]:
     """Return hourly days, newest first, joined as far as one query of the source allows."""
-    found: list[_GridDevices] = []
+    spans: list[_GridDevices] = []
     names = report.names_by_day
     for grid, devices in asked:
-        last, last_devices = found[-1] if found else (None, None)
+        last, last_devices = spans[-1] if spans else (None, None)
         if (
             last is not None
             and last.step == grid.step == COARSE_STEP
@@ -186,10 +189,10 @@ def _at_once(
             and last_devices == devices
             and names.get(last.day) == names.get(grid.day)
         ):
-            found[-1] = Grid(grid.day, COARSE_STEP, last.days + 1), devices
+            spans[-1] = Grid(grid.day, COARSE_STEP, last.days + 1), devices
         else:
-            found.append((grid, devices))
-    return found
+            spans.append((grid, devices))
+    return spans
 
 
 _SHOWN: Final = 5
@@ -197,10 +200,10 @@ _SHOWN: Final = 5
 
 def gaps_of(report: SourceReport, now: Nanoseconds) -> Iterator[str]:
     """Yield a sentence for whole days without samples since a source's first."""
-    known = report.resolution_by_day.keys() | report.names_by_day.keys()
-    if report.oldest is None or not known:
+    sampled_days = report.resolution_by_day.keys() | report.names_by_day.keys()
+    if report.oldest is None or not sampled_days:
         return
-    silent = [day for day in range(report.oldest // DAY + 1, now // DAY) if day not in known]
+    silent = [day for day in range(report.oldest // DAY + 1, now // DAY) if day not in sampled_days]
     if not silent:
         return
     dates = (datetime.fromtimestamp(day * DAY // NANOSECONDS_PER_SECOND, UTC) for day in silent)

@@ -153,11 +153,11 @@ class KubernetesState:
             if workload.pod and workload.controller is None
         }
         owners = self._owners.of(store, pods.values(), LookbackSpan(now, COARSE_STEP))
-        found = {
+        owned = {
             key: replace(workloads[key], controller=owners[pod].controller)
             for key, pod in pods.items()
         }
-        return {**workloads, **found}
+        return {**workloads, **owned}
 
     def _pools(
         self, store: MetricStore, nodes: AbstractSet[str], span: LookbackSpan
@@ -166,15 +166,15 @@ class KubernetesState:
         labels = self._settings.pool_labels
         by = ", ".join(dict.fromkeys((*NODE_LABELS, *labels, *_REGIONS, *_INSTANCE_TYPES)))
         query = f"group by ({by}) (kube_node_labels)"
-        found = [series.labels for series in store.instant(query, span.end)]
-        names = (names_of_node(first_label(each, NODE_LABELS)) for each in found)
+        node_series = [series.labels for series in store.instant(query, span.end)]
+        names = (names_of_node(first_label(node, NODE_LABELS)) for node in node_series)
         present = frozenset(chain.from_iterable(names))
         gone = NODE_LABELS, nodes - present
-        found += object_labels(store, "kube_node_labels", gone, labels, span)
+        node_series += object_labels(store, "kube_node_labels", gone, labels, span)
         # Of two series of a node, the one with a label comes last, so it wins.
-        found.sort(key=lambda each: first_label(each, labels))
-        pools = {first_label(each, NODE_LABELS): first_label(each, labels) for each in found}
-        clouds = _clouds(store, found, span.end)
+        node_series.sort(key=lambda node: first_label(node, labels))
+        pools = {first_label(node, NODE_LABELS): first_label(node, labels) for node in node_series}
+        clouds = _clouds(store, node_series, span.end)
         short = {names_of_node(node)[-1]: pool for node, pool in pools.items()}
         return present, short | pools, clouds
 
@@ -232,7 +232,7 @@ def _clouds(
         first_label(info.labels, NODE_LABELS): info.labels.get("provider_id", "") for info in infos
     }
     sellers = {instance.name: instance.provider for instance in built_in_instances()}
-    labels = {first_label(each, NODE_LABELS): each for each in nodes}
+    labels = {first_label(node_labels, NODE_LABELS): node_labels for node_labels in nodes}
     clouds: dict[str, CloudPlace] = {}
     for node in ids.keys() | labels.keys():
         start = ids.get(node, "")

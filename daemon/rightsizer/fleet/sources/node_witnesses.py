@@ -23,13 +23,13 @@ def with_witnesses(
     """Add to devices that are gone what Kubernetes and other targets say of their nodes."""
     gone = {uuid: device for uuid, device in inventory.devices.items() if device.seen[1] < now}
     nodes = {name for device in gone.values() for name in names_of_node(device.node) if name}
-    found: dict[str, NodeWitness] = {}
+    witnesses: dict[str, NodeWitness] = {}
     for some in shares_of(sorted(nodes)):
-        found |= _witnesses(store, some, now, lookback)
+        witnesses |= _witnesses(store, some, now, lookback)
     devices = {
-        uuid: replace(device, witness=next(found[name] for name in names if name in found))
+        uuid: replace(device, witness=next(witnesses[name] for name in names if name in witnesses))
         for uuid, device in gone.items()
-        if not found.keys().isdisjoint(names := names_of_node(device.node))
+        if not witnesses.keys().isdisjoint(names := names_of_node(device.node))
     }
     return replace(inventory, devices={**inventory.devices, **devices})
 
@@ -44,9 +44,9 @@ def _witnesses(
     shrunk: dict[str, bool] = {}
     for metric in _OFFERS:
         offered = _highest(store, metric, nodes, _GPUS, now)
-        most = _highest(store, metric, nodes, _GPUS, now, lookback)
-        for node in offered.keys() & most.keys():
-            shrunk[node] = shrunk.get(node, False) or offered[node] < most[node]
+        highest = _highest(store, metric, nodes, _GPUS, now, lookback)
+        for node in offered.keys() & highest.keys():
+            shrunk[node] = shrunk.get(node, False) or offered[node] < highest[node]
     witnesses = {}
     for node in ready.keys() | targets.keys() | shrunk.keys():
         by_kubernetes = ready.get(node)
@@ -69,11 +69,11 @@ def _highest(  # noqa: PLR0913, PLR0917 - all that a query has.
     span = f"[{past // NANOSECONDS_PER_SECOND}s]"
     parts = [selector(metric, {label: nodes}, matchers) for label in NODE_LABELS]
     over = [f"max_over_time({part}{span})" if past else part for part in parts]
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for series in store.instant(f"max by ({_BY}) ({' or '.join(over)})", now):
         node = first_label(series.labels, NODE_LABELS)
-        found[node] = found.get(node, 0.0) + series.value
-    return found
+        sums[node] = sums.get(node, 0.0) + series.value
+    return sums
 
 
 def _targets(store: MetricStore, nodes: Collection[str], now: Nanoseconds) -> Mapping[str, float]:
@@ -81,11 +81,11 @@ def _targets(store: MetricStore, nodes: Collection[str], now: Nanoseconds) -> Ma
     hosts = f"instance=~{quoted(f'(?:{any_of(nodes)})(?::[0-9]+)?')}"
     targets = f"{selector('up', {'node': nodes})} or {selector('up', {}, hosts)}"
     query = f"max by (node, instance) ({targets})"
-    found: dict[str, float] = {}
+    up_by_node: dict[str, float] = {}
     for series in store.instant(query, now):
         node = _node_of(series, nodes)
-        found[node] = max(series.value, found.get(node, 0.0))
-    return found
+        up_by_node[node] = max(series.value, up_by_node.get(node, 0.0))
+    return up_by_node
 
 
 def _node_of(series: SampledSeries, nodes: Collection[str]) -> str:

@@ -71,11 +71,11 @@ def object_labels(
     """
     labels, wanted = names
     listed = ", ".join(dict.fromkeys((*NAMESPACE_LABELS, *labels, *by)))
-    found: list[Mapping[str, str]] = []
+    label_sets: list[Mapping[str, str]] = []
     for some in shares_of(sorted(wanted)):
         values = [selector(metric, {label: some}) for label in labels]
-        found += _labels_over(store, listed, values, span)
-    return found
+        label_sets += _labels_over(store, listed, values, span)
+    return label_sets
 
 
 _SHORTEST: Final[Nanoseconds] = COARSE_STEP // 4
@@ -93,7 +93,7 @@ def _labels_over(
         if (half := span.length // 2) < _SHORTEST:
             raise
         halves = LookbackSpan(span.end - half, span.length - half), LookbackSpan(span.end, half)
-        return [each for part in halves for each in _labels_over(store, listed, values, part)]
+        return [labels for part in halves for labels in _labels_over(store, listed, values, part)]
     return [series.labels for series in sampled_series]
 
 
@@ -219,15 +219,15 @@ def _labeled(
     wanted = {*pods}
     names = POD_LABELS, {pod.name for pod in wanted}
     by = sorted(set(chain.from_iterable(_LABELS_BY_KIND.values())))
-    found: dict[Pod, PodController] = {}
+    controllers: dict[Pod, PodController] = {}
     for labels in object_labels(store, "kube_pod_labels", names, by, span):
         pod = Pod.of(labels)
         for kind, (name_label, *kind_labels) in _LABELS_BY_KIND.items():
             name = labels.get(name_label)
             if name and pod in wanted and all(labels.get(label) == kind for label in kind_labels):
                 is_last = not CONTROLLER_KINDS[kind].may_be_owned
-                found.setdefault(pod, PodController(kind, name, is_last))
-    return found
+                controllers.setdefault(pod, PodController(kind, name, is_last))
+    return controllers
 
 
 def _owner(pod: Pod, above: _OwnerChain, labeled: PodController | None) -> PodOwner:

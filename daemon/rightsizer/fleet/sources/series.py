@@ -117,12 +117,12 @@ def _by_digit(
         start = begin + digit
         parts = matchers_of(labels, start)
         try:
-            found = [each for matchers in parts for each in ask(store.within(matchers))]
+            values = [value for matchers in parts for value in ask(store.within(matchers))]
         except StoreLimitError:
             if len(start) >= _DEEPEST:
                 raise
-            found = list(_by_digit(store, ask, labels, start))
-        yield from found
+            values = list(_by_digit(store, ask, labels, start))
+        yield from values
 
 
 def at_moment(query: str, now: Nanoseconds) -> Callable[[MetricStore], Sequence[SampledSeries]]:
@@ -161,8 +161,8 @@ def seen_over(
         spans: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
         for series in sampled_series:
             (first, last), uuid = series.span, first_label(series.labels, labels)
-            known = spans.get(uuid, (first, last))
-            spans[uuid] = min(first, known[0]), max(last, known[1])
+            former = spans.get(uuid, (first, last))
+            spans[uuid] = min(first, former[0]), max(last, former[1])
         newest = max((last for _, last in spans.values()), default=0)
         fleeting = sum(first == last < newest for first, last in spans.values())
         if fleeting <= _FLEETING_RATIO * len(spans):
@@ -217,8 +217,8 @@ def names_of(
                 raise
             return divided(store, lambda part: ask(part, some), labels)
 
-    found = chain.from_iterable(map(of, shares_of(names, _NAMES_AT_ONCE)))
-    return frozenset(series.labels["__name__"] for series in found)
+    all_series = chain.from_iterable(map(of, shares_of(names, _NAMES_AT_ONCE)))
+    return frozenset(series.labels["__name__"] for series in all_series)
 
 
 def last_seen(
@@ -236,7 +236,7 @@ def last_seen(
 
 def placed(answer: Sequence[SampledSeries], grid: Grid, blank: float = math.nan) -> Floats:
     """Place the values of series on the grid, a row each; `blank` where there is none."""
-    found = np.full((len(answer), grid.count), blank)
+    grid_values = np.full((len(answer), grid.count), blank)
     # Most series of an answer share the array of their times.
     rows_by_times = defaultdict[int, list[int]](list)
     for row, series in enumerate(answer):
@@ -245,8 +245,8 @@ def placed(answer: Sequence[SampledSeries], grid: Grid, blank: float = math.nan)
         places = grid.places(np.asarray(answer[rows[0]].times))
         inside = (places >= 0) & (places < grid.count)
         values = np.array([answer[row].values for row in rows])
-        found[np.ix_(rows, places[inside])] = values[:, inside]
-    return found
+        grid_values[np.ix_(rows, places[inside])] = values[:, inside]
+    return grid_values
 
 
 def together(one: Floats, other: Floats, both: Callable[[Floats, Floats], Floats]) -> Floats:
@@ -270,12 +270,12 @@ def by_label(
     for series in answer:
         if series.labels.get("uuid", "") in uuids:
             by_value[series.labels.get(label, "")].append(series)
-    found: dict[str, Floats] = {}
+    columns: dict[str, Floats] = {}
     for value, same in by_value.items():
-        found[value] = np.full((len(uuids), grid.count), blank)
+        columns[value] = np.full((len(uuids), grid.count), blank)
         rows = [uuids[series.labels["uuid"]] for series in same]
-        found[value][rows] = placed(same, grid, blank)
-    return found
+        columns[value][rows] = placed(same, grid, blank)
+    return columns
 
 
 def runs_of(values: Floats) -> Iterator[tuple[int, int, float]]:

@@ -212,11 +212,11 @@ def _load(
 
 def _added(parts: Iterable[Mapping[Nanoseconds, float]]) -> dict[Nanoseconds, float]:
     """Return the requests of several replicas by the end of each interval."""
-    found: dict[Nanoseconds, float] = {}
+    requests: dict[Nanoseconds, float] = {}
     for part in parts:
         for time, number in part.items():
-            found[time] = found.get(time, 0.0) + number
-    return found
+            requests[time] = requests.get(time, 0.0) + number
+    return requests
 
 
 def _by_hour(hours: Mapping[Nanoseconds, float]) -> tuple[float | None, ...]:
@@ -318,13 +318,13 @@ class _Queries:
         end = self._span.end - self._span.end % step
         queries = self._queries("increase", figures, step)
         answers = (self._store.range(query, end - length + step, end, step) for query in queries)
-        found: dict[tuple[Pod, str], dict[Nanoseconds, float]] = {}
+        requests: dict[tuple[Pod, str], dict[Nanoseconds, float]] = {}
         for series in chain.from_iterable(answers):
-            into = found.setdefault((_pod_of(series.labels), _model_of(series)), {})
+            into = requests.setdefault((_pod_of(series.labels), _model_of(series)), {})
             times = zip(series.times.tolist(), series.values.tolist(), strict=True)
             for time, number in times:
                 into[time] = into.get(time, 0.0) + number
-        return found
+        return requests
 
     def _queries(self, function: str, names: Iterable[str], over: Nanoseconds) -> Iterator[str]:
         range_ = f"[{over // NANOSECONDS_PER_SECOND}s]"

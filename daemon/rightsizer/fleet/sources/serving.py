@@ -129,7 +129,7 @@ class ServingMetrics:
         if grid not in self._measures:
             names = names_of(store, self.names, grid.end, over=grid.end - grid.start)
             self._measures[grid] = _among(names)
-        found: dict[Pod, dict[Signal, Floats]] = {}
+        signals_by_pod: dict[Pod, dict[Signal, Floats]] = {}
         for measure, some in product(self._measures[grid], shares_of(sorted(pods))):
             if measure.signal is Signal.PREEMPTIONS and grid.step > FINE_STEP:
                 continue  # One of them does not represent a whole hour.
@@ -139,15 +139,15 @@ class ServingMetrics:
                 pod = Pod(namespace, first_label(series.labels, POD_LABELS))
                 if pod in pods:
                     factor = measure.factor_per_second / seconds(grid.step) or 1.0
-                    signals = found.setdefault(pod, {})
+                    signals = signals_by_pod.setdefault(pod, {})
                     column = placed([series], grid)[0] * factor
                     former = signals.get(measure.signal, np.full_like(column, np.nan))
                     both = np.maximum if measure.together == "max" else np.add
                     signals[measure.signal] = together(column, former, both)
-        for signals in found.values():
+        for signals in signals_by_pod.values():
             if Signal.PREEMPTIONS in signals:
                 signals[Signal.PREEMPTIONS] = np.nancumsum(signals[Signal.PREEMPTIONS])
-        return found
+        return signals_by_pod
 
 
 def _among(names: AbstractSet[str]) -> tuple[ServingMeasure, ...]:

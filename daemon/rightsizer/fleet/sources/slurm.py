@@ -67,7 +67,7 @@ _GPUS: Final = (
 
 def partitions_in(label: str) -> Iterator[str]:
     """Yield the partitions in a label: several of a job, or sinfo's default one with a star."""
-    return filter(None, (each.strip().removesuffix("*") for each in label.split(",")))
+    return filter(None, (partition.strip().removesuffix("*") for partition in label.split(",")))
 
 
 def waiting_jobs(
@@ -90,16 +90,18 @@ def waiting_jobs(
         waiting: dict[str, float] = {}
         for name, count in pending.items():
             # A job that may run in any of several partitions is queued once.
-            here = next((each for each in partitions_in(name) if each not in without), "")
+            here = next(
+                (partition for partition in partitions_in(name) if partition not in without), ""
+            )
             if here:
-                held = max((each.get(name, 0.0) for each in blocked), default=0.0)
+                held = max((counts.get(name, 0.0) for counts in blocked), default=0.0)
                 waiting[here] = waiting.get(here, 0.0) + max(0.0, count - held)
-        found = []
+        work = []
         for name, jobs in waiting.items():
-            known = {pools[each] for each in nodes.get(name, ()) if each in pools}
+            pool_names = {pools[node] for node in nodes.get(name, ()) if node in pools}
             # The partition, unless its nodes belong to another pool and are counted there.
-            found.append(WaitingWork(name, known.pop() if len(known) == 1 else name, jobs))
-        return tuple(waiting_work for waiting_work in found if waiting_work.gpus > 0)
+            work.append(WaitingWork(name, pool_names.pop() if len(pool_names) == 1 else name, jobs))
+        return tuple(waiting_work for waiting_work in work if waiting_work.gpus > 0)
     count = number_of(store, "max(slurm_queue_pending)", now)
     count -= number_of(store, "max(slurm_queue_pending_dependency)", now)
     return (WaitingWork("slurm", "", count),) if count > 0 else ()
@@ -119,13 +121,13 @@ def _jobs(store: MetricStore, query: str, label: str, now: Nanoseconds) -> Mappi
 def _without_gpus(
     store: MetricStore,
     nodes: Mapping[str, AbstractSet[str]],
-    known: Iterable[str],
+    gpu_nodes: Iterable[str],
     now: Nanoseconds,
 ) -> frozenset[str]:
     """Return the partitions without GPUs, or with none on their nodes while others have some."""
     answer = store.instant(f"sum by (partition) ({_GPUS})", now)
     gpus = {series.labels["partition"]: series.value for series in answer}
-    bare = {name for name, some in nodes.items() if some.isdisjoint(known)}
+    bare = {name for name, some in nodes.items() if some.isdisjoint(gpu_nodes)}
     # GPUs of drained nodes are neither idle nor allocated, but jobs wait for them too.
     none = {name for name, count in gpus.items() if not count and name not in nodes.keys() - bare}
     if len(bare) < len(nodes):
@@ -227,8 +229,8 @@ class SlurmState:
         jobs: dict[str, dict[str, str]] = {}
         for series in store.range(query, now - lookback, now, min(_LOOK, lookback)):
             if number := first_label(series.labels, _ID_LABELS):
-                own = jobs.setdefault(f"slurm:{number}", dict.fromkeys(_FACT_LABELS, ""))
+                facts = jobs.setdefault(f"slurm:{number}", dict.fromkeys(_FACT_LABELS, ""))
                 # Exporters of different kinds report different facts of one job.
                 for fact, names in _FACT_LABELS.items():
-                    own[fact] = own[fact] or first_label(series.labels, names)
+                    facts[fact] = facts[fact] or first_label(series.labels, names)
         return jobs

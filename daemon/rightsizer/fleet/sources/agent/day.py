@@ -211,21 +211,23 @@ class DayReader:
         grid = self._grid
         names = self._names
         rows = self._rows
-        found: dict[str, Columns] = {"states": states}
+        columns: dict[str, Columns] = {"states": states}
         for field, figure in _BY_LABEL.items():
-            found[field] = self._columns(self._positive(figure, labels), figure.labels[0], 0.0)
+            columns[field] = self._columns(self._positive(figure, labels), figure.labels[0], 0.0)
         for field, wanted in _BY_FIGURE.items():
             answer = self._range(grouped(wanted, names, labels, grid.step))
-            found[field] = self._columns(answer, FIGURE)
+            columns[field] = self._columns(answer, FIGURE)
         buckets = [*self._daily(grouped(figures.BUCKETS, names, labels, self._day_span))]
-        if weighed := tuple(compress(rows, need_power(found["means"]))):
-            own: Labels = {"uuid": weighed}
-            answer = self._range(grouped(figures.POWER, names, own, grid.step))
-            found["power"] = self._columns(answer, FIGURE)
-            buckets += self._daily(grouped(figures.POWER_BUCKETS, names, own, self._day_span))
+        if weighed := tuple(compress(rows, need_power(columns["means"]))):
+            weighed_labels: Labels = {"uuid": weighed}
+            answer = self._range(grouped(figures.POWER, names, weighed_labels, grid.step))
+            columns["power"] = self._columns(answer, FIGURE)
+            buckets += self._daily(
+                grouped(figures.POWER_BUCKETS, names, weighed_labels, self._day_span)
+            )
         limits = self._daily(grouped(figures.LIMITS, names, labels, grid.step))
-        found |= {"buckets": buckets_of(buckets, rows), "limits": limits_of(limits, rows, grid)}
-        return DayAnswers(**found)
+        columns |= {"buckets": buckets_of(buckets, rows), "limits": limits_of(limits, rows, grid)}
+        return DayAnswers(**columns)
 
     def _columns(
         self, answer: Iterable[SampledSeries], label: str, blank: float = math.nan
@@ -257,8 +259,10 @@ class DayReader:
             rows[series.labels.get("uuid", "")].append(row)
         shares = placed(answer, self._grid, 0.0)
         return {
-            uuid: held(shares[own], [workloads[answer[row].labels["workload"]] for row in own])
-            for uuid, own in rows.items()
+            uuid: held(
+                shares[held_rows], [workloads[answer[row].labels["workload"]] for row in held_rows]
+            )
+            for uuid, held_rows in rows.items()
         }
 
     def _shares_query(self, labels: Labels) -> str | None:

@@ -57,25 +57,25 @@ def measure_columns(
     lower = _measures(answers, means, devices, mean_bound, used)
     upper = _measures(answers, peaks, devices, peak_bound, unknown)
     links = _links(answers.links, devices)
-    found = {}
+    columns = {}
     for measure, values in (lower | links["mean"]).items():
-        found[ColumnKind.MEAN.column(measure)] = presence.masked(values)
+        columns[ColumnKind.MEAN.column(measure)] = presence.masked(values)
         if (peak := (upper | links["peak"]).get(measure)) is not None:
             # A gauge covers one second per scrape; the distribution covers all of them.
             is_unknown = np.isnan(peak).all(axis=1, keepdims=True)
             larger = np.where(is_unknown, peak, np.fmax(peak, values))
-            found[ColumnKind.PEAK.column(measure)] = presence.masked(larger)
-    return found | _tier_columns(answers, seconds)
+            columns[ColumnKind.PEAK.column(measure)] = presence.masked(larger)
+    return columns | _tier_columns(answers, seconds)
 
 
 def _measures(
     answers: DayAnswers, columns: Columns, devices: Sequence[Device], bound: Floats, used: Floats
 ) -> dict[Measure, Floats]:
     """Return the measures of means or peaks; `bound` is compute without profiling."""
-    found = {measure: columns[name] for measure, name in _PLAIN if name in columns}
-    if Measure.MEMORY_BYTES in found:
+    measures = {measure: columns[name] for measure, name in _PLAIN if name in columns}
+    if Measure.MEMORY_BYTES in measures:
         totals = _facts((device.memory_total_bytes for device in devices), least=1.0)
-        found[Measure.MEMORY] = found[Measure.MEMORY_BYTES] / totals
+        measures[Measure.MEMORY] = measures[Measure.MEMORY_BYTES] / totals
     work = columns.get("sm_work", np.full_like(bound, np.nan))
     compute = work
     tensor = columns.get("tensor")
@@ -88,11 +88,11 @@ def _measures(
         pipe = np.where(tensor > 0, at_work, tensor)
         # The mean of values clipped at 1 is less than the clipped mean.
         at_least = np.where(np.isnan(clock).all(axis=1, keepdims=True), np.nan, pipe)
-        found[Measure.COMPUTE_AT_LEAST] = _lesser_of(at_least, used)
-        compute = np.fmax(compute, found[Measure.COMPUTE_AT_LEAST])
+        measures[Measure.COMPUTE_AT_LEAST] = _lesser_of(at_least, used)
+        compute = np.fmax(compute, measures[Measure.COMPUTE_AT_LEAST])
     # The upper bound: SM work with profiling, its substitute elsewhere.
     has_no_work = np.isnan(work).all(axis=1, keepdims=True) | np.isnan(compute)
-    return found | {Measure.COMPUTE: np.where(has_no_work, bound, compute)}
+    return measures | {Measure.COMPUTE: np.where(has_no_work, bound, compute)}
 
 
 def _links(links: Columns, devices: Sequence[Device]) -> Mapping[str, dict[Measure, Floats]]:
@@ -104,13 +104,13 @@ def _links(links: Columns, devices: Sequence[Device]) -> Mapping[str, dict[Measu
         ),
         Measure.NVLINK: (device.nvlink_bytes_per_second for device in devices),
     }
-    found: dict[str, dict[Measure, Floats]] = {"mean": {}, "peak": {}}
+    traffic: dict[str, dict[Measure, Floats]] = {"mean": {}, "peak": {}}
     for measure, of_devices in rates.items():
         rate = _facts(of_devices, least=1.0)
-        for part, columns in found.items():
+        for part, columns in traffic.items():
             if (busier := links.get(f"{measure.value}_{part}")) is not None:
                 columns[measure] = np.minimum(1.0, busier / rate)
-    return found
+    return traffic
 
 
 def _facts(values: Iterable[float | None], least: float = 0.0) -> Floats:
@@ -118,15 +118,15 @@ def _facts(values: Iterable[float | None], least: float = 0.0) -> Floats:
     return np.array([[value if value and value >= least else np.nan] for value in values], float)
 
 
-def _tier_columns(answers: DayAnswers, known: Floats) -> dict[str, Floats]:
+def _tier_columns(answers: DayAnswers, known_seconds: Floats) -> dict[str, Floats]:
     """Return seconds by tier, derived from the metrics present, as in the agent."""
-    left = known
+    left = known_seconds
     columns = {}
     for tier, values in (
         (Tier.PROFILING, answers.means.get("sm_work")),
         (Tier.POWER, answers.power.get("power")),
         (Tier.BASIC, answers.means.get("busy")),
-        (Tier.NONE, known),
+        (Tier.NONE, known_seconds),
     ):
         if values is not None:
             # Unknown values stay unknown.

@@ -49,8 +49,8 @@ class MetricExpression(Struct, frozen=True):
         if self.beside:
             # Functions drop the name, without which the two would be the same series.
             return " or ".join(
-                f'label_replace({each}, "{_SIDE}", "{place}", "", "")'
-                for place, each in enumerate((value, *others))
+                f'label_replace({term}, "{_SIDE}", "{place}", "", "")'
+                for place, term in enumerate((value, *others))
             )
         return f"{value} / ({others[0]} > 0)" if self.over else value
 

@@ -153,33 +153,33 @@ class AgentProbe(Struct, frozen=True):
             moment = max(day * DAY, start) + _LOOK
             if moment > self.now:
                 continue
-            found = self._names_at(uuids, moment)
-            if not found and self._is_there(moment):
+            day_names = self._names_at(uuids, moment)
+            if not day_names and self._is_there(moment):
                 uuids = self._some_devices(moment) or uuids
-                found = self._names_at(uuids, moment)
-            if found:
-                names[day] = found
+                day_names = self._names_at(uuids, moment)
+            if day_names:
+                names[day] = day_names
         return names
 
     def _some_devices(self, moment: Nanoseconds) -> tuple[str, ...]:
         """Return a few devices with their own states, of each tier and model."""
-        found = {
+        uuids = {
             series.labels.get("uuid", "")
             for pick in _PICKS
             for series in divided(self.store, at_moment(pick, moment))
         }
-        return tuple(sorted(found - {""})[:_MOST_PICKED])
+        return tuple(sorted(uuids - {""})[:_MOST_PICKED])
 
     def _names_at(self, uuids: Sequence[str], moment: Nanoseconds) -> frozenset[str]:
         """Return the names of these devices' series at a moment, and others of the fleet."""
-        found: set[str] = set()
-        own = {"uuid": uuids, "__name__": DEVICE_NAMES}
-        for labels in (own, {"__name__": _OTHER_NAMES}) if uuids else ():
+        names: set[str] = set()
+        of_devices = {"uuid": uuids, "__name__": DEVICE_NAMES}
+        for labels in (of_devices, {"__name__": _OTHER_NAMES}) if uuids else ():
             query = at_moment(f"count by (__name__) ({_latest(selector('', labels))})", moment)
-            found.update(series.labels.get("__name__", "") for series in divided(self.store, query))
-            if not found:
+            names.update(series.labels.get("__name__", "") for series in divided(self.store, query))
+            if not names:
                 break
-        return frozenset(found)
+        return frozenset(names)
 
     def _resolution_seconds(self) -> float | None:
         """Return the median time between scrapes of an agent."""
@@ -309,7 +309,9 @@ class AgentProbe(Struct, frozen=True):
         }
         if len(counts) > 1:
             ordered = sorted(counts, key=lambda version: (-counts[version], version))
-            shown = ", ".join(f"{each} ({counts[each]:.0f})" for each in ordered[:_VERSIONS_SHOWN])
+            shown = ", ".join(
+                f"{version} ({counts[version]:.0f})" for version in ordered[:_VERSIONS_SHOWN]
+            )
             yield f"agents of {len(counts)} versions run: {shown}; later ones may know more causes"
 
     def _number(self, query: str) -> float:

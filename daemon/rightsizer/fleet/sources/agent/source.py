@@ -67,18 +67,18 @@ def devices_of(
         for uuid, labels in latest.items()
         if (parent := labels.get("parent_uuid")) and (uuid in shares or parent not in shares)
     }
-    found = {}
+    devices = {}
     for uuid, labels in latest.items():
         board = catalogue.find(labels.get("model", ""))
-        known = {name: values.get(uuid) for name, values in figures.items()}
-        device = _device(labels, board, shares.get(uuid, 1.0), known)
+        device_figures = {name: values.get(uuid) for name, values in figures.items()}
+        device = _device(labels, board, shares.get(uuid, 1.0), device_figures)
         key = board.key if board else device.name or "unknown"
-        found[uuid] = FleetDevice(
+        devices[uuid] = FleetDevice(
             device=replace(device, has_mig_instances=uuid in parents),
             node=node_of(labels),
             pool=first_label(labels, settings.pool_labels) or key,
         )
-    return found
+    return devices
 
 
 def _device(
@@ -146,13 +146,14 @@ def node_advice(
     for series in advice:
         labels.setdefault(_advice_key(series), series.labels)
         devices[_advice_key(series)].add(series.labels.get("uuid", ""))
-    found = []
+    recommendations = []
     for key in sorted(labels):
         facts: dict[str, Any] = {name: labels[key].get(name, "") for name in _TEXTS}
         facts |= {name: figures[key].get(name) for name in _DETAILS}
         risk = _RISKS.get(figures[key].get("risk", 0.0), Risk.UNKNOWN).value
-        found.append(NodeAdvice(**facts, devices=tuple(sorted(devices[key] - {""})), risk=risk))
-    return tuple(found)
+        uuids = tuple(sorted(devices[key] - {""}))
+        recommendations.append(NodeAdvice(**facts, devices=uuids, risk=risk))
+    return tuple(recommendations)
 
 
 def _advice_key(series: SampledSeries) -> tuple[str, str]:
@@ -198,8 +199,8 @@ class AgentSource(Struct, frozen=True):
         seen: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
         for series in answers:
             (first, last), uuid = series.span, series.labels.get("uuid", "")
-            known = seen.get(uuid, (first, last))
-            seen[uuid] = min(first, known[0]), max(last, known[1])
+            earlier = seen.get(uuid, (first, last))
+            seen[uuid] = min(first, earlier[0]), max(last, earlier[1])
         shares = _values(store, "rightsizer_device_capacity_ratio", now)
         names = ("memory_total_bytes", "power_limit_watts")
         figures = {name: _values(store, f"rightsizer_{name}", now) for name in names}
@@ -255,7 +256,7 @@ _OBSERVED: Final = (Signal.CPU, Signal.CPU_PRESSURE, Signal.IO_PRESSURE)
 
 def _readings(store: MetricStore, now: Nanoseconds) -> dict[str, dict[Signal, float]]:
     """Return the agents' readings of hosts and clocks now, by device: continuously measured."""
-    names = {each: each.metric_name for each in _OBSERVED}
+    names = {signal: signal.metric_name for signal in _OBSERVED}
     names[Signal.CLOCK_EVENT_REASONS] = "rightsizer_clock_event_reason"
     # An agent with one has both; the other is exported only with details.
     names |= dict.fromkeys((Signal.SM_ACTIVE, Signal.FP32_ACTIVE), "rightsizer_sm_work_ratio")
@@ -270,11 +271,11 @@ def _demands(
     answer: Iterable[SampledSeries], settings: ProvisioningSettings
 ) -> dict[str, dict[Resource, float]]:
     """Return the needs of each device, less the margin that its agent adds."""
-    found: dict[str, dict[Resource, float]] = {}
+    demands_by_uuid: dict[str, dict[Resource, float]] = {}
     for series in answer:
         if (resource := word_of(Resource, series.labels.get("resource", ""))) is not None:
             is_memory = resource is Resource.MEMORY
             margin = settings.memory_margin_ratio if is_memory else settings.margin_ratio
-            demands = found.setdefault(series.labels.get("uuid", ""), {})
+            demands = demands_by_uuid.setdefault(series.labels.get("uuid", ""), {})
             demands[resource] = series.value / (1 + margin)
-    return found
+    return demands_by_uuid

@@ -68,8 +68,8 @@ def presence_of(states: Columns, grid: Grid) -> TimePresence:
     totals: Floats = sum(states.values(), np.zeros(()))
     step = seconds(grid.step)
     factors = step / np.maximum(totals, step)
-    known = (totals - states.get(State.UNKNOWN.value, 0.0)) * factors
-    return TimePresence(np.where(totals > 0, known, np.nan), factors)
+    known_seconds = (totals - states.get(State.UNKNOWN.value, 0.0)) * factors
+    return TimePresence(np.where(totals > 0, known_seconds, np.nan), factors)
 
 
 def time_columns(answers: DayAnswers, presence: TimePresence, grid: Grid) -> dict[str, Floats]:
@@ -77,7 +77,7 @@ def time_columns(answers: DayAnswers, presence: TimePresence, grid: Grid) -> dic
 
     The state `unknown` is the remainder of each interval.
     """
-    found: dict[str, Floats] = {}
+    placed_columns: dict[str, Floats] = {}
     for kind, members, columns in (
         (ColumnKind.STATE, {*State}, answers.states),
         (ColumnKind.CONDITION, {*Condition}, answers.conditions),
@@ -86,23 +86,29 @@ def time_columns(answers: DayAnswers, presence: TimePresence, grid: Grid) -> dic
     ):
         place = presence.masked if kind is ColumnKind.WASTE_JOULES else presence.timed
         # Later versions of agents may export others.
-        found |= {kind.column(name): place(columns[name]) for name in columns if name in members}
+        placed_columns |= {
+            kind.column(name): place(columns[name]) for name in columns if name in members
+        }
     # Agents compare the GPUs of jobs; a missing value means that nothing was found.
     ranks = ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE)
-    found.setdefault(ranks, presence.masked(np.zeros_like(presence.known_seconds)))
+    placed_columns.setdefault(ranks, presence.masked(np.zeros_like(presence.known_seconds)))
     if "seconds" in answers.totals:
-        found[ColumnKind.USED.column("seconds")] = presence.timed(answers.totals["seconds"])
+        placed_columns[ColumnKind.USED.column("seconds")] = presence.timed(
+            answers.totals["seconds"]
+        )
     if "energy" in answers.totals:
-        found[ColumnKind.ENERGY.column("joules")] = presence.masked(answers.totals["energy"])
-    found[UNKNOWN_STATE] = np.maximum(0.0, seconds(grid.step) - presence.known_seconds)
-    return found
+        placed_columns[ColumnKind.ENERGY.column("joules")] = presence.masked(
+            answers.totals["energy"]
+        )
+    placed_columns[UNKNOWN_STATE] = np.maximum(0.0, seconds(grid.step) - presence.known_seconds)
+    return placed_columns
 
 
 def limits_of(
     answer: Iterable[SampledSeries], uuids: Mapping[str, int], grid: Grid
 ) -> dict[str, Floats]:
     """Return, by column of seconds and device, the share of each day; `nan` if unknown."""
-    found = defaultdict[str, Floats](lambda: np.full((len(uuids), grid.days), np.nan))
+    shares_by_column = defaultdict[str, Floats](lambda: np.full((len(uuids), grid.days), np.nan))
     kept = [
         sampled_series
         for sampled_series in answer
@@ -118,15 +124,15 @@ def limits_of(
         labels = series.labels
         if (resource := word_of(Resource, labels.get("resource", ""))) is not None:
             column = ColumnKind(labels.get(FIGURE, "")).column(resource.value)
-            found[column][uuids[labels["uuid"]]] = shares
-    return found
+            shares_by_column[column][uuids[labels["uuid"]]] = shares
+    return shares_by_column
 
 
-def pressure_columns(limits: Columns, known: Floats, grid: Grid) -> dict[str, Floats]:
+def pressure_columns(limits: Columns, known_seconds: Floats, grid: Grid) -> dict[str, Floats]:
     """Spread seconds by resource over the intervals: the time of day is not exported."""
-    each = known.shape[1] // grid.days
+    intervals_per_day = known_seconds.shape[1] // grid.days
     return {
-        column: np.repeat(np.minimum(shares, 1.0), each, axis=1) * known
+        column: np.repeat(np.minimum(shares, 1.0), intervals_per_day, axis=1) * known_seconds
         for column, shares in limits.items()
     }
 
@@ -161,21 +167,24 @@ def buckets_of(answer: Iterable[SampledSeries], uuids: Mapping[str, int]) -> dic
 
 
 def demands_of(
-    buckets: Columns, peaks: Mapping[Measure, Floats], known: Floats, working_power_ratio: float
+    buckets: Columns,
+    peaks: Mapping[Measure, Floats],
+    known_seconds: Floats,
+    working_power_ratio: float,
 ) -> list[dict[Resource, Histogram]]:
     """Return each device's distributions over the days by resource, including idle time.
 
     Buckets are wide: within one, time is spread like the peaks of the intervals in it. For memory,
     which hardly changes, the peaks are the distribution. Known seconds are by interval.
     """
-    unknown = np.full((len(known), len(_EDGES)), np.nan)
-    nothing = np.full_like(known, np.nan)
+    unknown = np.full((len(known_seconds), len(_EDGES)), np.nan)
+    nothing = np.full_like(known_seconds, np.nan)
     names = ("sm_work", "dram", "busy", "power")
     work, dram, busy, power = (buckets.get(name, unknown) for name in names)
     weighed = _weighed(busy, power, working_power_ratio)
     busy = np.where(np.isnan(power) | (power[:, -1:] <= 0), busy, weighed)
     shapes = {
-        measure: _times_by_percent(peaks.get(measure, nothing), known)
+        measure: _times_by_percent(peaks.get(measure, nothing), known_seconds)
         for measure in (Measure.COMPUTE, Measure.MEMORY_BANDWIDTH, Measure.MEMORY)
     }
     weights = {
@@ -183,21 +192,21 @@ def demands_of(
         Resource.COMPUTE: _shaped(np.where(np.isnan(work), busy, work), shapes[Measure.COMPUTE]),
         Resource.MEMORY_BANDWIDTH: _shaped(dram, shapes[Measure.MEMORY_BANDWIDTH]),
     }
-    found: list[dict[Resource, Histogram]] = [{} for _ in known]
+    demands: list[dict[Resource, Histogram]] = [{} for _ in known_seconds]
     for resource, of_devices in weights.items():
         for histograms, bins in zip(
-            found, np.rint(of_devices * NANOSECONDS_PER_SECOND), strict=True
+            demands, np.rint(of_devices * NANOSECONDS_PER_SECOND), strict=True
         ):
             if (bins > 0).any():
                 histograms[resource] = histogram_of(bins)
-    return found
+    return demands
 
 
-def _times_by_percent(peaks: Floats, known: Floats) -> Floats:
-    counts = (peaks >= 0) & (known > 0)
+def _times_by_percent(peaks: Floats, known_seconds: Floats) -> Floats:
+    counts = (peaks >= 0) & (known_seconds > 0)
     rows = np.nonzero(counts)[0]
     bins = rows * BINS + bins_of(peaks[counts])
-    return np.bincount(bins, known[counts], len(known) * BINS).reshape(-1, BINS)
+    return np.bincount(bins, known_seconds[counts], len(known_seconds) * BINS).reshape(-1, BINS)
 
 
 def _weighed(busy: Floats, power: Floats, full: float) -> Floats:

@@ -150,12 +150,12 @@ class ColumnInterpreter:
         return ~(value >= threshold) if claim.if_unknown else value < threshold
 
     def _all(self, claims: Iterable[e.Claim]) -> Floats:
-        found = ~_NEVER
+        matches = ~_NEVER
         for claim in claims:
-            found = found & self.holds(claim)
-            if not found.any():
-                return found
-        return found
+            matches = matches & self.holds(claim)
+            if not matches.any():
+                return matches
+        return matches
 
     def _margin(self, claim: e.Claim) -> Floats:
         match claim:
@@ -217,7 +217,7 @@ def _first_known(one: Floats, other: Floats) -> Floats:
 
 def states_of(over: ColumnInterpreter, shape: tuple[int, ...]) -> dict[State, Floats]:
     """Return where each state is the first that matches; elsewhere it is unknown."""
-    found: dict[State, Floats] = {
+    masks: dict[State, Floats] = {
         state: np.zeros(shape, bool) for state in State if state is not State.UNKNOWN
     }
     is_active = over.holds(ACTIVE)
@@ -229,8 +229,8 @@ def states_of(over: ColumnInterpreter, shape: tuple[int, ...]) -> dict[State, Fl
             matches = left & over.holds(row.claim)
             left = left & ~matches
             if row.state is not State.UNKNOWN:
-                found[row.state] = found[row.state] | matches
-    return found
+                masks[row.state] = masks[row.state] | matches
+    return masks
 
 
 def waste_of(
@@ -240,12 +240,12 @@ def waste_of(
     alike: dict[Losses, Floats] = {}
     for state, losses in LOSSES.items():
         alike[losses] = alike.get(losses, _NEVER) | states[state]
-    found: dict[Cause, Floats] = {}
+    waste: dict[Cause, Floats] = {}
     unused = np.maximum(0.0, 1.0 - used_ratio)
     for losses, is_theirs in alike.items():
         left = np.where(is_theirs, unused, 0.0)
         for cause, limit in losses:
             part = np.minimum(left, over.term(limit))
-            found[cause] = found.get(cause, np.zeros(())) + part
+            waste[cause] = waste.get(cause, np.zeros(())) + part
             left = left - part
-    return found
+    return waste

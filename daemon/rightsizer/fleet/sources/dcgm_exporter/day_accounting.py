@@ -153,11 +153,11 @@ def _add_tiers(columns: _Columns, judged: ColumnInterpreter, is_left: Floats) ->
         columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
 
 
-def _add_measures(columns: _Columns, use: ColumnInterpreter, most: ColumnInterpreter) -> None:
+def _add_measures(columns: _Columns, use: ColumnInterpreter, peak_use: ColumnInterpreter) -> None:
     for measure, term in _measures():
         values = use.term(term)
         columns.add(ColumnKind.MEAN, measure, values)
-        peaks = np.where(np.isnan(values), np.nan, np.fmax(values, most.term(term)))
+        peaks = np.where(np.isnan(values), np.nan, np.fmax(values, peak_use.term(term)))
         columns.add(ColumnKind.PEAK, measure, peaks)
 
 
@@ -217,11 +217,11 @@ def _without_dead_counters(
         for place in range(dead.shape[1]):
             dead[:, place] |= is_at_rest[:, place] & last
             last = np.where(is_read[:, place], dead[:, place], last)
-    found = dict(signals)
+    live = dict(signals)
     for counter in COUNTERS:
-        if counter in found:
-            found[counter] = np.where(dead, np.nan, found[counter])
-    return found | {Signal.SM_WORK: ColumnInterpreter(found, None).term(SM_WORK)}
+        if counter in live:
+            live[counter] = np.where(dead, np.nan, live[counter])
+    return live | {Signal.SM_WORK: ColumnInterpreter(live, None).term(SM_WORK)}
 
 
 def _add_limits(  # noqa: PLR0913, PLR0917 - all inputs.
@@ -244,25 +244,25 @@ def _add_limits(  # noqa: PLR0913, PLR0917 - all inputs.
         columns.add_seconds(ColumnKind.SATURATED, resource, is_limited & is_measured, is_measured)
         if resource is Resource.MEMORY:
             is_short = pressure.holds(MEMORY_SHORT)
-            told = is_short | is_measured
+            is_reported = is_short | is_measured
         else:
-            told = is_short = is_limited & pressure.holds(USERS_WAIT)
-        columns.add_seconds(ColumnKind.PRESSED, resource, is_short, told)
+            is_reported = is_short = is_limited & pressure.holds(USERS_WAIT)
+        columns.add_seconds(ColumnKind.PRESSED, resource, is_short, is_reported)
 
 
 def _preempted(
     signals: Mapping[str, Floats], is_read: Floats, grid: Grid, settings: PressureSettings
 ) -> Floats:
     """Return where requests were preempted within the last while."""
-    found = np.zeros_like(is_read)
+    has_preempted = np.zeros_like(is_read)
     if Signal.PREEMPTIONS not in signals:
-        return found
+        return has_preempted
     counted = np.where(is_read, signals[Signal.PREEMPTIONS], np.nan)
     before = np.fmax.accumulate(counted, axis=1)
     grown = counted[:, 1:] > before[:, :-1]
     for later in range(nanoseconds(settings.preemption_hold_seconds) // grid.step + 1):
-        found[:, 1 + later :] |= grown[:, : grown.shape[1] - later]
-    return found
+        has_preempted[:, 1 + later :] |= grown[:, : grown.shape[1] - later]
+    return has_preempted
 
 
 class _Columns:
@@ -278,9 +278,11 @@ class _Columns:
         with np.errstate(over="ignore"):  # As in frames, whose precision this is.
             self.found[kind.column(name)] = np.where(there, values, np.nan).astype(np.float32)
 
-    def add_seconds(self, kind: ColumnKind, name: str, is_there: Floats, told: Floats) -> None:
+    def add_seconds(
+        self, kind: ColumnKind, name: str, is_there: Floats, is_reported: Floats
+    ) -> None:
         """Add a condition for all of the known time, for devices that ever report it."""
-        rows = np.asarray((told & self._is_known).any(axis=1))
+        rows = np.asarray((is_reported & self._is_known).any(axis=1))
         self.add(kind, name, np.where(is_there, self._length, 0.0), rows)
 
 
@@ -293,8 +295,8 @@ def _idle_watts(
 ) -> tuple[Floats, Floats]:
     """Return idle draws by interval, and those after the first known one."""
     rows, count = rests.shape
-    found = np.full((rows, count + 1), np.nan)
-    columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))
+    idle_watts = np.full((rows, count + 1), np.nan)
+    columns = (values.get(Signal.POWER_WATTS) for values in (read.means, read.peaks))
     drawn = np.concatenate(
         [column for column in columns if column is not None] or [rests[:, :0]], axis=1
     )
@@ -313,12 +315,12 @@ def _idle_watts(
             share = power_ratio(draw, device.power_limit_watts, idle)
             if share is None or share < limit:
                 power_range.account(draw, State.IDLE_EMPTY, watched.grid.step)
-                found[row, since : place + 1] = idle
+                idle_watts[row, since : place + 1] = idle
                 since = place + 1
                 idle = power_range.idle_watts(device.power_limit_watts)
-        found[row, since:] = idle
+        idle_watts[row, since:] = idle
     first = np.argmax(watched.known_seconds > 0.0, axis=1) + 1
-    return found[:, :-1], found[np.arange(rows), first][:, None]
+    return idle_watts[:, :-1], idle_watts[np.arange(rows), first][:, None]
 
 
 def _energy(
@@ -343,11 +345,11 @@ def _energy(
     is_read = watched.known_seconds > 0.0
     follows = np.pad(is_read, ((0, 0), (1, 0)), constant_values=True)[:, :-1]
     # The increase of a counter across a gap is unknown.
-    found = np.where(follows, moved, drawn)
+    joules = np.where(follows, moved, drawn)
     limits = np.array([[device.power_limit_watts or np.inf] for device in watched.devices])
-    most = settings.energy.plausible_limit_ratio * length * limits
+    plausible_joules = settings.energy.plausible_limit_ratio * length * limits
     # Also where a counter stands still across a gap: what it then jumps by is of the gap, too.
-    is_odd = is_read & ((moved == 0.0) | (follows & (moved > most)))
+    is_odd = is_read & ((moved == 0.0) | (follows & (moved > plausible_joules)))
     for row in np.flatnonzero(is_odd.any(axis=1)).tolist():
         meter = EnergyMeter(settings.energy)
         counter = 0.0
@@ -358,11 +360,11 @@ def _energy(
                 meter.interrupt()
                 continue
             watts = float(drawn[row, place]) / length
-            told = None if math.isnan(watts) else watts
+            drawn_watts = None if math.isnan(watts) else watts
             limit = watched.devices[row].power_limit_watts
-            measured = meter.measure(watched.grid.step, told, counter, limit)
-            found[row, place] = math.nan if measured is None else measured.joules
-    return found
+            measured = meter.measure(watched.grid.step, drawn_watts, counter, limit)
+            joules[row, place] = math.nan if measured is None else measured.joules
+    return joules
 
 
 def _masks(read: DeviceReadings, never: Floats) -> Floats:
@@ -378,8 +380,12 @@ def _masks(read: DeviceReadings, never: Floats) -> Floats:
 def _throttled(read: DeviceReadings, condition: Condition) -> Floats | float:
     """Return the share of each interval with reduced clocks, if known."""
     shares = 1.0 if read.reasons is None else read.reasons.shares
-    told = read.violations.get(condition)
-    return shares if told is None else np.where(told >= 0.0, np.minimum(1.0, told), shares)
+    violation = read.violations.get(condition)
+    return (
+        shares
+        if violation is None
+        else np.where(violation >= 0.0, np.minimum(1.0, violation), shares)
+    )
 
 
 def _visible(
@@ -388,19 +394,20 @@ def _visible(
     """Return the devices for which each condition is observable; others are not reported."""
     nothing = np.full_like(watched.known_seconds, np.nan)
 
-    def told(column: Floats | None) -> Floats:
+    def is_observable(column: Floats | None) -> Floats:
         return np.asarray(~np.isnan(nothing if column is None else column).all(axis=1))
 
-    reasons = told(None if read.reasons is None else read.reasons.mean)
-    found = {
-        throttle: reasons | told(read.violations.get(throttle)) for throttle in sorted(THROTTLES)
+    reasons = is_observable(None if read.reasons is None else read.reasons.mean)
+    visible = {
+        throttle: reasons | is_observable(read.violations.get(throttle))
+        for throttle in sorted(THROTTLES)
     }
-    tensor = [told(read.means.get(signal)) for signal in _TENSOR_SIGNALS]
-    found[Condition.NO_TENSOR_CORES] = np.all(tensor, axis=0)
-    found[Condition.RANK_IMBALANCE] = np.array([bool(held) for held in watched.holdings])
-    memory = told(read.means.get(Signal.MEMORY_USED_BYTES))
-    found[Condition.NEAR_OUT_OF_MEMORY] = memory & ~np.isnan(signals["memory_total_bytes"][:, 0])
-    return found
+    tensor = [is_observable(read.means.get(signal)) for signal in _TENSOR_SIGNALS]
+    visible[Condition.NO_TENSOR_CORES] = np.all(tensor, axis=0)
+    visible[Condition.RANK_IMBALANCE] = np.array([bool(held) for held in watched.holdings])
+    memory = is_observable(read.means.get(Signal.MEMORY_USED_BYTES))
+    visible[Condition.NEAR_OUT_OF_MEMORY] = memory & ~np.isnan(signals["memory_total_bytes"][:, 0])
+    return visible
 
 
 def _media(engines: Floats, known_seconds: Floats) -> dict[Resource, Histogram]:

@@ -72,8 +72,10 @@ class HolderColumns:
         self, signals: ColumnInterpreter, is_known: Floats, grid: Grid, settings: ImbalanceSettings
     ) -> Floats:
         """Return where the GPUs of a job do unequal work, over two intervals at least."""
-        found = np.zeros(is_known.shape, bool)
-        columns = {each: np.broadcast_to(signals.term(each), is_known.shape) for each in _COMPARED}
+        is_unbalanced = np.zeros(is_known.shape, bool)
+        columns = {
+            signal: np.broadcast_to(signals.term(signal), is_known.shape) for signal in _COMPARED
+        }
         suspects = []
         for job, rows, ranks in self._jobs:
             spreads = (
@@ -91,11 +93,11 @@ class HolderColumns:
             for job, rows, ranks in suspects:
                 for row in rows[ranks[:, place]].tolist():
                     device = self._devices[row]
-                    found[row, place] = detector.holds(device.uuid)
-                    values = {each: float(columns[each][row, place]) for each in _COMPARED}
-                    known = {signal: value for signal, value in values.items() if value == value}  # noqa: PLR0124 - Not nan.
-                    detector.add(device, job, end, grid.step, known)
-        return found
+                    is_unbalanced[row, place] = detector.holds(device.uuid)
+                    values = {signal: float(columns[signal][row, place]) for signal in _COMPARED}
+                    readings = {signal: value for signal, value in values.items() if value == value}  # noqa: PLR0124 - Not nan.
+                    detector.add(device, job, end, grid.step, readings)
+        return is_unbalanced
 
 
 def _of_several(groups: Mapping[str, _Rows]) -> Iterator[tuple[str, Floats, Floats]]:

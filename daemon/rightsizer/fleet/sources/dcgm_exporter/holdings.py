@@ -52,14 +52,18 @@ class HolderNames(Struct, frozen=True):
         cls, series: Iterable[Mapping[str, str]], targets: frozenset[str] = frozenset()
     ) -> Self:
         """Determine the names from labels of a fleet's series, including `job`."""
-        exported = (each for each in series if each.get("exported_pod"))
+        exported = (labels for labels in series if labels.get("exported_pod"))
         return cls(frozenset(map(_scrape, exported)), targets)
 
     def holder(self, labels: Mapping[str, str]) -> Workload | None:
         """Return the pod or job that holds the device, `None` without one."""
-        own = {"pod"} if _scrape(labels) in self.exporters else set[str]()
-        own |= {name for name in ("pod", "pod_name") if labels.get(name) in self.targets}
-        return holder_of({name: value for name, value in labels.items() if name not in own})
+        exporter_labels = {"pod"} if _scrape(labels) in self.exporters else set[str]()
+        exporter_labels |= {
+            name for name in ("pod", "pod_name") if labels.get(name) in self.targets
+        }
+        return holder_of(
+            {name: value for name, value in labels.items() if name not in exporter_labels}
+        )
 
 
 def pods_of_exporters(
@@ -76,7 +80,7 @@ def pods_of_exporters(
         sampled_series = store.range(query, *times, COARSE_STEP)
     except StoreLimitError:
         return frozenset()
-    return frozenset(pod for each in sampled_series for pod in each.labels.values() if pod)
+    return frozenset(pod for sampled in sampled_series for pod in sampled.labels.values() if pod)
 
 
 def workloads_of(
@@ -137,13 +141,15 @@ class ExporterPresence:
         A device that short jobs held for a part of every interval has no full one to show the
         number of expected samples, so that the usual number counts too.
         """
-        own = self.counts.get(None)
+        unnamed = self.counts.get(None)
         held = [column for holder, column in self.counts.items() if holder is not None]
-        if own is None or not held:
+        if unnamed is None or not held:
             return False
         fullest = max(float(column.max()) for column in self.counts.values())
-        most = _TWICE * max(fullest, self.usual_samples)
-        return bool(np.any((own > most - fullest) & (np.max(held, axis=0) > most - own)))
+        twice_full = _TWICE * max(fullest, self.usual_samples)
+        return bool(
+            np.any((unnamed > twice_full - fullest) & (np.max(held, axis=0) > twice_full - unnamed))
+        )
 
     def series_at_once(self) -> Floats:
         """Return how many holders' series a scrape has at a time, by interval; at least 1.
@@ -154,9 +160,9 @@ class ExporterPresence:
         held = [column for holder, column in self.counts.items() if holder is not None]
         columns = held if self.has_own_series else [*self.counts.values()]
         fullest = max(float(column.max()) for column in self.counts.values())
-        most = max(fullest, self.usual_samples)
+        full = max(fullest, self.usual_samples)
         longest = np.max(columns, axis=0)
-        scrapes = np.where(longest > most - _ROUNDED_SAMPLES, longest, most)
+        scrapes = np.where(longest > full - _ROUNDED_SAMPLES, longest, full)
         return np.maximum(1.0, np.sum(columns, axis=0) / scrapes)
 
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> Floats:
@@ -236,22 +242,22 @@ def _without_lapses(
 
 def _between(column: Floats, step: Nanoseconds) -> Floats:
     """Return the intervals between sightings that are at most an hour apart."""
-    found = np.zeros(len(column), bool)
+    is_between = np.zeros(len(column), bool)
     is_joined = False
     for before, after in pairwise(np.flatnonzero(column).tolist()):
         is_near = (after - before - 1) * step <= COARSE_STEP
         # Of the first sighting, what is unnamed may be the time before.
-        found[before + (not is_joined) : after] = is_near
+        is_between[before + (not is_joined) : after] = is_near
         if is_joined and not is_near:
-            found[before] = False
+            is_between[before] = False
         is_joined = is_near
-    return found
+    return is_between
 
 
-def _held_at_once(found: Iterable[ExporterPresence], grid: Grid) -> dict[Pod, float]:
+def _held_at_once(exporter_presences: Iterable[ExporterPresence], grid: Grid) -> dict[Pod, float]:
     """Return how many devices each pod held at once at most: names return on other devices."""
     held: defaultdict[Pod, Floats] = defaultdict(lambda: np.zeros(grid.count))
-    for presence in found:
+    for presence in exporter_presences:
         for holder, column in presence.counts.items():
             if holder is not None:
                 held[Pod(holder.namespace, holder.pod)] += column > 0
@@ -262,23 +268,23 @@ def requested_shares(
     store: MetricStore,
     grid: Grid,
     devices: Iterable[Device],
-    found: Mapping[str, ExporterPresence],
+    exporter_presences: Mapping[str, ExporterPresence],
     slots: Mapping[str, float],
 ) -> dict[str, dict[Workload, float]]:
     """Return which part of each device its pods requested, where GPUs are offered several times.
 
     `slots` has these GPUs, with the part of them that one `nvidia.com/gpu` is.
     """
-    sliced = [each for each in devices if each.uuid in slots and each.mig is None]
+    sliced = [device for device in devices if device.uuid in slots and device.mig is None]
     if not sliced:
         return {}
     containers = containers_of(store.instant(requests_within(grid.days * DAY), grid.end))
-    gpus_held = _held_at_once(found.values(), grid)
+    gpus_held = _held_at_once(exporter_presences.values(), grid)
     shares: dict[str, dict[Workload, float]] = {}
     for device in sliced:
         units = GpuUnits(slots[device.uuid], memory_bytes=device.memory_total_bytes)
         of_device = shares.setdefault(device.uuid, {})
-        for holder in found[device.uuid].counts:
+        for holder in exporter_presences[device.uuid].counts:
             pod = Pod(holder.namespace, holder.pod) if holder is not None else None
             if holder is not None and pod in containers:
                 gpus = units.gpus_of(containers[pod]) / max(1.0, gpus_held[pod])
@@ -300,8 +306,8 @@ def held_runs(
     """
     counts = dict(presence.counts)
     if presence.has_own_series:
-        own = counts.pop(None)
-        counts[None] = np.maximum(0.0, own - np.max(list(counts.values()), axis=0))
+        unnamed = counts.pop(None)
+        counts[None] = np.maximum(0.0, unnamed - np.max(list(counts.values()), axis=0))
     else:
         counts = _without_lapses(counts, step)
     total: Floats = sum(counts.values(), np.zeros(()))
@@ -313,7 +319,7 @@ def held_runs(
     }
     whole = np.maximum(total, sum(parts.values(), np.zeros(())))
     shares: dict[str, Floats] = {}
-    known: dict[str, tuple[int, Workload]] = {}
+    latest_by_key: dict[str, tuple[int, Workload]] = {}
     for holder, column in parts.items():
         workload = workloads.get(holder) if holder else None
         there = np.flatnonzero(column)
@@ -321,9 +327,11 @@ def held_runs(
             part = column / np.where(whole > 0, whole, 1.0)
             shares[workload.key] = shares.get(workload.key, 0.0) + part
             latest = int(there[-1]), workload  # The latest pod represents it.
-            known[workload.key] = max(known.get(workload.key, latest), latest, key=itemgetter(0))
+            latest_by_key[workload.key] = max(
+                latest_by_key.get(workload.key, latest), latest, key=itemgetter(0)
+            )
     return tuple(
-        DeviceHolding(known[key][1], *run)
+        DeviceHolding(latest_by_key[key][1], *run)
         for key in sorted(shares)
         # Rounded down, so that the shares of an interval never exceed the whole.
         for run in runs_of(np.floor(shares[key] * _PARTS + _ROUNDING) / _PARTS)

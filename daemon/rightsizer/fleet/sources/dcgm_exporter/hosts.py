@@ -22,17 +22,17 @@ def shared_hosts(series: Iterable[Mapping[str, str]]) -> frozenset[str]:
 
     With `-r` dcgm-exporter 4 reports the address of DCGM: `localhost`, or a service of Kubernetes.
     """
-    found = defaultdict[tuple[str, str], dict[str, set[str]]](lambda: defaultdict(set))
+    gpus_by_host = defaultdict[tuple[str, str], dict[str, set[str]]](lambda: defaultdict(set))
     for labels in series:
         entity = device_of(labels)
         index = first_label(labels, INDEX_LABELS)
         if entity is not None and index:
             for name in filter(None, map(labels.get, NODE_LABELS)):
                 gpu = entity.whole or entity.device
-                found[name, index][labels.get("instance", "")].add(gpu)
+                gpus_by_host[name, index][labels.get("instance", "")].add(gpu)
     return frozenset(
         name
-        for (name, _), gpus in found.items()
+        for (name, _), gpus in gpus_by_host.items()
         if len(gpus) > 1 and len(set[str]().union(*gpus.values())) > 1
     )
 
@@ -44,18 +44,18 @@ def hosts_of(labels: Mapping[str, str], shared: Container[str] = ()) -> tuple[li
     """
     pods = {labels.get(label) for label in ("pod", "exported_pod", "pod_name")}
     names = [labels[label] for label in NODE_LABELS if labels.get(label)]
-    own = [name for name in names if EXPORTER in name or name in pods]
+    pod_names = [name for name in names if EXPORTER in name or name in pods]
     is_host = any(pods) or _LOCAL.fullmatch(instance_of(labels)) is not None
     nodes = [
         name
         for name in names
-        if not (name in own or name in shared or (_CONTAINER.fullmatch(name) and not is_host))
+        if not (name in pod_names or name in shared or (_CONTAINER.fullmatch(name) and not is_host))
     ]
     exporter = labels.get("pod", "")
     is_named = any(not _ADDRESS.fullmatch(name) for name in nodes)
     if not is_named and (EXPORTER in exporter or labels.get("exported_pod")):
-        own.append(exporter)
-    return nodes, own
+        pod_names.append(exporter)
+    return nodes, pod_names
 
 
 def node_of(

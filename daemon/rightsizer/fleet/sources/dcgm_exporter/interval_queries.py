@@ -67,7 +67,7 @@ class IntervalQuery(Struct, frozen=True):
         Groups are evaluated at arbitrary moments; the subquery selects the last whole five minutes
         of the clock, once late samples have arrived.
         """
-        span, grace = (each // _MINUTE for each in (RECORDED_STEP, GRACE))
+        span, grace = (length // _MINUTE for length in (RECORDED_STEP, GRACE))
         inside = self.raw(f"{metric}[{span}m]", more)
         return f"last_over_time(({inside})[{span}m:{span}m] offset {grace}m)"
 

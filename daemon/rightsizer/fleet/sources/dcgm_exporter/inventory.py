@@ -63,7 +63,9 @@ def _device(
             instance = mig_instance(board, profile, entity.whole or "", entity.gpu_instance_id or 0)
         if instance is None:
             return None
-    known: dict[str, Any] = {name: values.get(entity.device) for name, values in figures.items()}
+    device_figures: dict[str, Any] = {
+        name: values.get(entity.device) for name, values in figures.items()
+    }
     device = Device(
         uuid=entity.device,
         index=int(index or 0),
@@ -71,7 +73,7 @@ def _device(
         name=name,
         pci_bus_id=labels.get("pci_bus_id") or None,
         mig=instance,
-        **known,
+        **device_figures,
     )
     return device if board is None else completed(device, board)
 
@@ -165,11 +167,11 @@ def _awaited(
     targets = {uuid: _target(labels) for uuid, (_, labels) in labels_of.items()}
     present = {target for uuid, target in targets.items() if last[uuid] >= now}
     gone = {uuid: at for uuid, at in targets.items() if at[1] and at not in present}
-    found = set[tuple[str, str]]()
+    present_targets = set[tuple[str, str]]()
     for some in shares_of(sorted({instance for _, instance in gone.values()})):
         query = f"group by (job, instance) ({selector('up', {'instance': some})})"
-        found |= {_target(series.labels) for series in store.instant(query, now)}
-    return frozenset(uuid for uuid, target in gone.items() if target in found)
+        present_targets |= {_target(series.labels) for series in store.instant(query, now)}
+    return frozenset(uuid for uuid, target in gone.items() if target in present_targets)
 
 
 def _target(labels: Mapping[str, str]) -> tuple[str, str]:
@@ -206,7 +208,7 @@ def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
         return ("",)
     digits = 1 if devices <= len(DIGITS) * series_maximum else 2
     starts = map("".join, product(DIGITS, repeat=digits))
-    return tuple(f",{each}" for start in starts for each in matchers_of(UUID_LABELS, start))
+    return tuple(f",{matcher}" for start in starts for matcher in matchers_of(UUID_LABELS, start))
 
 
 def _nodes(
@@ -227,7 +229,7 @@ def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figu
         {uuid: value for uuid, value in _figure(store, field, report.metrics, now).items() if value}
         for field in dcgm.FIGURES
     )
-    sums = {each: used.get(each, 0.0) + size + kept.get(each, 0.0) for each, size in free.items()}
+    sums = {uuid: used.get(uuid, 0.0) + size + kept.get(uuid, 0.0) for uuid, size in free.items()}
     return {"memory_total_bytes": {**sums, **total}, "sm_clock_maximum_hertz": clock}
 
 
@@ -238,12 +240,12 @@ def _figure(
     if field.signal is None:
         return {}
     _, factor = convert(field.unit)
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for _, entity, series in _latest(store, field, metrics, now):
         value = plausible(field.signal, series.value * factor)
         if not isinstance(value, Missing) and not (entity.is_instance and field.is_of_card):
-            found[entity.device] = value
-    return found
+            values[entity.device] = value
+    return values
 
 
 _READ: Final = (*dcgm.THROTTLING, *dcgm.PIPES_TOLD, *dcgm.HEALTH, *dcgm.LIMITS)

@@ -144,8 +144,8 @@ def presence_names(metrics: Collection[str]) -> tuple[str, ...]:
 
 def other_presence_names(metrics: Collection[str]) -> tuple[str, ...]:
     """Return those for exporters without that field: not all of a fleet export the same."""
-    known = chain.from_iterable(spelled(field, metrics) for field in _PRESENCE)
-    return tuple(name for name in known if name not in presence_names(metrics))
+    spelled_names = chain.from_iterable(spelled(field, metrics) for field in _PRESENCE)
+    return tuple(name for name in spelled_names if name not in presence_names(metrics))
 
 
 def presence_spellings() -> tuple[str, ...]:
@@ -155,12 +155,12 @@ def presence_spellings() -> tuple[str, ...]:
 
 def tier_of_metrics(metrics: Iterable[str]) -> Tier:
     """Return the highest tier that the metrics of a fleet support."""
-    found = {FORMER_DCGM_NAMES.get(name, name.upper()).removesuffix("_TOTAL") for name in metrics}
-    if found & _PROFILING:
+    fields = {FORMER_DCGM_NAMES.get(name, name.upper()).removesuffix("_TOTAL") for name in metrics}
+    if fields & _PROFILING:
         return Tier.PROFILING
-    if not found & _BUSY:
+    if not fields & _BUSY:
         return Tier.NONE
-    return Tier.POWER if found & _POWER else Tier.BASIC
+    return Tier.POWER if fields & _POWER else Tier.BASIC
 
 
 NAMELESS: Final = ",".join(f'{label}=""' for label in UUID_LABELS)
@@ -361,8 +361,8 @@ def _warnings(
     store: MetricStore, series: str, metrics: Collection[str], now: Nanoseconds
 ) -> Iterator[str]:
     scraped = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
-    each = f"count by ({_DEVICE}) (group by ({scraped}) ({{{series}}}))"
-    if twice := number_of(store, f"count({each} > 1)", now, UUID_LABELS):
+    count_query = f"count by ({_DEVICE}) (group by ({scraped}) ({{{series}}}))"
+    if twice := number_of(store, f"count({count_query} > 1)", now, UUID_LABELS):
         yield (
             f"Scraped more than once, by several jobs or replicas: {twice:.0f} of the GPUs; each "
             "is counted once, and kept twice by the store."

@@ -113,15 +113,15 @@ class DayQueries(Struct, frozen=True):
                 yield self._ask(query.recorded(chosen, self.grid.step), stretch)
 
     def _raw(
-        self, query: IntervalQuery, metric: str, stretch: Stretch, *own: str
+        self, query: IntervalQuery, metric: str, stretch: Stretch, *matchers: str
     ) -> Iterator[Sequence[SampledSeries]]:
         length = self.grid.step // NANOSECONDS_PER_SECOND
-        for chosen in self._selected((metric,), *own):
+        for chosen in self._selected((metric,), *matchers):
             yield self._ask(query.raw(f"{chosen}[{length}s]"), stretch)
 
-    def _selected(self, names: Iterable[str], *own: str) -> Iterator[str]:
+    def _selected(self, names: Iterable[str], *matchers: str) -> Iterator[str]:
         for name, label in product(names, self.uuid_labels):
-            yield selector(name, {label: self.uuids}, *own)
+            yield selector(name, {label: self.uuids}, *matchers)
 
     def _ask(self, promql: str, stretch: Stretch) -> Sequence[SampledSeries]:
         grid = self.grid
@@ -144,7 +144,7 @@ def by_device(
 
     With `is_of_card`, values apply to the whole GPU even if labeled with a MIG instance.
     """
-    found = np.full((len(rows), grid.count), np.nan)
+    values = np.full((len(rows), grid.count), np.nan)
     places = list[int]()
     kept = []
     for series in answer:
@@ -153,10 +153,10 @@ def by_device(
             places.append(rows[entity.device])
             kept.append(series)
     if len(set(places)) == len(places):
-        found[places] = placed(kept, grid)
+        values[places] = placed(kept, grid)
     else:  # Much slower.
-        np.fmax.at(found, np.array(places), placed(kept, grid))
-    return found
+        np.fmax.at(values, np.array(places), placed(kept, grid))
+    return values
 
 
 def alive(values: Floats, former: Floats) -> Floats:
@@ -171,9 +171,10 @@ def alive(values: Floats, former: Floats) -> Floats:
 def plausible_values(values: Floats, field: DcgmField, signal: Signal) -> Floats:
     """Return values in base units, without implausible ones such as DCGM's blanks."""
     _, factor = convert(field.unit)
-    (low, high), found = signal.bounds, values * factor
-    found = np.where((found >= low) & (found <= high) & np.isfinite(found), found, np.nan)
-    return np.minimum(found, 1.0) if signal.unit is Unit.RATIO else found
+    low, high = signal.bounds
+    scaled = values * factor
+    scaled = np.where((scaled >= low) & (scaled <= high) & np.isfinite(scaled), scaled, np.nan)
+    return np.minimum(scaled, 1.0) if signal.unit is Unit.RATIO else scaled
 
 
 VIOLATIONS: Final = (
@@ -186,13 +187,13 @@ class ThrottleReasons(Struct, frozen=True):
     """Reasons for low clocks, by interval: masks of `ClockEvent`."""
 
     mean: Floats
-    most: Floats
-    least: Floats
+    highest: Floats
+    lowest: Floats
 
     @property
     def masks(self) -> Floats:
         """Masks that were active at some time of each interval."""
-        return np.where(np.isnan(self.most) | np.isnan(self.mean), 0, self.most)
+        return np.where(np.isnan(self.highest) | np.isnan(self.mean), 0, self.highest)
 
     @property
     def shares(self) -> Floats:
@@ -201,9 +202,9 @@ class ThrottleReasons(Struct, frozen=True):
         If a mask alternates between two values, as in practice, the mean gives the share of each
         exactly.
         """
-        width = np.where(self.most > self.least, self.most - self.least, np.nan)
-        share = np.clip((self.mean - self.least) / width, 0.0, 1.0)
-        is_unknown = np.isnan(self.most) | np.isnan(self.mean)
+        width = np.where(self.highest > self.lowest, self.highest - self.lowest, np.nan)
+        share = np.clip((self.mean - self.lowest) / width, 0.0, 1.0)
+        is_unknown = np.isnan(self.highest) | np.isnan(self.mean)
         return np.where(is_unknown, 0.0, np.where(np.isnan(share), 1.0, share))
 
 
@@ -249,19 +250,19 @@ def read_devices(
         if not names or wanted.signal is None:
             return None
         answer = queries.read(query, names)
-        found = by_device(answer, queries.grid, rows, is_of_card=wanted.is_of_card)
-        return plausible_values(found, wanted, wanted.signal)
+        values = by_device(answer, queries.grid, rows, is_of_card=wanted.is_of_card)
+        return plausible_values(values, wanted, wanted.signal)
 
     def signals(query: IntervalQuery, fields: Iterable[DcgmField]) -> dict[Signal, Floats]:
         """If several fields map to one signal, the highest rank wins."""
-        found: dict[Signal, Floats] = {}
-        for dcgm_field in sorted(fields, key=lambda known: known.rank):
+        columns: dict[Signal, Floats] = {}
+        for dcgm_field in sorted(fields, key=lambda field: field.rank):
             if dcgm_field.signal is not None and (column := read(query, dcgm_field)) is not None:
                 # The engines of one GPU map to one signal, of which the busiest counts.
                 both = np.maximum if dcgm_field.signal is Signal.JPEG else alive
-                former = found.get(dcgm_field.signal, np.full_like(column, np.nan))
-                found[dcgm_field.signal] = together(column, former, both)
-        return found
+                former = columns.get(dcgm_field.signal, np.full_like(column, np.nan))
+                columns[dcgm_field.signal] = together(column, former, both)
+        return columns
 
     reasons = None
     if any(dcgm.spelled(reason, metrics) for reason in dcgm.REASONS):

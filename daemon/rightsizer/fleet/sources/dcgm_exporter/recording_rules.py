@@ -43,11 +43,11 @@ _HEAD: Final = """\
 def recorded_series(metrics: Collection[str]) -> tuple[tuple[IntervalQuery, str], ...]:
     """Return queries and metrics of everything that a run reads by interval."""
     names = frozenset(metrics)
-    found = [(COUNTED, name) for name in dcgm.presence_names(names)]
+    series = [(COUNTED, name) for name in dcgm.presence_names(names)]
     for query, fields in _QUERIES:
-        found += ((query, name) for field in fields for name in dcgm.spelled(field, names))
+        series += ((query, name) for field in fields for name in dcgm.spelled(field, names))
     reasons = next(filter(None, (dcgm.spelled(reason, names) for reason in dcgm.REASONS)), ())
-    return (*found, *product((MEAN, PEAK, LOWEST), reasons))
+    return (*series, *product((MEAN, PEAK, LOWEST), reasons))
 
 
 def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) -> SourceReport:

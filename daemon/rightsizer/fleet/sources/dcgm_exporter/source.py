@@ -69,8 +69,8 @@ def add_serving_signals(
             for signal, column in signals.get(pod, {}).items():
                 both = np.maximum if signal is Signal.KV_CACHE_USED else np.add
                 blank = np.full((len(rows), grid.count), np.nan)
-                own = read.means.setdefault(signal, blank)[rows[device]]
-                own[:] = together(column, own, both)
+                total = read.means.setdefault(signal, blank)[rows[device]]
+                total[:] = together(column, total, both)
 
 
 def _wholes(devices: Iterable[Device]) -> tuple[str, ...]:
@@ -184,17 +184,17 @@ class DcgmExporterSource(Struct, frozen=True):
         if parts:
             read.part_watts = part_watts(queries, report.metrics, parts, len(rows))
         workloads = self._workloads(store, grid, present, read, rows)
-        known = np.array(
+        known_seconds = np.array(
             [presence.known_seconds(grid, resolution) for presence in exporter_presences]
         )
         if report.time is not None:  # The last interval may have just begun.
             past = np.clip((report.time - grid.start) / grid.step - np.arange(grid.count), 0, 1)
-            known = np.minimum(known, past * seconds(grid.step))
+            known_seconds = np.minimum(known_seconds, past * seconds(grid.step))
         requested = requested_shares(store, grid, chosen, present, slots)
         holdings = [
             held_runs(present[uuid], workloads, grid.step, requested.get(uuid, {})) for uuid in rows
         ]
-        watched = WatchedDevices(chosen, holdings, known, grid)
+        watched = WatchedDevices(chosen, holdings, known_seconds, grid)
         frames = zip(rows, accounted_days(watched, read, self.books), strict=True)
         is_read = read.is_read
         days = {uuid: frame for uuid, frame in frames if is_read[rows[uuid]]}
@@ -210,7 +210,9 @@ class DcgmExporterSource(Struct, frozen=True):
         rows: Mapping[str, int],
     ) -> dict[Workload, Workload]:
         """Return the workloads of holders, after adding their engines' signals to the devices."""
-        holders = {each for one in present.values() for each in one.counts if each is not None}
+        holders = {
+            pod for presence in present.values() for pod in presence.counts if pod is not None
+        }
         signals = self._serving.signals(store, pods_of(holders), grid)
         add_serving_signals(read, rows, present, signals, grid)
         workloads = workloads_of(
