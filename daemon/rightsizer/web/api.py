@@ -75,18 +75,18 @@ def load_response(
 
 def _total(devices: Sequence[DeviceReport], signals: Sequence[Signal]) -> float | None:
     """Sum in GPUs over each device's first available signal; `None` if a device has none."""
-    found = [
+    values = [
         next((device.signals[signal] for signal in signals if signal in device.signals), None)
         for device in devices
     ]
-    known = [value for value in found if value is not None]
-    return round(sum(known), _DIGITS) if len(known) == len(found) else None
+    known_values = [value for value in values if value is not None]
+    return round(sum(known_values), _DIGITS) if len(known_values) == len(values) else None
 
 
 def _largest(devices: Iterable[DeviceReport], signal: Signal) -> float | None:
     """Return the maximum: an engine on several GPUs reports the same value for each."""
-    known = [device.signals[signal] for device in devices if signal in device.signals]
-    return round(max(known), _DIGITS) if known else None
+    values = [device.signals[signal] for device in devices if signal in device.signals]
+    return round(max(values), _DIGITS) if values else None
 
 
 def unready_reason(
@@ -127,15 +127,16 @@ def filter_advice(advice: Sequence[Advice], query: Mapping[str, Sequence[str]]) 
     for name, values in query.items():
         if name not in _FILTERS:
             raise UsageError(f"'{name}' is no filter; choose from {', '.join(_FILTERS)}")
-        known = {"state": _STATES, "reason": _REASONS}.get(name, values)
+        choices = {"state": _STATES, "reason": _REASONS}.get(name, values)
         for value in values:
-            if value not in known:
-                raise UsageError(f"{name}: there is no '{value}'; choose from {', '.join(known)}")
+            if value not in choices:
+                raise UsageError(f"{name}: there is no '{value}'; choose from {', '.join(choices)}")
     return [
-        each
-        for each in advice
+        recommendation
+        for recommendation in advice
         if all(
-            any(_FILTERS[name](each, value) for value in values) for name, values in query.items()
+            any(_FILTERS[name](recommendation, value) for value in values)
+            for name, values in query.items()
         )
     ]
 
@@ -148,18 +149,18 @@ _FILTERS: Final[Mapping[str, Callable[[Advice, str], bool]]] = {
 }
 
 
-def span_of_query(query: Mapping[str, Sequence[str]], known: Collection[str]) -> Span:
+def span_of_query(query: Mapping[str, Sequence[str]], parameters: Collection[str]) -> Span:
     """Return the span of a query, by default a day.
 
     Raises:
         UsageError: it has a name that is not `known`, or asks for an unknown span.
     """
     for name in query:
-        if name not in known:
-            raise UsageError(f"'{name}' is nothing to ask for; choose from {', '.join(known)}")
+        if name not in parameters:
+            raise UsageError(f"'{name}' is nothing to ask for; choose from {', '.join(parameters)}")
     asked = query.get("span", [DEFAULT_SPAN.name])[-1]
     if (span := span_named(asked)) is None:
-        names = ", ".join(each.name for each in SPANS)
+        names = ", ".join(choice.name for choice in SPANS)
         raise UsageError(f"span: there is no '{asked}'; choose from {names}")
     return span
 

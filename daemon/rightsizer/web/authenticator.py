@@ -53,8 +53,8 @@ class ConnectionQueue:
         """
         with self._changed:
             fold = 2 if address in self._known else 1
-            most = fold * self._settings.waiting_maximum
-            return self._changed.wait_for(lambda: len(self.waiting) < most, _PATIENCE_SECONDS)
+            maximum = fold * self._settings.waiting_maximum
+            return self._changed.wait_for(lambda: len(self.waiting) < maximum, _PATIENCE_SECONDS)
 
     def enter(self, address: str) -> bool:
         """Wait for a turn; return `False` on timeout."""
@@ -123,10 +123,10 @@ class FairQueue:
                     self._changed.notify_all()
 
     def _has_room(self, client: str) -> bool:
-        own = sum(waiting == client for waiting, _ in self._queue)
+        waiting_count = sum(waiting == client for waiting, _ in self._queue)
         # The client with the turn no longer waits.
         is_first = bool(self._queue) and self._queue[0][0] == client
-        return own - is_first < self._per_client and len(self._queue) <= self._maximum
+        return waiting_count - is_first < self._per_client and len(self._queue) <= self._maximum
 
 
 _LONGEST_BYTES: Final = 72

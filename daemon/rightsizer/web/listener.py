@@ -207,13 +207,13 @@ def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any,
         yield socket.AF_INET, ("0.0.0.0", address.port)  # noqa: S104 - what ':port' means.
         return
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise RightsizerError(
             f"cannot listen on {address}: '{address.host}' is not a host of this machine "
             f"({error.strerror}); write an address of one of its interfaces"
         ) from None
-    for family, _, _, _, place in found:
+    for family, _, _, _, place in entries:
         yield family, place
 
 

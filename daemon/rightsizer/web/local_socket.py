@@ -102,10 +102,10 @@ class LocalSocket:
     def _clear(self) -> None:
         """Delete the socket that a killed agent left behind."""
         try:
-            found = self.path.lstat()
+            status = self.path.lstat()
         except FileNotFoundError:
             return
-        if not stat.S_ISSOCK(found.st_mode):
+        if not stat.S_ISSOCK(status.st_mode):
             raise RightsizerError(f"{self.path} is no socket and is left as it is; {_OTHER}")
         if _is_answered(self.path):
             raise RightsizerError(

@@ -79,7 +79,7 @@ Answer: TypeAlias = Callable[[WebRequest], WebResponse]
 _LONGEST_SECONDS: Final = 366 * DAY_SECONDS
 
 
-def fields_of(body: bytes, known: tuple[str, ...], example: str = "...") -> Mapping[str, Any]:
+def fields_of(body: bytes, names: tuple[str, ...], example: str = "...") -> Mapping[str, Any]:
     """Parse the fields of a request; `example` is a value of the first, for the error message.
 
     Raises:
@@ -90,10 +90,10 @@ def fields_of(body: bytes, known: tuple[str, ...], example: str = "...") -> Mapp
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the body is not JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise UsageError(f'the body is no JSON object; write it like {{"{known[0]}": "{example}"}}')
+        raise UsageError(f'the body is no JSON object; write it like {{"{names[0]}": "{example}"}}')
     for name in fields:
-        if name not in known:
-            raise UsageError(f"'{name}' is not a field; choose from {', '.join(known)}")
+        if name not in names:
+            raise UsageError(f"'{name}' is not a field; choose from {', '.join(names)}")
     return fields
 
 

@@ -156,7 +156,7 @@ def _template() -> Template:
     functions = {
         "amount_text": gpu_row.amount_text,
         "evidence_labels": evidence_labels,
-        "page_columns": [each for each in gpu_row.GPU_COLUMNS if "below" not in each.kind],
+        "page_columns": [column for column in gpu_row.GPU_COLUMNS if "below" not in column.kind],
         "savings_sum": savings_sum,
     }
     environment.globals |= words | functions | {"spans": SPANS}

@@ -96,11 +96,11 @@ class Route(Struct, frozen=True):
         """Whether a path matches the route."""
         if "{" not in self.path:
             return path == self.path
-        own = self.path.split("/")
+        parts = self.path.split("/")
         asked = path.split("/")
-        return len(own) == len(asked) and all(
+        return len(parts) == len(asked) and all(
             part == given or (_is_name(part) and given)
-            for part, given in zip(own, asked, strict=True)
+            for part, given in zip(parts, asked, strict=True)
         )
 
     def named(self, path: str) -> dict[str, str]:

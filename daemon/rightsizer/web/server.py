@@ -185,8 +185,10 @@ class WebServer:
             bound = [undo.enter_context(listening_socket(address)) for address in self._addresses]
             undo.pop_all()
         self._listeners = [
-            WebListener(each, self._answer, self._threads, self._settings, self._authenticator)
-            for each in (*bound, *self._sockets)
+            WebListener(
+                bound_socket, self._answer, self._threads, self._settings, self._authenticator
+            )
+            for bound_socket in (*bound, *self._sockets)
         ]
         if self._local is not None:
             # Sampling and scrapes work without it.

@@ -144,8 +144,8 @@ def _encode_device(device: DeviceReport, *, is_fresh: bool) -> JsonObject:
         "state": str(device.state if is_fresh else State.UNKNOWN),
         "conditions": sorted(device.conditions) if is_fresh else [],
         "signals": {
-            str(each): device.signals[each]
-            for each in _SHOWN
-            if is_fresh and each in device.signals
+            str(signal): device.signals[signal]
+            for signal in _SHOWN
+            if is_fresh and signal in device.signals
         },
     }

@@ -349,8 +349,8 @@ def complete_handshake(connection: ssl.SSLSocket, timeout_seconds: float) -> Non
     context = connection.context
     if isinstance(context, ServerContext):
         allowed = context.policy.client_allowed_sans
-        found = alternative_names(connection)
-        if allowed and set(allowed).isdisjoint(found):
-            names = ",".join(found)
+        alternatives = alternative_names(connection)
+        if allowed and set(allowed).isdisjoint(alternatives):
+            names = ",".join(alternatives)
             _log.warning("client_certificate_refused", names=names, allowed=",".join(allowed))
             raise ConnectionAbortedError

@@ -186,10 +186,10 @@ class WebConfigReader:
 
 def _version(file: Path) -> _Version:
     try:
-        found = file.stat()
+        status = file.stat()
     except (OSError, ValueError):  # A path with a NUL is invalid.
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size
 
 
 _log: Final = logger("web")

@@ -25,7 +25,7 @@ def nvlink_groups(topology: Topology, uuids: Sequence[str]) -> tuple[LinkGroup, 
         if uuid not in seen and neighbors[uuid]:
             members = _reached(uuid, neighbors)
             seen |= members
-            groups.append(_group([each for each in uuids if each in members], links))
+            groups.append(_group([member for member in uuids if member in members], links))
     return tuple(groups)
 
 

@@ -91,14 +91,14 @@ def _row(
 ) -> WorkloadTableRow:
     key = report.workload.key
     totals = report.totals
-    known = _known_seconds(report)
+    known_seconds = _known_seconds(report)
     busy = sum(totals.state_seconds.get(state, 0.0) for state in ACTIVE_STATES)
     joules = totals.used_joules + sum(totals.waste_joules.values())
     return WorkloadTableRow(
         report=report,
         devices=_devices(report, held.get(key, {}), names),
-        busy_ratio=busy / known if known else None,
-        share_ratio=known / total_seconds if total_seconds else None,
+        busy_ratio=busy / known_seconds if known_seconds else None,
+        share_ratio=known_seconds / total_seconds if total_seconds else None,
         waste=waste_view([Spending(totals)]),
         kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR,
         left=None if key in held else moment_label(report.last_seen, now),
@@ -226,7 +226,7 @@ class _NodePage:
         context = self._context
         counts = device_counts(self._shown, self._fresh)
         shares = self._shares()
-        own = self._advice(is_open=True)
+        open_advice = self._advice(is_open=True)
         closed = self._advice(is_open=False)
         waste, since = self._waste()
         rows = workload_rows(report, self._names, self._now)
@@ -244,7 +244,7 @@ class _NodePage:
             waste=waste,
             waste_since=since,
             names=self._names,
-            advice=own,
+            advice=open_advice,
             closed=closed,
             overview=OverviewTable(self._spending, report.advice, self._names).rows(devices),
             devices=devices,
@@ -258,7 +258,7 @@ class _NodePage:
                 context.stretch(report.wall_time),
                 report.wall_time,
                 context.drawn,
-                (*own, *closed) if self._chosen else None,
+                (*open_advice, *closed) if self._chosen else None,
             ),
         )
 
@@ -343,8 +343,8 @@ def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span, selecte
     if waste is not None:
         whole = seconds(span.length) * max(1, counts.gpus)
         is_young = waste.known_seconds < _HARDLY_KNOWN_RATIO * whole
-        known = waste.known_text if is_young else f"the last {span.text}"
-        text = f"{percent_text(waste.wasted_ratio)} of {known} wasted"
+        span_text = waste.known_text if is_young else f"the last {span.text}"
+        text = f"{percent_text(waste.wasted_ratio)} of {span_text} wasted"
         if waste.wasted.dollars_typical:
             text += f": {dollars_text(waste.wasted.dollars_typical)}"
     if counts.silent:

@@ -53,9 +53,16 @@ class OverviewTable(Struct, frozen=True):
         instances = [self._row(view, ()) for view in inside]
         of = [view.report.device for view in inside or [card]]
         uuids = {card.report.device.uuid, *(device.uuid for device in of)}
-        about = [each for each in self.advice if not uuids.isdisjoint(each.finding.devices)]
-        opened = sorted((each for each in about if each.is_open), key=lambda e: e.finding.rank)
-        ended = [each for each in about if not each.is_open]
+        about = [
+            recommendation
+            for recommendation in self.advice
+            if not uuids.isdisjoint(recommendation.finding.devices)
+        ]
+        opened = sorted(
+            (recommendation for recommendation in about if recommendation.is_open),
+            key=lambda e: e.finding.rank,
+        )
+        ended = [recommendation for recommendation in about if not recommendation.is_open]
         report = card.report
         waste = waste_view(map(self.spending, of))
         is_known = bool(waste.parts)
@@ -78,7 +85,7 @@ class OverviewTable(Struct, frozen=True):
             card=card,
             waste=waste,
             opened=tuple(opened),
-            ended=max(ended, key=lambda each: each.closed or 0, default=None),
+            ended=max(ended, key=lambda recommendation: recommendation.closed or 0, default=None),
             instances=tuple(sorted(instances, key=lambda row: row.order)),
             **(self._advised(report.device.uuid, opened, instances) if opened else {}),
         )

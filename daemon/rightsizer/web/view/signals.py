@@ -61,8 +61,8 @@ def signal_charts(parts: Sequence[Blocks], shown: TimeRange) -> tuple[SignalChar
 
 
 def _mean(slots: Sequence["_Slot"]) -> float:
-    known = sum(slot.known_seconds for slot in slots)
-    return sum(slot.mean * slot.known_seconds for slot in slots) / known
+    known_seconds = sum(slot.known_seconds for slot in slots)
+    return sum(slot.mean * slot.known_seconds for slot in slots) / known_seconds
 
 
 class _Slot(Struct, frozen=True):
@@ -80,10 +80,10 @@ def _slots(blocks: Iterable[Block], step: Nanoseconds) -> list[_Slot]:
             by_start.setdefault(block.start - block.start % step, []).append(block)
     slots = []
     for start, inside in sorted(by_start.items()):
-        known = sum(block.known_seconds for block in inside)
-        mean = sum(block.mean * block.known_seconds for block in inside) / known
+        known_seconds = sum(block.known_seconds for block in inside)
+        mean = sum(block.mean * block.known_seconds for block in inside) / known_seconds
         peak = max(block.peak for block in inside)
-        slots.append(_Slot(start, start + step, known, mean, peak))
+        slots.append(_Slot(start, start + step, known_seconds, mean, peak))
     return slots
 
 

@@ -54,7 +54,7 @@ _AXES: Final = {
 
 
 def _axis(length: Nanoseconds) -> _Axis:
-    return next((axis for most, axis in _AXES.items() if length <= most), _AXES[30 * _DAY])
+    return next((axis for longest, axis in _AXES.items() if length <= longest), _AXES[30 * _DAY])
 
 
 class Share(Struct, frozen=True):
@@ -232,9 +232,9 @@ def _clock(time: Nanoseconds, time_format: str) -> str:
 def spans_of_report(report: Report, span: Span) -> dict[str, DeviceSpan]:
     """Return the cells of the report's own strips within a span."""
     since = report.wall_time - span.length
-    found = {}
+    spans = {}
     for device in report.devices:
         if not device.device.has_mig_instances:
             cells = tuple(cell for cell in device.strip if cell.end > since)
-            found[device.device.uuid] = DeviceSpan(cells, state_times(cells))
-    return found
+            spans[device.device.uuid] = DeviceSpan(cells, state_times(cells))
+    return spans

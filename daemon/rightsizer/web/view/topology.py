@@ -113,10 +113,10 @@ def _link(placement: Placement) -> tuple[str, bool]:
     """Return the PCIe link, and whether it is too narrow; generations drop at idle."""
     if placement.generation is None or placement.width is None:
         return "PCIe not known", False
-    most = placement.slot_width_maximum
+    maximum = placement.slot_width_maximum
     text = f"PCIe {placement.generation} {TIMES}{placement.width}"
-    if most is not None and placement.width < most:
-        return f"{text} of {TIMES}{most}", True
+    if maximum is not None and placement.width < maximum:
+        return f"{text} of {TIMES}{maximum}", True
     return text, False
 
 

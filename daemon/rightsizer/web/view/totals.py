@@ -102,25 +102,27 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
         lost = sum(waste.values()) - waste.get(Cause.HEADROOM, 0.0)
         amounts.append(priced(lost * part / HOUR_SECONDS, None, spending.rate))
     wasted_seconds = sum(causes.values())
-    known = used + wasted_seconds
+    known_seconds = used + wasted_seconds
     basis = " and ".join(sorted(bases))
-    if known <= 0:
+    if known_seconds <= 0:
         return WasteView("", 0.0, (), "nothing known yet", price_basis=basis)
     named = [("used", "Effective utilization", used)] + [
         (cause, PAGE_CAUSE_LABELS.get(cause, display_name(cause)), duration)
         for cause, duration in causes.items()
     ]
     parts = tuple(
-        Share(f"waste-{key}", name, percent_text(duration / known), duration / known)
+        Share(
+            f"waste-{key}", name, percent_text(duration / known_seconds), duration / known_seconds
+        )
         for key, name, duration in named
-        if duration / known > 0
+        if duration / known_seconds > 0
     )
     unused = gpu_hours_label(wasted_seconds / HOUR_SECONDS)
     if joules > 0:
         unused += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
     label = ", ".join(f"{part.name} {part.text}" for part in parts)
-    used_text = percent_text(used / known)
-    return WasteView(used_text, known, parts, label, unused, summed(amounts), basis)
+    used_text = percent_text(used / known_seconds)
+    return WasteView(used_text, known_seconds, parts, label, unused, summed(amounts), basis)
 
 
 def savings_notes(savings: Savings) -> str:
