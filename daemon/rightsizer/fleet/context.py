@@ -183,11 +183,9 @@ def fleet_context(
     shard = fleet.part
     clusters = tuple(cluster for cluster in all_clusters if shard.has_cluster(cluster.name))
     if fleet.shard and not shard.is_by_node:
-        there = (
-            ", ".join(cluster.name or "the one without a name" for cluster in clusters) or "none"
-        )
+        there = ", ".join(cluster.name or "the one without a name" for cluster in clusters)
         among = f"Shard {fleet.shard} has {len(clusters)} of {len(all_clusters)} clusters"
-        notes = (*notes, f"{among}: {there}.")
+        notes = (*notes, f"{among}: {there or 'none'}.")
     reports: list[SourceReport] = []
     inventories: list[tuple[Cluster, FleetInventory]] = []
     readers: dict[str, tuple[FleetSource, SourceReport]] = {}

@@ -103,7 +103,7 @@ def plan_of(
     for source in sources:
         name = source.report.key
         at_once = max(1, settings.store.series_maximum // source.report.series_at_once)
-        read_until = done(source.report.key, days)
+        ends = done(name, days)
         devices = tuple(
             device for device in source.devices if part.has_node(device.cluster, device.node)
         )
@@ -118,9 +118,7 @@ def plan_of(
             complete = min(grid.end + late, now) if is_read else grid.end + late
             read_here = [device for device in devices if _is_told(device, source.report, grid)]
             left = tuple(
-                device
-                for device in read_here
-                if read_until.get((day, device.device.uuid), 0) < complete
+                device for device in read_here if ends.get((day, device.device.uuid), 0) < complete
             )
             wanted += len(read_here)
             kept += len(read_here) - len(left)
