@@ -1,6 +1,7 @@
 """Runs files of tests in processes forked from the one that has collected them: it takes long."""
 
 import multiprocessing
+import os
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from _pytest.config import create_terminal_writer
 
 __all__ = ["ForkedWorkers"]
 
@@ -136,21 +138,24 @@ class _Child:
         """Run files until none is left."""
         config = self.session.config
         plugins = config.pluginmanager
-        plugins.unregister(name="terminalreporter")
-        # Its file would be that of all workers.
         capture = plugins.getplugin("capturemanager")
-        capture.stop_global_capturing()
+        # The files are those of all workers; modules may hold them, so that they stay open.
+        former = capture._global_capturing
+        capture._global_capturing = None
         capture.start_global_capturing()
         capture.suspend_global_capture(in_=True)
         self.folder.mkdir()
         config._tmp_path_factory._basetemp = self.folder  # type: ignore[attr-defined]
         plugins.register(self)
-        items = self._items()
-        item = next(items, None)
-        while item is not None:
-            following = next(items, None)
-            config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            item = following
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            plugins.getplugin("terminalreporter")._tw = create_terminal_writer(config, nowhere)
+            items = self._items()
+            item = next(items, None)
+            while item is not None:
+                following = next(items, None)
+                config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                item = following
+        del former
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Send a report."""

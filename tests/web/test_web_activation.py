@@ -13,8 +13,6 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.web.listener import activated_sockets
 from rightsizer.web.server import WebAccess, WebServer
 
-PID = str(os.getpid())
-
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
@@ -28,7 +26,7 @@ def test_a_server_listens_on_what_was_handed_over(stack: ExitStack) -> None:
     bound = socket.create_server(("127.0.0.1", 0))
     port = bound.getsockname()[1]
     descriptor = bound.detach()
-    handed = activated_sockets({"LISTEN_PID": PID, "LISTEN_FDS": "1"}, descriptor)
+    handed = activated_sockets({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}, descriptor)
     assert not os.get_inheritable(descriptor)
     server = WebServer(
         ["192.0.2.1:1"],
@@ -44,19 +42,19 @@ def test_a_server_listens_on_what_was_handed_over(stack: ExitStack) -> None:
         assert connection.getresponse().status == 200
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_PID": PID, "LISTEN_FDS": "0"}],
-)
-def test_without_a_socket_the_remedy_is_reported(environ: dict[str, str]) -> None:
+@pytest.mark.parametrize("process", [None, "1", "own"])
+def test_without_a_socket_the_remedy_is_reported(process: str | None) -> None:
     """There is none, or it is meant for another process."""
+    number = str(os.getpid()) if process == "own" else process
+    count = "0" if process == "own" else "1"
+    environ = {"LISTEN_PID": number, "LISTEN_FDS": count} if number else {}
     with pytest.raises(RightsizerError, match=r"\.socket unit"):
         activated_sockets(environ)
 
 
 def test_socket_that_does_not_listen_is_refused(stack: ExitStack, tmp_path: object) -> None:
     """Covers a connection, a Unix socket, and no socket at all."""
-    environ = {"LISTEN_PID": PID, "LISTEN_FDS": "1"}
+    environ = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}
     datagrams = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     local = stack.enter_context(socket.socket(socket.AF_UNIX))
     local.bind(f"{tmp_path}/s")
