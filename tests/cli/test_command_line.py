@@ -209,7 +209,7 @@ def test_the_command_runs_as_a_module() -> None:
 
 def test_an_output_that_nobody_reads_to_its_end_is_no_fault(tmp_path: Path) -> None:
     """As in `rightsizer replay ... | head -1`."""
-    rows = "\n".join(f"{at},GPU-{at % 100},0.5" for at in range(400))
+    rows = "\n".join(f"{1767225600 + at},GPU-{at % 100},0.5" for at in range(400))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}\n")
     shell = ["sh", "-c", f"'{sys.executable}' -m rightsizer replay log.csv --json | head -1"]
     done = subprocess.run(
@@ -231,7 +231,9 @@ def test_an_output_that_nobody_reads_to_its_end_is_no_fault(tmp_path: Path) -> N
 )
 def test_an_output_that_takes_no_more_is_reported(arguments: str, tmp_path: Path) -> None:
     """One line with a remedy and a failure status, for any command."""
-    (tmp_path / "log.csv").write_text("timestamp,device,gpu_busy\n1,GPU-0,0.5\n2,GPU-0,0.5\n")
+    (tmp_path / "log.csv").write_text(
+        "timestamp,device,gpu_busy\n1767225600,GPU-0,0.5\n1767225601,GPU-0,0.5\n"
+    )
     (tmp_path / "right.yaml").write_text("{}\n")
     with Path("/dev/full").open("wb") as full:
         done = run_rightsizer(*arguments.split(), output=full, folder=tmp_path)
