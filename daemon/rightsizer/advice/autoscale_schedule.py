@@ -157,7 +157,7 @@ def schedule(
     periods = {_place(number, hours)[0] for number in numbers}
 
     def replicas(left_out: int | None) -> tuple[int, ...]:
-        days = [most for period, most in by_period.items() if period != left_out]
+        days = [needs for period, needs in by_period.items() if period != left_out]
         return tuple(_of_hour(hour, days, load.size, settings) for hour in range(hours))
 
     planned = replicas(None)
@@ -179,15 +179,15 @@ def schedule(
 
 def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
     """Maximum need by hour number, each need extended by the lookback."""
-    most: dict[int, int] = {}
+    need_by_hour: dict[int, int] = {}
     for later in (0, lookback):
         first = 0
         while first < len(load.starts):
             number = (load.starts[first] + later) // HOUR
             last = bisect_left(load.starts, (number + 1) * HOUR - later, first)
-            most[number] = max(*load.needed[first:last], most.get(number, 0))
+            need_by_hour[number] = max(*load.needed[first:last], need_by_hour.get(number, 0))
             first = last
-    return most
+    return need_by_hour
 
 
 def _of_hour(
@@ -217,17 +217,17 @@ def spans_of(schedule: ReplicaSchedule) -> tuple[tuple[int, int, int], ...]:
 
     A span may continue over the end of the day or week.
     """
-    found = []
+    spans = []
     at = 0
     for replicas, group in groupby(schedule.replicas):
         length = len(list(group))
-        found.append((at, at + length, replicas))
+        spans.append((at, at + length, replicas))
         at += length
-    if len(found) > 1 and found[0][2] == found[-1][2]:
-        first = found[0]
-        last = found.pop()
-        found[0] = (last[0], first[1], first[2])
-    return tuple((start, end % at, replicas) for start, end, replicas in found)
+    if len(spans) > 1 and spans[0][2] == spans[-1][2]:
+        first = spans[0]
+        last = spans.pop()
+        spans[0] = (last[0], first[1], first[2])
+    return tuple((start, end % at, replicas) for start, end, replicas in spans)
 
 
 def schedule_instructions(workload: Workload, schedule: ReplicaSchedule) -> tuple[Instruction, ...]:
@@ -252,8 +252,8 @@ def hours_of(schedule: ReplicaSchedule) -> list[str]:
 
 def _keda_spec(schedule: ReplicaSchedule) -> list[str]:
     least = min(schedule.replicas)
-    most = max(schedule.replicas)
-    lines = [f"minReplicaCount: {least}", f"maxReplicaCount: {most}", "triggers:"]
+    maximum = max(schedule.replicas)
+    lines = [f"minReplicaCount: {least}", f"maxReplicaCount: {maximum}", "triggers:"]
     lead = math.ceil(schedule.lead_seconds / _MINUTE_SECONDS)
     for start, end, replicas in spans_of(schedule):
         if replicas > least:

@@ -34,7 +34,7 @@ class _BoardCandidate(Struct, frozen=True):
     def projection(self) -> Projection:
         """Projection of the device with the largest slowdown, the most expensive check."""
         projections = [project(profile, self.place) for profile in self.profiles]
-        return max(projections, key=lambda each: each.time_ratio.value)
+        return max(projections, key=lambda projection: projection.time_ratio.value)
 
     def is_as_good(self, slowest_ratio: float) -> bool:
         """Whether all devices fit and none slows down beyond a limit."""

@@ -56,14 +56,14 @@ def board_status_of(case: Case, device: Device) -> BoardStatus | None:
     uuid = device.board_uuid
     if node is None or uuid not in node.readings:
         return None
-    board = next((each for each in node.devices if each.uuid == uuid), device)
+    board = next((candidate for candidate in node.devices if candidate.uuid == uuid), device)
     return BoardStatus(board, node.readings[uuid], node.xids.get(uuid))
 
 
 def board_statuses(case: Case) -> tuple[BoardStatus, ...]:
     """Statuses of a case's GPUs that were read, each once, in the case's order."""
-    found = {device.board_uuid: board_status_of(case, device) for device in case.devices}
-    return tuple(status for status in found.values() if status is not None)
+    statuses = {device.board_uuid: board_status_of(case, device) for device in case.devices}
+    return tuple(status for status in statuses.values() if status is not None)
 
 
 def readings_of(case: Case) -> list[Reading]:
@@ -150,18 +150,18 @@ def metrics_of(signals: tuple[Signal, ...]) -> str:
     of_exporter: dict[Signal, DcgmField] = {}
     for dcgm_field in DCGM_FIELDS.values():
         if dcgm_field.signal is not None and dcgm_field.signal in signals:
-            known = of_exporter.setdefault(dcgm_field.signal, dcgm_field)
-            of_exporter[dcgm_field.signal] = max(known, dcgm_field, key=lambda field: field.rank)
+            previous = of_exporter.setdefault(dcgm_field.signal, dcgm_field)
+            of_exporter[dcgm_field.signal] = max(previous, dcgm_field, key=lambda field: field.rank)
     names = sorted(field.name for field in of_exporter.values())
-    own = sorted({_NAMED.get(signal, signal.metric_name) for signal in signals})
-    return " or ".join([*names, " or ".join(own)])
+    agent_metrics = sorted({_NAMED.get(signal, signal.metric_name) for signal in signals})
+    return " or ".join([*names, " or ".join(agent_metrics)])
 
 
 _NAMED: Final = {Signal.CLOCK_EVENT_REASONS: "rightsizer_clock_event_reason"}
 
 
 def abstain_unobserved(
-    found: Finding,
+    finding: Finding,
     subject: CaseSubject,
     signals: tuple[Signal, ...],
     what: str = "the host",
@@ -175,10 +175,10 @@ def abstain_unobserved(
     is_blind = readings and not any(
         signal in reading.values for reading in readings for signal in signals
     )
-    shares = found.evidence.get(evidence_name)
+    shares = finding.evidence.get(evidence_name)
     was_seen = isinstance(shares, dict) and any(shares.values())
-    if found.abstained is not None or not is_blind or was_seen:
-        return found
+    if finding.abstained is not None or not is_blind or was_seen:
+        return finding
     return subject.abstain(is_not_observed(what, signals))
 
 

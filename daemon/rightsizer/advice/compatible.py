@@ -36,8 +36,8 @@ class ExclusiveKey(NamedTuple):
 
 def savings_of(advice: Mapping[str, Any]) -> Savings:
     """Return the savings that an agent states, whatever its version adds to them."""
-    known = {name: value for name, value in advice["savings"].items() if name in _SAVINGS}
-    return Savings(**known)
+    fields = {name: value for name, value in advice["savings"].items() if name in _SAVINGS}
+    return Savings(**fields)
 
 
 _Pair: TypeAlias = tuple[ExclusiveKey, _Piece]
@@ -53,7 +53,7 @@ def compatible(advice: Iterable[_Piece], key_of: Callable[[_Piece], ExclusiveKey
     by_amount = sorted((pair for pair in pairs if _rank(pair)[0] <= 0), key=_rank)
     by_device = sorted(by_amount, key=lambda pair: _rank(pair)[0] / max(1, len(pair[0].devices)))
     ways = map(_disjoint, (by_amount, by_device))
-    best = min(ways, key=lambda way: sum(_rank(each)[0] for each in way))
+    best = min(ways, key=lambda way: sum(_rank(pair)[0] for pair in way))
     return [piece for _, piece in sorted(best, key=_rank)]
 
 
@@ -65,14 +65,14 @@ def _rank(pair: _Pair[Any]) -> tuple[float, float, str]:
 def _disjoint(pairs: Iterable[_Pair[_Piece]]) -> list[_Pair[_Piece]]:
     """Return each that shares neither a GPU nor a group with one before."""
     taken: set[tuple[str, str]] = set()
-    found = []
+    disjoint = []
     for key, piece in pairs:
         about = {("GPU", uuid) for uuid in key.devices}
         about |= {("group", key.exclusive_group)} if key.exclusive_group else set()
         if taken.isdisjoint(about):
-            found.append((key, piece))
+            disjoint.append((key, piece))
             taken |= about
-    return found
+    return disjoint
 
 
 class SavingsSum(Struct, frozen=True):

@@ -34,8 +34,8 @@ def direct_factors(
     Tier x coverage x certainty that the share of time exceeds the rule's threshold, with each known
     minute as an independent observation (at least one), or each of `observed_seconds`.
     """
-    known = case.known_seconds if observed_seconds is None else observed_seconds
-    minutes = max(1.0, known / _OBSERVATION_SECONDS)
+    known_seconds = case.known_seconds if observed_seconds is None else observed_seconds
+    minutes = max(1.0, known_seconds / _OBSERVATION_SECONDS)
     certainty = probability_above(share, minutes, threshold)
     return _telemetry(case, _OBSERVED_TIERS) | {"certainty": certainty}
 
@@ -65,10 +65,10 @@ def confidence_of(factors: Mapping[str, float]) -> float:
 
 
 def _telemetry(case: Case, tiers: Mapping[Tier, float]) -> dict[str, float]:
-    found = {
+    factors = {
         "tier": min((tiers[window.tier] for window in case.windows), default=0.0),
         "coverage": min((window.coverage_ratio for window in case.windows), default=0.0),
     }
     if case.workload is not None and case.workload.confidence_ratio < 1.0:
-        found["workload"] = case.workload.confidence_ratio
-    return found
+        factors["workload"] = case.workload.confidence_ratio
+    return factors

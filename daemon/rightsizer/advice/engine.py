@@ -95,8 +95,12 @@ def actionable(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def without_advice(findings: Iterable[Finding], advice: Iterable[Advice]) -> tuple[Finding, ...]:
     """Complaints without advice; a closed recommendation may still hold for the whole span."""
-    known = {each.id for each in advice if each.is_open or each.state is AdviceState.DISMISSED}
-    return tuple(finding for finding in actionable(findings) if finding.id not in known)
+    advice_ids = {
+        recommendation.id
+        for recommendation in advice
+        if recommendation.is_open or recommendation.state is AdviceState.DISMISSED
+    }
+    return tuple(finding for finding in actionable(findings) if finding.id not in advice_ids)
 
 
 def judge_all(  # noqa: PLR0913 - what is judged by which rules, and what becomes of it.

@@ -73,11 +73,11 @@ class Part(Struct, frozen=True):
 def parts_of(devices: Iterable[Device], topology: Topology | None) -> tuple[Part, ...]:
     """GPUs, and parts of a node that at least two share, without parents of MIG instances."""
     by_board: dict[str, list[Device]] = {}
-    for device in sorted(devices, key=lambda each: (each.index, each.uuid)):
+    for device in sorted(devices, key=lambda device: (device.index, device.uuid)):
         by_board.setdefault(device.board_uuid, []).append(device)
 
     def part(kind: SharedPart, name: str, boards: Iterable[str], address: str = "") -> Part:
-        uuids = frozenset(each.uuid for board in boards for each in by_board[board])
+        uuids = frozenset(device.uuid for board in boards for device in by_board[board])
         return Part(kind, name, uuids, address)
 
     parts = [
@@ -105,10 +105,10 @@ def _below_bridges(boards: Iterable[str], topology: Topology) -> dict[str, froze
             below.setdefault(bridge.pci_bus_id, set()).add(board)
             nearness[bridge.pci_bus_id] = steps
     nearest: dict[frozenset[str], str] = {}
-    for address in sorted(below, key=lambda each: (nearness[each], each)):
+    for address in sorted(below, key=lambda address: (nearness[address], address)):
         if len(below[address]) >= _LEAST_DEVICES:
             nearest.setdefault(frozenset(below[address]), address)
-    return {address: found for found, address in nearest.items()}
+    return {address: boards_below for boards_below, address in nearest.items()}
 
 
 def _domains(peers: Mapping[str, AbstractSet[str]]) -> list[frozenset[str]]:
@@ -128,8 +128,12 @@ def _domains(peers: Mapping[str, AbstractSet[str]]) -> list[frozenset[str]]:
 
 def open_incidents(advice: Iterable[Advice]) -> tuple[Advice, ...]:
     """Open incidents, oldest first."""
-    found = (each for each in advice if each.is_open and each.finding.incident.get("key"))
-    return tuple(sorted(found, key=lambda each: (each.opened, each.id)))
+    incidents = (
+        recommendation
+        for recommendation in advice
+        if recommendation.is_open and recommendation.finding.incident.get("key")
+    )
+    return tuple(sorted(incidents, key=lambda incident: (incident.opened, incident.id)))
 
 
 def watched_places(
@@ -175,7 +179,7 @@ def with_incidents(  # noqa: PLR0913, PLR0917 - what was judged, by which rules,
             for place, judgement in enumerate(judgements)
             if judgement.finding.rule == rule.name
         ]
-        watched = [each for each in incidents if each.finding.rule == rule.name]
+        watched = [incident for incident in incidents if incident.finding.rule == rule.name]
         if not watched and not any(judgements[place].finding.shared_by for place in places):
             continue
         incidents_of_rule: list[Incident] = []
@@ -254,13 +258,15 @@ class _NodeRule:
     def incidents(self, watched: Iterable[Advice]) -> list[Incident]:
         """Return the open incidents on the node, continued, then new ones."""
         here = self._devices.keys()
-        continued = [each for each in watched if not here.isdisjoint(each.finding.devices)]
+        continued = [
+            incident for incident in watched if not here.isdisjoint(incident.finding.devices)
+        ]
         complaints = {
             key: judgement for key, judgement in self._judgements.items() if _is_foldable(judgement)
         }
         kinds = {_kind(complaint.finding) for complaint in complaints.values()}
-        kinds |= {_kind(each.finding) for each in continued}
-        found: list[Incident] = []
+        kinds |= {_kind(incident.finding) for incident in continued}
+        incidents: list[Incident] = []
         for kind in sorted(kinds):
             left = {
                 key: uuids
@@ -270,16 +276,16 @@ class _NodeRule:
             }
             for advice in continued:
                 if _kind(advice.finding) == kind:
-                    found += self._continued(advice, left)
-            found += self._begun(left)
-        return found
+                    incidents += self._continued(advice, left)
+            incidents += self._begun(left)
+        return incidents
 
     def _continued(self, advice: Advice, left: dict[str, frozenset[str]]) -> list[Incident]:
         """Continue an open incident, over a larger part if that has become the likely cause."""
         key = advice.finding.incident["key"]
-        part = next((each for each in self._parts if each.key == key), None)
+        part = next((candidate for candidate in self._parts if candidate.key == key), None)
         part = part or Part.of_advice(advice)
-        larger = [each for each in self._parts if each.members >= part.members]
+        larger = [candidate for candidate in self._parts if candidate.members >= part.members]
         part = self._likeliest(larger, left) or part
         if self._devices.keys().isdisjoint(part.members):
             return []
@@ -296,20 +302,20 @@ class _NodeRule:
         return [self._incident(part, key, taken, finding)]
 
     def _begun(self, left: dict[str, frozenset[str]]) -> list[Incident]:
-        found = []
+        incidents = []
         parts = list(self._parts)
         while (part := self._likeliest(parts, left)) is not None:
             taken = self._caused(part, left)
             parts.remove(part)
             if (finding := self._verdict(part, part.key, taken)) is not None:
-                found.append(self._incident(part, part.key, taken, finding))
+                incidents.append(self._incident(part, part.key, taken, finding))
                 _take(left, taken)
-        return found
+        return incidents
 
     def _likeliest(self, parts: Iterable[Part], left: _Complaints) -> Part | None:
         """Part that explains most complaints, then the smallest; `None` if none is likely."""
         caused = {part: self._caused(part, left) for part in parts}
-        counts = {part: _count(each) for part, each in caused.items()}
+        counts = {part: _count(complaints) for part, complaints in caused.items()}
         likely = [
             part
             for part, count in counts.items()
@@ -361,7 +367,7 @@ class _NodeRule:
         `None` if the rule does not complain of each of them.
         """
         uuids = frozenset[str]().union(*taken.values())
-        cases = [self._cases[each] for each in sorted(taken)]
+        cases = [self._cases[case_key] for case_key in sorted(taken)]
         rows = sorted(
             (
                 (device, window, fit)
@@ -375,7 +381,7 @@ class _NodeRule:
         )
         case = Case(
             key=key,
-            workload=_common(each.workload for each in cases),
+            workload=_common(case.workload for case in cases),
             devices=tuple(device for device, _, _ in rows),
             windows=tuple(window for _, window, _ in rows),
             provisioning=tuple(fit for _, _, fit in rows),
@@ -384,12 +390,14 @@ class _NodeRule:
         finding = self._tuned(self._rule, cases[0]).judge(case)
         if not finding.is_actionable or set(finding.culprits) != uuids:
             return None
-        return _of_part(finding, part, key, [self._judgements[each] for each in sorted(taken)])
+        return _of_part(
+            finding, part, key, [self._judgements[case_key] for case_key in sorted(taken)]
+        )
 
     def _incident(
         self, part: Part, key: str, taken: _Complaints, finding: Finding | None
     ) -> Incident:
-        folded = [self._judgements[each] for each in sorted(taken)]
+        folded = [self._judgements[case_key] for case_key in sorted(taken)]
         if finding is None:
             case = Case(key, None, self._present(part), (), ())
             subject = CaseSubject(self._rule.name, case, self._rule.market)
@@ -400,16 +408,16 @@ class _NodeRule:
             key,
             conduct,
             may_open=finding.is_actionable
-            and any(each.may_open for each in folded)
+            and any(judgement.may_open for judgement in folded)
             and finding.confidence >= conduct.minimum_confidence_ratio,
             still_holds=self._still_holds(part, taken),
-            workload=_common(each.workload for each in folded),
-            folds=tuple(each.finding.id for each in folded),
+            workload=_common(judgement.workload for judgement in folded),
+            folds=tuple(judgement.finding.id for judgement in folded),
         )
         return Incident(judgement, taken)
 
     def _present(self, part: Part) -> tuple[Device, ...]:
-        return tuple(self._devices[each] for each in sorted(part.members & self._devices.keys()))
+        return tuple(self._devices[uuid] for uuid in sorted(part.members & self._devices.keys()))
 
     def _still_holds(self, part: Part, taken: _Complaints) -> bool | None:
         """Whether enough devices still complain; `None` if that depends on unknown ones."""

@@ -26,8 +26,8 @@ def instruction(name: str, uuid: str = "") -> Instruction:
     Raises:
         KeyError: no such instruction.
     """
-    found = _INSTRUCTIONS[name]
-    return replace(found, text=found.text.replace("{uuid}", nvidia_smi_id(uuid)))
+    template = _INSTRUCTIONS[name]
+    return replace(template, text=template.text.replace("{uuid}", nvidia_smi_id(uuid)))
 
 
 def nvidia_smi_id(uuid: str) -> str:
@@ -48,7 +48,7 @@ def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
 
     The reason is stored by the scheduler and must not contain quotation marks.
     """
-    return tuple(each for owner in schedulers_of(kind_of(case)) for each in owner.drain(why))
+    return tuple(step for owner in schedulers_of(kind_of(case)) for step in owner.drain(why))
 
 
 def home_of(case: Case, device: Device) -> NumaHome | None:

@@ -86,9 +86,9 @@ class Ledger:
 
     def advice(self) -> tuple[Advice, ...]:
         """Open advice, oldest first; then closed advice, latest first."""
-        found = [record.advice for record in self._records]
-        is_open = sorted((a for a in found if a.is_open), key=lambda a: (a.opened, a.id))
-        closed = sorted((a for a in found if not a.is_open), key=lambda a: (-a.updated, a.id))
+        advice = [record.advice for record in self._records]
+        is_open = sorted((a for a in advice if a.is_open), key=lambda a: (a.opened, a.id))
+        closed = sorted((a for a in advice if not a.is_open), key=lambda a: (-a.updated, a.id))
         return (*is_open, *closed)
 
     def update(
@@ -108,9 +108,10 @@ class Ledger:
         run = _Run(now, measured, baselines)
         events: list[AdviceEvent] = []
         ordered = sorted(
-            judgements, key=lambda each: (each.key, each.finding.rule, each.finding.id)
+            judgements,
+            key=lambda judgement: (judgement.key, judgement.finding.rule, judgement.finding.id),
         )
-        single = [each for each in ordered if not each.incidents]
+        single = [judgement for judgement in ordered if not judgement.incidents]
         for judgement in single:
             for record in self._records.open_of(judgement.key, judgement.finding.rule):
                 events.extend(self._refresh_or_close(record, judgement, run))
@@ -271,7 +272,7 @@ class Ledger:
             if place in chosen:
                 events += self._open(judgement, run)
         self.dropped = Counter(
-            each.finding.severity for place, each in wanted.items() if place not in chosen
+            judgement.finding.severity for place, judgement in wanted.items() if place not in chosen
         )
         return events
 
@@ -319,15 +320,17 @@ class Ledger:
     def _with_decision(self, advice: Advice, judgement: Judgement) -> Advice:
         """Take over what was decided on all open advice that an incident stands for."""
         records = [self._records.get(fold) for fold in judgement.folds]
-        found = [
+        open_advice = [
             record.advice for record in records if record is not None and record.advice.is_open
         ]
-        if not found or {each.state for each in found}.isdisjoint(_DECIDED):
+        if not open_advice or {item.state for item in open_advice}.isdisjoint(_DECIDED):
             return advice
-        first = min(found, key=lambda each: (each.opened, each.id))
-        if any(each.state is not first.state for each in found):
+        first = min(open_advice, key=lambda item: (item.opened, item.id))
+        if any(item.state is not first.state for item in open_advice):
             return advice
-        expires = min((each.expires for each in found if each.expires is not None), default=None)
+        expires = min(
+            (item.expires for item in open_advice if item.expires is not None), default=None
+        )
         return replace(advice, state=first.state, actor=first.actor, why=first.why, expires=expires)
 
     def _open(self, judgement: Judgement, run: "_Run") -> list[AdviceEvent]:

@@ -78,7 +78,9 @@ class LedgerRepository:
         with self._database.transaction() as connection:
             present = {row[0] for row in connection.execute("SELECT id FROM advice")}
             gone = present - advice_records.keys() - self._foreign
-            connection.executemany("DELETE FROM advice WHERE id = ?", [(each,) for each in gone])
+            connection.executemany(
+                "DELETE FROM advice WHERE id = ?", [(advice_id,) for advice_id in gone]
+            )
             connection.executemany(
                 "INSERT OR REPLACE INTO advice VALUES (?, ?)",
                 [
@@ -99,7 +101,9 @@ class LedgerRepository:
         """Load the records; skip undecodable rows."""
         rows = self._database.rows("SELECT id, record FROM advice ORDER BY id")
         advice_records = {advice_id: _read_row(text, AdviceRecord) for advice_id, text in rows}
-        self._foreign = frozenset(each for each, record in advice_records.items() if record is None)
+        self._foreign = frozenset(
+            advice_id for advice_id, record in advice_records.items() if record is None
+        )
         return [record for record in advice_records.values() if record is not None]
 
     def load_tallies(self) -> list[OutcomeCounts]:
@@ -123,8 +127,8 @@ class LedgerRepository:
         return self._written.get(value.advice.id) is value
 
     def _read(self, query: str, kind: type[_Value]) -> list[_Value]:
-        found = (_read_row(text, kind) for (text,) in self._database.rows(query))
-        return [value for value in found if value is not None]
+        values = (_read_row(text, kind) for (text,) in self._database.rows(query))
+        return [value for value in values if value is not None]
 
 
 def _text(value: Any) -> str:

@@ -16,10 +16,10 @@ def find_advice(advice: Sequence[Advice], asked: str) -> Advice:
     Raises:
         AbsentError: there is none; names similar ids first.
     """
-    found = next((each for each in advice if each.id == asked), None)
-    if found is None:
+    recommendation = next((candidate for candidate in advice if candidate.id == asked), None)
+    if recommendation is None:
         raise AbsentError(_unknown(advice, asked))
-    return found
+    return recommendation
 
 
 def find_open_advice(advice: Sequence[Advice], asked: str) -> Advice:
@@ -29,18 +29,18 @@ def find_open_advice(advice: Sequence[Advice], asked: str) -> Advice:
         AbsentError: there is none; names similar ids first.
         RefusedError: it is closed.
     """
-    found = find_advice(advice, asked)
-    if not found.is_open:
-        by = f" by {found.actor}" if found.actor else ""
+    recommendation = find_advice(advice, asked)
+    if not recommendation.is_open:
+        by = f" by {recommendation.actor}" if recommendation.actor else ""
         raise RefusedError(
-            f"advice '{asked}' is closed already: {found.state}{by}; see `rightsizer explain "
-            f"{asked}`"
+            f"advice '{asked}' is closed already: {recommendation.state}{by}; "
+            f"see `rightsizer explain {asked}`"
         )
-    return found
+    return recommendation
 
 
 def _unknown(advice: Sequence[Advice], asked: str) -> str:
-    ids = [each.id for each in advice]
+    ids = [recommendation.id for recommendation in advice]
     begun = [identifier for identifier in ids if asked and identifier.startswith(asked)]
     if near := near_words(asked, ids, _NEAR) or begun:
         return f"there is no advice '{asked}'; did you mean {' or '.join(near)}?"
@@ -49,6 +49,6 @@ def _unknown(advice: Sequence[Advice], asked: str) -> str:
             f"there is no advice '{asked}', nor any other: the ledger is empty; let the agent run, "
             "or keep what `rightsizer advise` finds with `rightsizer advise --save`"
         )
-    still_open = [each.id for each in advice if each.is_open]
-    known = ", ".join(still_open[:_NEAR]) + (" and others" if len(still_open) > _NEAR else "")
-    return f"there is no advice '{asked}'; open is {known or 'none'} (see `rightsizer advise`)"
+    still_open = [recommendation.id for recommendation in advice if recommendation.is_open]
+    open_ids = ", ".join(still_open[:_NEAR]) + (" and others" if len(still_open) > _NEAR else "")
+    return f"there is no advice '{asked}'; open is {open_ids or 'none'} (see `rightsizer advise`)"

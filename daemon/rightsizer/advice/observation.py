@@ -82,7 +82,7 @@ def saved_at_most(case: Case, market: Market, state: State) -> Savings:
 
 
 def _losses(case: Case) -> list[tuple[State, float]]:
-    return sorted(((state, lost_gpus(case, state)) for state in _CAUSES), key=lambda each: -each[1])
+    return sorted(((state, lost_gpus(case, state)) for state in _CAUSES), key=lambda loss: -loss[1])
 
 
 def hypotheses(case: Case) -> dict[str, float]:
@@ -224,7 +224,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
             time = "time in which that is seen"
             span = f"{format_duration(observed)} in which it is seen"
     evidence: dict[str, object] = {
-        evidence_name: {uuid: round(each, 4) for uuid, each in shares.items()},
+        evidence_name: {uuid: round(share, 4) for uuid, share in shares.items()},
         "threshold_ratio": settings.on_ratio,
     }
     if share < settings.on_ratio:
@@ -295,12 +295,12 @@ def active_share(window: Window, time: Nanoseconds, minimum_active_seconds: floa
 
 
 def abstain_inactive(
-    found: Finding, subject: CaseSubject, minimum_active_seconds: float
+    finding: Finding, subject: CaseSubject, minimum_active_seconds: float
 ) -> Finding:
     """Return the finding, or abstain if no device was active for long enough."""
     longest = max((seconds(window.active) for window in subject.case.windows), default=0.0)
-    if found.abstained is not None or longest >= minimum_active_seconds:
-        return found
+    if finding.abstained is not None or longest >= minimum_active_seconds:
+        return finding
     why = f"only {format_duration(longest)} of activity"
     return subject.abstain(why, Reason.INSUFFICIENT_DATA)
 
@@ -332,12 +332,12 @@ class Bottleneck(Struct, frozen=True):
         if isinstance(seen, Finding):
             return abstain_inactive(seen, subject, least)
         lost = {window.uuid: lost_share(window, self.state) for window in case.windows}
-        seen.evidence["lost_ratio"] = {uuid: round(each, 4) for uuid, each in lost.items()}
+        seen.evidence["lost_ratio"] = {uuid: round(ratio, 4) for uuid, ratio in lost.items()}
         seen.evidence["hypotheses"] = hypotheses(case)
         if (best := strongest(case)) not in (None, self.state):
             return seen.find_nothing(f"; more is lost to {str(best).replace('_', ' ')}")
-        if (most := max(lost[device.uuid] for device in seen.devices)) < settings.lost_ratio:
-            cost = f"{percent_text(most)} of all time on {names_of(seen.devices)}"
+        if (largest := max(lost[device.uuid] for device in seen.devices)) < settings.lost_ratio:
+            cost = f"{percent_text(largest)} of all time on {names_of(seen.devices)}"
             return seen.find_nothing(f"; that costs {cost}, too little to matter")
         return seen.attributed(self.state)
 

@@ -27,12 +27,12 @@ def overridden(settings: Any, changes: Any) -> Any:
         ValueError: the settings are invalid.
     """
     given = {field: getattr(changes, field) for field in changes.__struct_fields__}
-    found = {
+    overrides = {
         name: overridden(getattr(settings, name), change) if isinstance(change, Struct) else change
         for name, change in given.items()
         if change is not None
     }
-    return replace(settings, **found) if found else settings
+    return replace(settings, **overrides) if overrides else settings
 
 
 @cache
@@ -48,7 +48,9 @@ def _left_open(settings: Any) -> Any:
     # The base's docstring describes what is inherited.
     base: Any = settings.__base__
     base = base if base is Struct else _left_open(base)
-    found: Any = settings_class(settings.__name__, __name__, settings.__doc__ or "", parts, base)
+    open_class: Any = settings_class(
+        settings.__name__, __name__, settings.__doc__ or "", parts, base
+    )
 
     def made_again(self: Any) -> tuple[Any, ...]:
         # Enables pickling for worker processes, since no module holds the class by name.
@@ -57,8 +59,8 @@ def _left_open(settings: Any) -> Any:
             tuple(getattr(self, field) for field in self.__struct_fields__),
         )
 
-    found.__reduce__ = made_again
-    return found
+    open_class.__reduce__ = made_again
+    return open_class
 
 
 def _with_values(settings: Any, values: tuple[object, ...]) -> object:
@@ -206,12 +208,12 @@ class PolicySet:
         self, judgements: Iterable[Judgement], now: Nanoseconds
     ) -> tuple[Judgement, ...]:
         """Mark judgements that policies exclude from becoming advice."""
-        found = []
+        marked = []
         for judgement in judgements:
             place = self._place(judgement.workload, judgement.finding.devices)
             ignored = () if place is None else self._policies[place].ignore
-            found.append(judgement.with_exclusions(ignored, now) if ignored else judgement)
-        return tuple(found)
+            marked.append(judgement.with_exclusions(ignored, now) if ignored else judgement)
+        return tuple(marked)
 
     def _place(self, workload: Workload | None, uuids: Sequence[str]) -> int | None:
         matches = (policy.match.fits(workload, uuids) for policy in self._policies)
@@ -220,7 +222,9 @@ class PolicySet:
 
 def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Workload:
     """Workload with the first policy that matches it on a device applied."""
-    policy = next((each for each in policies if each.match.fits(workload, (uuid,))), None)
+    policy = next(
+        (candidate for candidate in policies if candidate.match.fits(workload, (uuid,))), None
+    )
     if policy is not None and policy.class_ is not WorkloadClass.UNKNOWN:
         workload = replace(workload, workload_class=policy.class_)
     if policy is not None and policy.allocator is not Allocator.UNKNOWN:

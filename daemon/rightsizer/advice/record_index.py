@@ -50,7 +50,7 @@ class RecordIndex:
 
     def open_of(self, key: str, rule: str) -> list[AdviceRecord]:
         """Open advice of a rule on a workload."""
-        return [self._records[each] for each in self._open.get((key, rule), ())]
+        return [self._records[advice_id] for advice_id in self._open.get((key, rule), ())]
 
     @property
     def open_places(self) -> AbstractSet[tuple[str, str]]:

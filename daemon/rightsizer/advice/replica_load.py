@@ -129,16 +129,16 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     )
 
 
-def _replicas_of_a_queue(load: float, most: int, light_ratio: float) -> int:
+def _replicas_of_a_queue(load: float, maximum: int, light_ratio: float) -> int:
     """Return how many queue requests no longer than a single one at its light load (Erlang C)."""
     allowed = light_ratio / (1.0 - light_ratio)
     blocked = 1.0
-    for count in range(1, most):
+    for count in range(1, maximum):
         blocked = load * blocked / (count + load * blocked)
         left = count - load
         if left > 0.0 and count * blocked / (left + load * blocked) <= allowed * left:
             return count
-    return most
+    return maximum
 
 
 def are_separate_pods(case: Case) -> bool:
@@ -197,13 +197,13 @@ def _moments(devices: Sequence[Series], busy_ratio: float) -> _Moments:
         busy = reduce(_added, at_work, [0] * len(starts))
         loads = reduce(_added, (series.means for series in devices))
         return _Moments(starts, (len(devices),) * len(starts), busy, loads)
-    found: dict[Nanoseconds, list[float]] = {}
+    means_by_start: dict[Nanoseconds, list[float]] = {}
     for device in devices:
         for start, mean in zip(device.starts, device.means, strict=True):
-            found.setdefault(start, []).append(mean)
-    starts = tuple(sorted(found))
-    means = [found[start] for start in starts]
-    busy = [sum(map(is_busy, each)) for each in means]
+            means_by_start.setdefault(start, []).append(mean)
+    starts = tuple(sorted(means_by_start))
+    means = [means_by_start[start] for start in starts]
+    busy = [sum(map(is_busy, device_means)) for device_means in means]
     return _Moments(starts, tuple(map(len, means)), busy, list(map(sum, means)))
 
 

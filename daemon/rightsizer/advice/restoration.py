@@ -69,12 +69,12 @@ def restored(
     Each open recommendation has one sample, and any number of regions in any order, one per
     opening. Closed advice on devices other than the given uuids is omitted.
     """
-    seen = {each.id: each for each in scraped if each.opened <= now}
+    seen = {sample.id: sample for sample in scraped if sample.opened <= now}
     latest: dict[str, Region] = {}
     # Later regions sort last; `repr` makes the order of equal ones deterministic.
     for later in sorted(
-        (each for each in regions if each.advice.opened <= now),
-        key=lambda each: (each.advice.opened, each.end, each.decided or 0, repr(each)),
+        (region for region in regions if region.advice.opened <= now),
+        key=lambda region: (region.advice.opened, region.end, region.decided or 0, repr(region)),
     ):
         latest[later.advice.id] = later
     open_advice = {}

@@ -35,16 +35,16 @@ def usual_hour(
 
     `None` without such an hour, or if one of them has passed without work: the habit is broken.
     """
-    known = defaultdict[int, int](int)
+    known_days = defaultdict[int, int](int)
     worked = defaultdict[int, int](int)
     is_idle = series.means_below(busy_ratio)
     for number, inside in series.parts(HOUR):
         hour = number % DAY_HOURS
-        known[hour] += 1
+        known_days[hour] += 1
         worked[hour] += 0 in is_idle[inside]
     usual = {
         hour
-        for hour, days in known.items()
+        for hour, days in known_days.items()
         if days >= _USUAL_DAYS and worked[hour] >= _USUAL_RATIO * days
     }
     idle_hours = range(-(-idle_since // HOUR), now // HOUR)

@@ -151,8 +151,8 @@ def group_risks(case: Case, devices: int) -> dict[str, Risk]:
     }
 
 
-def _risk(found: Exceedance | None) -> Risk:
-    return Risk.UNKNOWN if found is None else risk_of(found.share, found.effective_blocks)
+def _risk(excess: Exceedance | None) -> Risk:
+    return Risk.UNKNOWN if excess is None else risk_of(excess.share, excess.effective_blocks)
 
 
 def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
@@ -166,5 +166,5 @@ def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
     def saved(savings: Savings) -> float:
         return savings.dollars_per_hour if has_prices else savings.gpus
 
-    given.sort(key=lambda each: (each[0].risk.rank, -saved(each[1])))
+    given.sort(key=lambda pair: (pair[0].risk.rank, -saved(pair[1])))
     return tuple(option for option, _ in given)

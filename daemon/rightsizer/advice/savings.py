@@ -46,9 +46,9 @@ def sharing_savings(case: Case, market: Market, part: float) -> Savings:
 def _dollars(
     case: Case, market: Market, low: float, high: float
 ) -> tuple[EstimateInterval, str, str] | None:
-    found = [(device, market.cost(market.board(device.board))) for device in case.devices]
-    costs = [(device.capacity_ratio, cost) for device, cost in found if cost is not None]
-    if len(costs) < len(found):
+    device_costs = [(device, market.cost(market.board(device.board))) for device in case.devices]
+    costs = [(device.capacity_ratio, cost) for device, cost in device_costs if cost is not None]
+    if len(costs) < len(device_costs):
         return None
     total = EstimateInterval(
         sum(cost.dollars_per_hour.value * part * (low + high) / 2 for part, cost in costs),

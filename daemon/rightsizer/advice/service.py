@@ -83,7 +83,7 @@ class JudgementSource(Protocol):
 
     def combined_with(
         self,
-        found: Sequence[Judgement],
+        judgements: Sequence[Judgement],
         open_now: AbstractSet[tuple[str, str]],
         now: Nanoseconds,
         advice: Sequence[Advice],
@@ -282,14 +282,14 @@ class AdviceService:
         self._deliver_pending()
 
     def _update(
-        self, found: RecommenderResult, restoration: Restoration | None
+        self, result: RecommenderResult, restoration: Restoration | None
     ) -> list[AdviceEvent]:
         with self._ledger_lock:
             ledger = self._ledger.with_settings(self._ledger.settings)
             self._decisions = []
         if restoration is not None:
             ledger.restore(restoration)
-        events = ledger.update(found.judgements, found.time, found.measured)
+        events = ledger.update(result.judgements, result.time, result.measured)
         self._store.encode_ledger(ledger, events)
         with self._ledger_lock:
             self._ledger = self._with_decisions(ledger, self._decisions)
@@ -348,14 +348,14 @@ class AdviceService:
         """Ended advice by reason and outcome; findings without room in the ledger by severity."""
         dropped = self._ledger.dropped
         name = "rightsizer_recommender_dropped_findings"
-        found = {
+        metrics = {
             series_key(name, severity=severity): float(dropped.get(severity, 0))
             for severity in Severity
         }
         for (reason, outcome), count in self.outcomes.items():
             key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)
-            found[key] = float(count)
-        return found
+            metrics[key] = float(count)
+        return metrics
 
     def _publish(self, events: Sequence[AdviceEvent]) -> None:
         # New values each time, since the sampling thread reads them.
@@ -367,12 +367,12 @@ class AdviceService:
         """Number of ended recommendations, by reason and outcome."""
         self._pending.extend(events)
 
-    def _log_run(self, found: RecommenderResult, events: Sequence[AdviceEvent]) -> None:
+    def _log_run(self, result: RecommenderResult, events: Sequence[AdviceEvent]) -> None:
         self._log_changes(events)
         self._log.info(
             "recommender_ran",
-            judgements=len(found.judgements),
-            complaints=sum(judgement.finding.is_actionable for judgement in found.judgements),
+            judgements=len(result.judgements),
+            complaints=sum(judgement.finding.is_actionable for judgement in result.judgements),
             opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
             closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
         )

@@ -189,7 +189,7 @@ def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
 
     def need(resource: Resource, unknown: float = 0.0) -> float:
         needs = (fit[resource].need if resource in fit else unknown for fit in fits)
-        return max(each or 0.0 for each in needs)
+        return max(ratio or 0.0 for ratio in needs)
 
     wanted = SliceNeed(
         compute_ratio=need(Resource.COMPUTE, 1.0) * whole[Resource.COMPUTE],

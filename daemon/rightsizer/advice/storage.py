@@ -160,10 +160,10 @@ class Storage:
     def profiles(self) -> dict[str, str]:
         """Load stored profiles by id; raises `HistoryError` if unreadable."""
         query = "SELECT id, form FROM profile ORDER BY id"
-        self._profiles = found = self._despite_a_break(
+        self._profiles = profiles = self._despite_a_break(
             lambda: dict(self.database.rows(query)) if self._ledger else {}
         )
-        return dict(found)
+        return dict(profiles)
 
     def save_profiles(self, forms: Mapping[str, str]) -> None:
         """Replace the stored profiles.

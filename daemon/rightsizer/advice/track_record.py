@@ -63,10 +63,10 @@ class TrackRecord:
     @property
     def outcomes(self) -> dict[tuple[str, str], int]:
         """Number of ended recommendations, by reason and final state."""
-        found: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         for tally in self.tallies:
-            found.update({(tally.reason, state): n for state, n in tally.outcomes.items()})
-        return dict(found)
+            counts.update({(tally.reason, state): n for state, n in tally.outcomes.items()})
+        return dict(counts)
 
     def floor(self, rule: str, reason: str) -> float:
         """Minimum confidence to open advice; 0 leaves it to the rule's own."""

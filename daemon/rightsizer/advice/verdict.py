@@ -170,9 +170,9 @@ class CaseSubject(_VerdictOptions, frozen=True):
 
     def abstain_early(self, minimum_seconds: float) -> Finding | None:
         """Abstain if too little of the window is known; `None` if there is enough."""
-        if (known := self.case.known_seconds) >= minimum_seconds:
+        if (known_seconds := self.case.known_seconds) >= minimum_seconds:
             return None
-        why = f"only {format_duration(known)} of telemetry"
+        why = f"only {format_duration(known_seconds)} of telemetry"
         return self.abstain(why, Reason.INSUFFICIENT_DATA)
 
     def _id(self, of: Action | Reason) -> str:
@@ -232,7 +232,7 @@ def names_of(devices: Sequence[Device]) -> str:
         named = list(by_host)[:_MOST_HOSTS]
         more = len(by_host) - _MOST_HOSTS
         return f"{len(devices)} GPUs on {', '.join(named)} and {more} more nodes"
-    return _listed([_on_host(host, found) for host, found in by_host.items()])
+    return _listed([_on_host(host, host_devices) for host, host_devices in by_host.items()])
 
 
 def _on_host(host: str, devices: Sequence[Device]) -> str:

@@ -55,18 +55,18 @@ def measure_all(cases: Iterable[Case]) -> dict[str, Measurement]:
 
 def measure(case: Case) -> Measurement | None:
     """Measure a case; `None` if nothing is known of it."""
-    known = sum(window.known for window in case.windows)
+    known_time = sum(window.known for window in case.windows)
     wasted = sum(sum(window.waste_seconds.values()) for window in case.windows)
     accounted = wasted + sum(window.used_seconds for window in case.windows)
-    if known <= 0 or accounted <= 0.0:
+    if known_time <= 0 or accounted <= 0.0:
         return None
     joules = [window.energy_joules for window in case.windows]
     return Measurement(
         gpus=case.gpus,
         waste_ratio=wasted / accounted,
-        watts=sum(joules) / known * 1e9 * len(joules) if all(joules) else None,
+        watts=sum(joules) / known_time * 1e9 * len(joules) if all(joules) else None,
         harms={
-            name: sum(part(window) for window in case.windows) / known
+            name: sum(part(window) for window in case.windows) / known_time
             for name, part in _HARMS.items()
         },
         boards=tuple(
@@ -144,10 +144,10 @@ class Baselines:
             peers = {other: ratio for other, ratio in peers.items() if other != key}
         return Baseline(measurement, peers)
 
-    def _by_class(self, found: Mapping[str, Measurement]) -> Mapping[str, Mapping[str, float]]:
+    def _by_class(self, by_key: Mapping[str, Measurement]) -> Mapping[str, Mapping[str, float]]:
         by_class: dict[str, dict[str, float]] = {}
-        for key in sorted(found.keys() - self._in_trial):
-            by_class.setdefault(found[key].workload_class, {})[key] = found[key].waste_ratio
+        for key in sorted(by_key.keys() - self._in_trial):
+            by_class.setdefault(by_key[key].workload_class, {})[key] = by_key[key].waste_ratio
         return {
             name: dict(list(peers.items())[:: -(-len(peers) // self._most_peers)])
             for name, peers in by_class.items()

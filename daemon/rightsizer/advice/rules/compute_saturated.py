@@ -58,11 +58,11 @@ def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
         why_unsupported=_UNKNOWN_WORK,
         evidence_name="pressed_ratio",
     )
-    most = max(saturated.values(), default=0.0)
+    share = max(saturated.values(), default=0.0)
     if isinstance(seen, Finding):
-        if seen.abstained is not None or most < settings.saturated_ratio:
+        if seen.abstained is not None or share < settings.saturated_ratio:
             return seen
-        return _well_used(subject, seen, most)
+        return _well_used(subject, seen, share)
     # More replicas only if the owner can scale; a session or service of a host cannot.
     scaling = owner_of(case.workload.kind).scale_by_queue(case.workload) if case.workload else ()
     return seen.find_problem(
@@ -80,19 +80,19 @@ def _share(window: Window, times: Mapping[Resource, Nanoseconds]) -> float:
     return round(times.get(Resource.COMPUTE, 0) / window.known, 4) if window.known else 0.0
 
 
-def _well_used(subject: CaseSubject, found: Finding, most: float) -> Finding:
+def _well_used(subject: CaseSubject, finding: Finding, share: float) -> Finding:
     case = subject.case
     is_application_read = any(Resource.COMPUTE in window.pressed for window in case.windows) or any(
         signal in reading.values for reading in readings_of(case) for signal in _APPLICATION
     )
     if case.workload_class is WorkloadClass.SERVING and not is_application_read:
         return subject.abstain(
-            f"its SMs are at their limit {percent_text(most)} of the time, and no serving engine "
+            f"its SMs are at their limit {percent_text(share)} of the time, and no serving engine "
             "tells whether users wait; name its endpoint in the configuration"
         )
-    summary = f"{subject.name}: SMs at their limit {percent_text(most)} of the time: well used."
-    evidence = dict(found.evidence) | {"saturated_ratio": most}
-    return subject.find_nothing(summary, found.confidence_factors, evidence)
+    summary = f"{subject.name}: SMs at their limit {percent_text(share)} of the time: well used."
+    evidence = dict(finding.evidence) | {"saturated_ratio": share}
+    return subject.find_nothing(summary, finding.confidence_factors, evidence)
 
 
 def screen(table: SubjectTable, settings: ComputeSaturatedSettings) -> Screen:

@@ -71,14 +71,17 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
         return early
     case = subject.case
     load = replica_load(case, settings.replicas)
-    known = load.known_seconds if load else 0.0
-    if load is None or known < settings.minimum_known_seconds:
-        why = f"only {format_duration(known)} of telemetry; a day has hours that were not seen"
+    known_seconds = load.known_seconds if load else 0.0
+    if load is None or known_seconds < settings.minimum_known_seconds:
+        why = (
+            f"only {format_duration(known_seconds)} of telemetry; "
+            "a day has hours that were not seen"
+        )
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     # Schedules take long to find.
-    if (most := load.saved_at_most(settings.most_short_ratio)) < settings.on_ratio:
-        summary = f"{subject.name}: following the load would save at most {percent_text(most)}."
-        factors = load.factors(case, settings.on_ratio - most)
+    if (saving := load.saved_at_most(settings.most_short_ratio)) < settings.on_ratio:
+        summary = f"{subject.name}: following the load would save at most {percent_text(saving)}."
+        factors = load.factors(case, settings.on_ratio - saving)
         return subject.find_nothing(summary, factors, _about(load))
     shape = case.shape()
     is_long = shape is not None and shape.known_days >= settings.minimum_days
@@ -189,7 +192,7 @@ def _has_quiet_part(load: ReplicaLoad, settings: DiurnalAutoscaleSettings) -> bo
     limit = settings.quiet_ratio * max(load.needed)
     runs = groupby(
         enumerate(zip(load.starts, load.needed, strict=True)),
-        lambda each: (each[1][1] <= limit, each[1][0] // BLOCK_SPAN - each[0]),
+        lambda block: (block[1][1] <= limit, block[1][0] // BLOCK_SPAN - block[0]),
     )
     longest = max((len(list(run)) for (is_quiet, _), run in runs if is_quiet), default=0)
     return limit > 0 and longest * seconds(BLOCK_SPAN) >= settings.quiet_seconds

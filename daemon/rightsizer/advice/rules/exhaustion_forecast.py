@@ -72,7 +72,9 @@ def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding
         return subject.find_nothing("It is free, so nothing grows.")
     is_preallocated = any(provisioning.memory_is_preallocated for provisioning in case.provisioning)
     memory = None if is_preallocated else _of_memory(case, settings)
-    if forecasts := [each for each in (memory, _of_load(case, settings)) if each is not None]:
+    if forecasts := [
+        forecast for forecast in (memory, _of_load(case, settings)) if forecast is not None
+    ]:
         return _problem(
             subject, min(forecasts, key=lambda forecast: (forecast.days_low, forecast.what))
         )
@@ -90,15 +92,15 @@ def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | 
     starts = [window.start for window in case.windows]
     if max(starts) - min(starts) > _TAKEN_TOGETHER:
         return None  # It grew by newly allocated GPUs, not on those that it had.
-    known = [device.memory_total_bytes for device in case.devices if device.memory_total_bytes]
-    if trend is None or not trend.is_growing or len(known) < len(case.devices):
+    totals = [device.memory_total_bytes for device in case.devices if device.memory_total_bytes]
+    if trend is None or not trend.is_growing or len(totals) < len(case.devices):
         return None
     # The fullest GPU sets the limit, regardless of room on the others.
     blocks = (window.blocks.series(Measure.MEMORY_BYTES) for window in case.windows)
     peaks = [series.peak or 0.0 for series in blocks]
-    if (fullest := max(peak / total for peak, total in zip(peaks, known, strict=True))) <= 0.0:
+    if (fullest := max(peak / total for peak, total in zip(peaks, totals, strict=True))) <= 0.0:
         return None
-    return _within(_MEMORY, trend, min(sum(known), sum(peaks) / fullest), settings)
+    return _within(_MEMORY, trend, min(sum(totals), sum(peaks) / fullest), settings)
 
 
 def _of_load(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | None:
@@ -180,16 +182,16 @@ def _advise(forecast: _Forecast) -> Instruction:
 
 
 def _about(case: Case) -> dict[str, object]:
-    found: dict[str, object] = {}
+    evidence: dict[str, object] = {}
     measures = {"memory_bytes": Measure.MEMORY_BYTES}
     if case.workload_class is WorkloadClass.SERVING:
         measures["busy_gpus"] = Measure.BUSY
     for name, measure in measures.items():
         if (trend := case.trend(measure)) is not None:
-            found[f"{name}_per_day"] = [trend.slope_low, trend.slope_per_day, trend.slope_high]
-            found[f"{name}_now"] = trend.value
-            found[f"{name}_days"] = trend.days
-    return found
+            evidence[f"{name}_per_day"] = [trend.slope_low, trend.slope_per_day, trend.slope_high]
+            evidence[f"{name}_now"] = trend.value
+            evidence[f"{name}_days"] = trend.days
+    return evidence
 
 
 def screen(table: SubjectTable, _: ExhaustionForecastSettings) -> Screen:

@@ -73,9 +73,9 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     if case.workload is None or count == 1:
         return subject.find_nothing("A single GPU has no number.")
     busy = {window.uuid: window.blocks.series(Measure.BUSY) for window in case.windows}
-    known = {uuid: series.total_seconds for uuid, series in busy.items()}
-    if min(known.values()) < settings.minimum_known_seconds:
-        why = f"only {format_duration(min(known.values()))} of telemetry of every GPU"
+    known_seconds = {uuid: series.total_seconds for uuid, series in busy.items()}
+    if min(known_seconds.values()) < settings.minimum_known_seconds:
+        why = f"only {format_duration(min(known_seconds.values()))} of telemetry of every GPU"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if any(provisioning.is_underprovisioned for provisioning in case.provisioning):
         return subject.find_nothing("Under pressure, so not too many.")
@@ -88,7 +88,7 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     if not unused or not settings.on_ratio * count <= len(unused) < count:
         return _replicas(subject, settings)
     uuids = [device.uuid for device in unused]
-    duration = format_duration(min(known[uuid] for uuid in uuids))
+    duration = format_duration(min(known_seconds[uuid] for uuid in uuids))
     return _problem(
         subject,
         Action.REDUCE_GPU_COUNT,

@@ -183,9 +183,9 @@ def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
     links = get(Signal.NVLINK_LINKS)
     up = get(Signal.NVLINK_LINKS_UP)
     readings = (
-        board.node.readings.get(each.uuid)
-        for each in board.node.devices
-        if each.uuid != device.uuid and each.mig is None and each.name == device.name
+        board.node.readings.get(neighbor.uuid)
+        for neighbor in board.node.devices
+        if neighbor.uuid != device.uuid and neighbor.mig is None and neighbor.name == device.name
     )
     peers = (reading.get(Signal.NVLINK_LINKS_UP) for reading in readings if reading is not None)
     elsewhere = max((value for value in peers if value is not None), default=0.0)
@@ -382,7 +382,7 @@ def _board(case: Case, device: Device) -> InspectedBoard | None:
 def _problem(
     subject: CaseSubject, sick: Sequence[Device], faults: Mapping[str, list[HardwareFault]]
 ) -> Finding:
-    hardware_faults = [fault for each in faults.values() for fault in each]
+    hardware_faults = [fault for device_faults in faults.values() for fault in device_faults]
     by_sentence: dict[str, list[Device]] = {}
     for device in sick:
         by_sentence.setdefault(_sentence(faults[device.uuid]), []).append(device)

@@ -93,8 +93,10 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
 def _sees_kernels(case: Case) -> bool:
     """Whether signals that distinguish small kernels from spinning were read, if readings exist."""
     readings = case.node.readings if case.node else {}
-    known = [readings[device.uuid].values for device in case.devices if device.uuid in readings]
-    of_power = [values for values in known if Signal.POWER_WATTS in values]
+    known_values = [
+        readings[device.uuid].values for device in case.devices if device.uuid in readings
+    ]
+    of_power = [values for values in known_values if Signal.POWER_WATTS in values]
     return not of_power or not all(_TRAFFIC.isdisjoint(values) for values in of_power)
 
 

@@ -115,7 +115,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     shares = {window.uuid: window.share(*IDLE_STATES) for window in case.windows}
     share = min(shares.values())
     evidence: dict[str, object] = {
-        "idle_ratio": {uuid: round(each, 4) for uuid, each in shares.items()},
+        "idle_ratio": {uuid: round(ratio, 4) for uuid, ratio in shares.items()},
         "threshold_ratio": settings.on_ratio,
     }
     factors = direct_factors(case, share, min(settings.certain_ratio, settings.on_ratio))
@@ -304,12 +304,16 @@ def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings)
 
     Excludes the current gap, which was selected for its length.
     """
-    others = [each for each in (case.node.cases if case.node else ()) if each.key != case.key]
-    others.sort(key=lambda each: each.workload_class is not case.workload_class)
+    others = [
+        other_case
+        for other_case in (case.node.cases if case.node else ())
+        if other_case.key != case.key
+    ]
+    others.sort(key=lambda other_case: other_case.workload_class is not case.workload_class)
     past = [
-        (each.workload_class, _gaps(each, settings))
-        for each in others[:_MOST_OTHERS]
-        if each.workload is not None
+        (other_case.workload_class, _gaps(other_case, settings))
+        for other_case in others[:_MOST_OTHERS]
+        if other_case.workload is not None
     ]
     model = ResumptionModel.of_prior(settings.resume_exponent, settings.borrowed_gaps)
     model = model.after(gap for _, idle_gaps in past for gap in idle_gaps)
@@ -332,8 +336,8 @@ def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float
     limit = settings.busy_ratio * len(case.devices)
     series = case.remembered.series(Measure.BUSY)
     if (past := series.total_seconds) > 0.0:
-        known = zip(series.known_seconds, series.means, strict=True)
-        share = sum(each for each, mean in known if mean < limit) / past
+        blocks = zip(series.known_seconds, series.means, strict=True)
+        share = sum(known_seconds for known_seconds, mean in blocks if mean < limit) / past
     days = max(past, case.known_seconds) / DAY_SECONDS
     return 1.0 - upper_bound(1.0 - share, days, _LEVEL), upper_bound(share, days, _LEVEL)
 
@@ -360,13 +364,13 @@ def release_instructions(case: Case, *, is_held: bool = True) -> tuple[Instructi
     for uuid in uuids:
         for holding in holdings.get(uuid, ()):
             holders.setdefault(holding.workload.key, holding.workload)
-    found = tuple(
+    releases = tuple(
         instruction
         for holder in holders.values()
         for instruction in owner_of(holder.kind).release(holder)
     )
-    if found or node is None:
-        return found
+    if releases or node is None:
+        return releases
     if any(len(node.holdings.get(uuid, ())) != 1 for uuid in uuids):
         return ()
     readings = [node.readings[uuid] for uuid in uuids if uuid in node.readings]

@@ -111,7 +111,9 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
 def _pressed_share(windows: Iterable[Window], resource: Resource) -> float:
     """Return the share of the known time with users waiting, on the device with the highest."""
     waits = ((window.pressed.get(resource, 0), window.known) for window in windows)
-    return max((round(time / known, 4) for time, known in waits if known), default=0.0)
+    return max(
+        (round(time / known_time, 4) for time, known_time in waits if known_time), default=0.0
+    )
 
 
 def _limited_share(window: Window) -> float:

@@ -52,10 +52,12 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
         for device, fit in zip(case.devices, fits, strict=True)
         if Resource.MEMORY in fit.resources
     }
-    known = [need for need in needs.values() if need is not None]
-    if len(known) < len(fits) or any(provisioning.overprovisioned is None for provisioning in fits):
+    known_needs = [need for need in needs.values() if need is not None]
+    if len(known_needs) < len(fits) or any(
+        provisioning.overprovisioned is None for provisioning in fits
+    ):
         return subject.abstain(UNMEASURED)
-    free = 1.0 - max(known)
+    free = 1.0 - max(known_needs)
     factors = sizing_factors(case, abs(free - settings.on_ratio))
     evidence: dict[str, object] = {
         "memory_need_ratio": {uuid: round(need or 0.0, 4) for uuid, need in needs.items()},

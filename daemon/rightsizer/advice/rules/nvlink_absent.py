@@ -56,8 +56,8 @@ def better_gpus(
         if device.uuid in idle and not node.holdings.get(device.uuid)
     }
     movable = {device.uuid: device for device in same if _sole_holder(device, node) is not None}
-    for known in (held | free, held | free | movable):
-        candidates = sorted(known, key=lambda uuid: (known[uuid].index, uuid))
+    for eligible in (held | free, held | free | movable):
+        candidates = sorted(eligible, key=lambda uuid: (eligible[uuid].index, uuid))
         if len(candidates) > MOST_CANDIDATES:
             continue
         placement_set = best_set(candidates, len(devices), topology, set(held))
@@ -65,7 +65,7 @@ def better_gpus(
             continue
         gain = placement_set.score.weakest - now.weakest
         if gain > 0 or (gain == 0 and placement_set.score.total >= now.total * (1.0 + gain_ratio)):
-            then = tuple(known[uuid] for uuid in placement_set.uuids)
+            then = tuple(eligible[uuid] for uuid in placement_set.uuids)
             return BetterGpus(then, placement_set.score, _swaps(devices, then, node))
     return None
 

@@ -67,9 +67,11 @@ class LinkState(Struct, frozen=True):
     def limiting(self) -> tuple[Bridge, ...]:
         """Upstream bridges that allow less than the GPU, a property of the slot and no fault."""
         above = self.placement.bridges if self.placement else ()
-        own = self.placement and self.placement.generation_maximum
+        gpu_generation = self.placement and self.placement.generation_maximum
         return tuple(
-            bridge for bridge in above if 0 < (bridge.generation_maximum or 0) < (own or 0)
+            bridge
+            for bridge in above
+            if 0 < (bridge.generation_maximum or 0) < (gpu_generation or 0)
         )
 
     @property
@@ -77,13 +79,13 @@ class LinkState(Struct, frozen=True):
         """PCI addresses of both ends, then of other narrowed bridges."""
         if (placement := self.placement) is None:
             return ()
-        own = (placement.pci_bus_id,) if placement.pci_bus_id else ()
+        gpu_places = (placement.pci_bus_id,) if placement.pci_bus_id else ()
         ends = tuple(bridge.pci_bus_id for bridge in placement.bridges[:1])
-        return (*own, *ends, *(bridge.pci_bus_id for bridge in self.narrowed))
+        return (*gpu_places, *ends, *(bridge.pci_bus_id for bridge in self.narrowed))
 
     def evidence(self) -> dict[str, object]:
         """Figures for the finding."""
-        found: dict[str, object] = {
+        evidence: dict[str, object] = {
             "generation": self.generation,
             "width": self.width,
             "generation_maximum": self.generation_maximum,
@@ -91,17 +93,17 @@ class LinkState(Struct, frozen=True):
             "lost_bandwidth_ratio": round(self.lost_ratio, 4),
         }
         if self.placement is not None:
-            found["gpu_generation_maximum"] = self.placement.generation_maximum
-            found["narrow_bridges"] = [bridge.pci_bus_id for bridge in self.narrowed]
-            found["limiting_bridges"] = [bridge.pci_bus_id for bridge in self.limiting]
-        return found
+            evidence["gpu_generation_maximum"] = self.placement.generation_maximum
+            evidence["narrow_bridges"] = [bridge.pci_bus_id for bridge in self.narrowed]
+            evidence["limiting_bridges"] = [bridge.pci_bus_id for bridge in self.limiting]
+        return evidence
 
     def __str__(self) -> str:
         """Display text: `x8 instead of x16, at generation 3 instead of 5`."""
         now = self.generation
-        most = self.generation_maximum
+        maximum = self.generation_maximum
         parts = [f"x{self.width} instead of x{self.width_maximum}"] if self.is_narrow else []
-        parts += [f"generation {now} instead of {most}"] if now < most else []
+        parts += [f"generation {now} instead of {maximum}"] if now < maximum else []
         text = ", ".join(parts) or f"x{self.width} at generation {now} at the last reading"
         if self.narrowed:
             text += f"; narrow at bridge {self.narrowed[0].pci_bus_id}"
@@ -122,10 +124,10 @@ def link_state(case: Case, device: Device) -> LinkState | None:
         status.device.stated("pcie_generation_maximum"),
         status.device.stated("pcie_width_maximum"),
     )
-    known = [int(each) for each in ends if each is not None]
-    if len(known) < len(ends):
+    numbers = [int(end) for end in ends if end is not None]
+    if len(numbers) < len(ends):
         return None
-    return LinkState(known[0], known[1], known[2], known[3], placement_of(case, device))
+    return LinkState(numbers[0], numbers[1], numbers[2], numbers[3], placement_of(case, device))
 
 
 class PcieLinkDegradedSettings(RuleSettings, frozen=True):

@@ -225,9 +225,9 @@ def _why_not(case: Case) -> str:
         for status in statuses
         if status is not None and status.limit_watts is not None
     ]
-    if len(ranges) < len(statuses) or any(None in each for each in ranges):
+    if len(ranges) < len(statuses) or any(None in limits for limits in ranges):
         return _UNKNOWN_RANGE
-    if all(least == most for least, most, _ in ranges):
+    if all(least == maximum for least, maximum, _ in ranges):
         return "the board allows only one power limit"
     return ""
 
@@ -250,12 +250,12 @@ def _caps(seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:
 
 
 def _evidence(cap: _Cap, longer: float) -> dict[str, object]:
-    saving, (least, most, default) = cap.saving, _range(cap.status)
+    saving, (least, maximum, default) = cap.saving, _range(cap.status)
     return {
         "active_watts": round(saving.active_watts, 1),
         "enforced_limit_watts": cap.status.limit_watts,
         "default_limit_watts": default,
-        "allowed_limits_watts": [least, most],
+        "allowed_limits_watts": [least, maximum],
         "proposed_limit_watts": saving.cap_watts,
         "saved_watts": [round(saving.watts_low, 1), round(saving.watts_high, 1)],
         "time_ratio": [1.0, longer],

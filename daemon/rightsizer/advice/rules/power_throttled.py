@@ -203,7 +203,9 @@ def _instructions(capped: list[_PowerLimit]) -> tuple[Instruction, ...]:
         nvidia_smi_id(power_limit.status.device.uuid): power_limit.default_watts
         for power_limit in capped
     }
-    commands = "\n".join(f"nvidia-smi -i {each} -pl {watts:.0f}" for each, watts in boards.items())
+    commands = "\n".join(
+        f"nvidia-smi -i {board_id} -pl {watts:.0f}" for board_id, watts in boards.items()
+    )
     checks = "\n".join(f"nvidia-smi -i {board} -q -d POWER,PERFORMANCE" for board in boards)
     return (
         *shell("Restore the default power limit, until the next boot", commands),

@@ -91,9 +91,9 @@ def is_awaited(uuid: str, stalls: Mapping[str, float]) -> bool:
 def busy_ratio(window: Window) -> float:
     """Mean share of time with a kernel resident; without blocks, the active share."""
     blocks = window.blocks.of(Measure.BUSY)
-    if (known := sum(block.known_seconds for block in blocks)) <= 0.0:
+    if (known_seconds := sum(block.known_seconds for block in blocks)) <= 0.0:
         return 1.0 - window.share(*IDLE_STATES) if window.known else 0.0
-    return sum(block.mean * block.known_seconds for block in blocks) / known
+    return sum(block.mean * block.known_seconds for block in blocks) / known_seconds
 
 
 def straggler_group(case: Case) -> str:
@@ -121,13 +121,13 @@ def follow_up(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ..
 
 def _watts(case: Case) -> dict[str, float]:
     """Mean power over the limit for GPUs of one model; empty if not comparable."""
-    found = {}
+    ratios = {}
     for device, window in zip(case.devices, case.windows, strict=True):
         limit = device.power_limit_watts
         if not limit or not window.known_seconds or window.energy_joules <= 0.0:
             return {}
-        found[device.uuid] = round(window.energy_joules / window.known_seconds / limit, 4)
-    return found if len({device.name for device in case.devices}) == 1 else {}
+        ratios[device.uuid] = round(window.energy_joules / window.known_seconds / limit, 4)
+    return ratios if len({device.name for device in case.devices}) == 1 else {}
 
 
 def _by_level(
@@ -211,9 +211,9 @@ def _unbalanced_share(window: Window) -> float:
 
 def _lost(case: Case, stragglers: Straggler) -> float:
     """Time in GPUs lost to spinning, or if all worked as much as the first."""
-    most = max(stragglers.levels.values(), default=0.0)
+    highest = max(stragglers.levels.values(), default=0.0)
     unequal = sum(
-        (most - stragglers.levels[device.uuid]) * device.capacity_ratio
+        (highest - stragglers.levels[device.uuid]) * device.capacity_ratio
         for device in case.devices
         if device.uuid in stragglers.levels
     )

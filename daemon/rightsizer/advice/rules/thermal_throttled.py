@@ -81,8 +81,8 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
         action=Action.RESEAT_OR_DRAIN,
         risk=Risk.LOW,
         evidence={
-            "thermal_ratio": {uuid: round(each, 4) for uuid, each in heat.items()},
-            "hardware_ratio": {uuid: round(each, 4) for uuid, each in hardware.items()},
+            "thermal_ratio": {uuid: round(ratio, 4) for uuid, ratio in heat.items()},
+            "hardware_ratio": {uuid: round(ratio, 4) for uuid, ratio in hardware.items()},
             "temperatures": {
                 board_status.device.uuid: _temperatures(board_status) for board_status in statuses
             },
@@ -100,15 +100,17 @@ def _by(heat: Mapping[str, float], hardware: Mapping[str, float], least: float) 
     """Name the cause of the slowdown: heat, the board's protection, or either."""
     by_heat = [uuid for uuid, share in heat.items() if share >= least]
     by_itself = [uuid for uuid, share in hardware.items() if share >= least > heat[uuid]]
-    causes = [name for name, found in ((_HEAT, by_heat), (_HARDWARE, by_itself)) if found]
+    causes = [name for name, is_cause in ((_HEAT, by_heat), (_HARDWARE, by_itself)) if is_cause]
     return " or ".join(causes or (_HEAT, _HARDWARE))
 
 
 def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
     """Median temperature of the node's other GPUs; `None` without any."""
     readings = {} if case.node is None else case.node.readings
-    found = (reading.get(_TEMPERATURE) for uuid, reading in readings.items() if uuid not in hot)
-    if not (others := [value for value in found if value is not None]):
+    temperatures = (
+        reading.get(_TEMPERATURE) for uuid, reading in readings.items() if uuid not in hot
+    )
+    if not (others := [value for value in temperatures if value is not None]):
         return None
     # Imported on use, since few GPUs ever overheat.
     from statistics import median  # noqa: PLC0415
@@ -117,25 +119,25 @@ def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
 
 
 def _where(
-    found: Sequence[BoardStatus], neighbors: float | None, settings: ThermalThrottledSettings
+    statuses: Sequence[BoardStatus], neighbors: float | None, settings: ThermalThrottledSettings
 ) -> str:
     reasons = 0
-    for status in found:
+    for status in statuses:
         reasons |= int(status.reading.get(Signal.CLOCK_EVENT_REASONS) or 0)
     if reasons & ClockEvent.HW_POWER_BRAKE_SLOWDOWN:
         return "; the power brake is on, which the server's power supply pulls, not heat"
-    known = [
+    temperatures = [
         value
-        for board_status in found
+        for board_status in statuses
         if (value := board_status.reading.get(_TEMPERATURE)) is not None
     ]
-    if not known:
+    if not temperatures:
         return ""
-    now = f"; {max(known):.0f} °C at the last reading"
+    now = f"; {max(temperatures):.0f} °C at the last reading"
     # A temperature at another time does not locate the heat.
     if neighbors is None or not reasons & _THERMAL:
         return now
-    if max(known) - neighbors < settings.hot_room_celsius:
+    if max(temperatures) - neighbors < settings.hot_room_celsius:
         return f"{now}, as its neighbors ({neighbors:.0f} °C): look at the air of the room"
     return f"{now}, its neighbors {neighbors:.0f} °C: look at this GPU's own cooling"
 
@@ -154,9 +156,9 @@ def _temperatures(status: BoardStatus) -> dict[str, object]:
 
 
 def _instructions(
-    case: Case, seen: TimeShare, found: Sequence[BoardStatus]
+    case: Case, seen: TimeShare, statuses: Sequence[BoardStatus]
 ) -> tuple[Instruction, ...]:
-    devices = [status.device for status in found] or seen.devices
+    devices = [status.device for status in statuses] or seen.devices
     ids = dict.fromkeys(nvidia_smi_id(device.uuid) for device in devices)
     commands = (
         f"nvidia-smi -i {identifier} -q -d TEMPERATURE,PERFORMANCE,POWER" for identifier in ids

@@ -64,21 +64,21 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     }
     if not any(shares.values()):
         return subject.abstain(_UNTOLD)
-    most = {uuid: max(found.values(), default=0.0) for uuid, found in shares.items()}
-    share = max(most.values())
+    highest = {uuid: max(ratios.values(), default=0.0) for uuid, ratios in shares.items()}
+    share = max(highest.values())
     factors = direct_factors(case, share, settings.on_ratio)
     evidence: dict[str, object] = {
         "short_ratio": {
-            uuid: {name: round(each, 4) for name, each in found.items()}
-            for uuid, found in shares.items()
+            uuid: {name: round(ratio, 4) for name, ratio in ratios.items()}
+            for uuid, ratios in shares.items()
         },
         "threshold_ratio": settings.on_ratio,
     }
     if share < settings.on_ratio:
         summary = f"{subject.name}: short of something {share:.1%} of the time."
         return subject.find_nothing(summary, opposite_factors(factors), evidence)
-    what = sorted({name for found in shares.values() for name, each in found.items() if each})
-    short = tuple(device for device in case.devices if most[device.uuid] >= settings.on_ratio)
+    what = sorted({name for ratios in shares.values() for name, ratio in ratios.items() if ratio})
+    short = tuple(device for device in case.devices if highest[device.uuid] >= settings.on_ratio)
     options = _options(case, settings, subject.market)
     workload = case.workload
     target = next((option.target for option in options if option.action is Action.AUTOSCALE), "")
