@@ -159,11 +159,11 @@ class Series(NamedTuple):
 
         Yields each period's number since the epoch and its slice of the columns.
         """
-        each = span // BLOCK_SPAN
+        period_blocks = span // BLOCK_SPAN
         first = 0
         while first < len(self.numbers):
-            part = self.numbers[first] // each
-            last = bisect_left(self.numbers, (part + 1) * each, first)
+            part = self.numbers[first] // period_blocks
+            last = bisect_left(self.numbers, (part + 1) * period_blocks, first)
             yield part, slice(first, last)
             first = last
 
@@ -202,9 +202,9 @@ class Blocks:
         values = []
         for measure in _MEASURES:
             unit = BLOCK_UNITS.get(measure, 1.0)
-            known = measure in means
-            values.append(min(_MOST_HALF, means[measure] / unit) if known else math.nan)
-            values.append(_not_below(peaks[measure] / unit) if known else math.nan)
+            is_known = measure in means
+            values.append(min(_MOST_HALF, means[measure] / unit) if is_known else math.nan)
+            values.append(_not_below(peaks[measure] / unit) if is_known else math.nan)
         tenths = min(_MOST_TENTHS, round(known_seconds * _TENTHS))
         return cls(_RECORD.pack(start // BLOCK_SPAN, tenths, *values))
 
@@ -261,8 +261,8 @@ class Blocks:
 
     def each(self, measure: Measure) -> Iterator[Block]:
         """Iterate over the same blocks lazily, since a month of them takes much memory."""
-        found = self.series(measure)
-        return map(Block, found.starts, found.known_seconds, found.means, found.peaks)
+        series = self.series(measure)
+        return map(Block, series.starts, series.known_seconds, series.means, series.peaks)
 
     def series(self, measure: Measure) -> Series:
         """The same blocks as columns, the fast way to process many."""
@@ -320,23 +320,25 @@ def _cleaned(data: bytes, measure: Measure) -> Series:
     place = _PLACES[measure]
     unit = BLOCK_UNITS.get(measure, 1.0)
     columns = [
-        _column(data, *each) for each in ((0, "I"), (4, "H"), (place, "e"), (place + 2, "e"))
+        _column(data, *layout) for layout in ((0, "I"), (4, "H"), (place, "e"), (place + 2, "e"))
     ]
-    known = (
+    blocks = (
         Block(number * BLOCK_SPAN, tenths / _TENTHS, mean * unit, peak * unit)
         for number, tenths, mean, peak in zip(*columns, strict=True)
         if not math.isnan(mean)
     )
-    return Series.of(_as_one(list(same)) for _, same in groupby(known, attrgetter("start")))
+    return Series.of(_as_one(list(same)) for _, same in groupby(blocks, attrgetter("start")))
 
 
 def _as_one(parts: list[Block]) -> Block:
     if len(parts) == 1:
         return parts[0]
-    known = sum(part.known_seconds for part in parts)
+    known_seconds = sum(part.known_seconds for part in parts)
     weighted = sum(part.mean * part.known_seconds for part in parts)
-    mean = weighted / known if known else sum(part.mean for part in parts) / len(parts)
-    return Block(parts[0].start, known, mean, max(part.peak for part in parts))
+    mean = (
+        weighted / known_seconds if known_seconds else sum(part.mean for part in parts) / len(parts)
+    )
+    return Block(parts[0].start, known_seconds, mean, max(part.peak for part in parts))
 
 
 def _not_below(value: float) -> float:

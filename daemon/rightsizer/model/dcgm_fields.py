@@ -192,7 +192,7 @@ def holder_of(labels: Mapping[str, str]) -> Workload | None:
         return workload_of_job(job, unproven=_LABELED)
     # With honorLabels off, what the target has too is renamed: `pod` is then the exporter's own.
     pods = filter(None, map(labels.get, ("exported_pod", "pod", "pod_name")))
-    pod = next((each for each in pods if EXPORTER not in each), "")
+    pod = next((candidate for candidate in pods if EXPORTER not in candidate), "")
     if not pod:
         return None
     namespace = first("exported_namespace", "pod_namespace", "namespace")

@@ -41,7 +41,7 @@ def storable(time: Nanoseconds) -> Nanoseconds:
 
 
 def _unit_by_magnitude(digits: int) -> Nanoseconds:
-    for most, unit in _UNIT_BY_DIGITS:
-        if digits <= most:
+    for digits_maximum, unit in _UNIT_BY_DIGITS:
+        if digits <= digits_maximum:
             return EPOCH_UNITS[unit]
     raise ValueError("a time of so many digits is in no unit")

@@ -40,4 +40,4 @@ class Evidence(Struct, frozen=True):
 def weightiest(evidence: Iterable[Evidence], count: int) -> Sequence[Evidence]:
     """Return what matters most: by kind, then by count."""
     order = [*EvidenceKind]
-    return sorted(evidence, key=lambda each: (order.index(each.kind), -each.count))[:count]
+    return sorted(evidence, key=lambda item: (order.index(item.kind), -item.count))[:count]

@@ -360,11 +360,13 @@ class Case(Struct, frozen=True, dict=True):
         past = self.past
         if past is None:
             return None
-        found = [past.exceedance(window.blocks, measure, capacity) for window in self.windows]
-        exceedances = [each for each in found if each is not None]
-        if not exceedances or len(exceedances) < len(found):
+        by_window = [past.exceedance(window.blocks, measure, capacity) for window in self.windows]
+        exceedances = [exceedance for exceedance in by_window if exceedance is not None]
+        if not exceedances or len(exceedances) < len(by_window):
             return None
-        return max(exceedances, key=lambda each: (each.share, -each.effective_blocks))
+        return max(
+            exceedances, key=lambda exceedance: (exceedance.share, -exceedance.effective_blocks)
+        )
 
     def group_exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
         """Share of blocks with a total above a capacity, in units of one device or bytes."""

@@ -63,9 +63,9 @@ class Histogram:
     def merge(self, other: Distribution) -> None:
         """Add another's weights to this one's."""
         mine = self._weights
-        known = mine.get
+        weight_of = mine.get
         for percent, weight in other.items():
-            mine[percent] = known(percent, 0.0) + weight
+            mine[percent] = weight_of(percent, 0.0) + weight
 
     def subtract(self, other: Distribution) -> None:
         """Remove weights merged before; exact for integer weights."""

@@ -74,7 +74,7 @@ DEFAULT_COLLECTORS: Final = frozenset(Collector) - {
 }
 """Enabled by default; with the others eight GPUs exceed 1,920 series."""
 
-_UNITS: Final = (*(each for each in Unit if each is not Unit.COUNT), "dollars_per_hour", "gpus")
+_UNITS: Final = (*(unit for unit in Unit if unit is not Unit.COUNT), "dollars_per_hour", "gpus")
 
 
 class MetricKind(StrEnum):

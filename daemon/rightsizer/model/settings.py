@@ -210,10 +210,10 @@ def descriptions_of(settings: type) -> dict[str, Description]:
 
 def _documented(settings: type) -> dict[str, tuple[str, str]]:
     """Parse help and source of each attribute from the docstrings of a class and its bases."""
-    found = {}
-    for each in reversed(settings.__mro__[:-1]):
-        _, _, attributes = (each.__doc__ or "").partition("Attributes:\n")
+    documented = {}
+    for base in reversed(settings.__mro__[:-1]):
+        _, _, attributes = (base.__doc__ or "").partition("Attributes:\n")
         for name, text in _ATTRIBUTE.findall(inspect.cleandoc(f"\n{attributes}")):
             help_text, _, source = " ".join(text.split()).partition(" Source: ")
-            found[name] = help_text, source
-    return found
+            documented[name] = help_text, source
+    return documented

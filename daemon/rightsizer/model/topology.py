@@ -194,10 +194,10 @@ class Topology(Struct, frozen=True):
         return peers
 
 
-def _least(own: int | None, above: list[int | None]) -> int | None:
+def _least(gpu_maximum: int | None, above: list[int | None]) -> int | None:
     # With an unreadable bridge, or none in a virtual machine, the slot may allow less.
-    known = [value for value in (own, *above) if value is not None]
-    return min(known) if above and len(known) == len(above) + 1 else None
+    values = [value for value in (gpu_maximum, *above) if value is not None]
+    return min(values) if above and len(values) == len(above) + 1 else None
 
 
 def cpu_list(cpus: Iterable[int]) -> str:

@@ -172,9 +172,9 @@ class Window(Struct, frozen=True):
     def coverage_ratio(self) -> float:
         """Known share of the window's span, 0 to 1; a workload's span is its accounted time."""
         accounted = self.accounted
-        known = accounted - self.states.get(State.UNKNOWN, 0)
+        known_time = accounted - self.states.get(State.UNKNOWN, 0)
         span = accounted if self.workload_key else max(self.end - self.start, accounted)
-        return known / span if span > 0 else 0.0
+        return known_time / span if span > 0 else 0.0
 
     @property
     def tier(self) -> Tier:
@@ -196,13 +196,17 @@ class Window(Struct, frozen=True):
 
     def share(self, *states: State) -> float:
         """Share of the known time spent in any of these states, 0 to 1."""
-        known = self.known
-        return sum(self.states.get(state, 0) for state in states) / known if known > 0 else 0.0
+        known_time = self.known
+        return (
+            sum(self.states.get(state, 0) for state in states) / known_time
+            if known_time > 0
+            else 0.0
+        )
 
     def condition_share(self, condition: Condition) -> float:
         """Share of the known time with a condition, 0 to 1."""
-        known = self.known
-        return self.conditions.get(condition, 0) / known if known > 0 else 0.0
+        known_time = self.known
+        return self.conditions.get(condition, 0) / known_time if known_time > 0 else 0.0
 
 
 class ResourceProvisioning(Struct, frozen=True):

@@ -123,12 +123,12 @@ class Holding(Struct, frozen=True):
 
 def merge_workloads(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
     """One workload per key; conflicting details are left empty, and one doubt is enough."""
-    found: dict[str, Workload] = {}
+    by_key: dict[str, Workload] = {}
     for workload in workloads:
-        first = found.setdefault(workload.key, workload)
+        first = by_key.setdefault(workload.key, workload)
         if first is not workload:
-            found[workload.key] = _merged(first, workload)
-    return tuple(found.values())
+            by_key[workload.key] = _merged(first, workload)
+    return tuple(by_key.values())
 
 
 def _merged(first: Workload, workload: Workload) -> Workload:
@@ -167,8 +167,8 @@ def cron_run_of(pod: str) -> str:
 
 def deployment_of(pod: str) -> str:
     """Deployment of a pod, which is a replica complete in itself; empty for other pods."""
-    found = None if _CRON_JOB.fullmatch(pod) else _DEPLOYMENT.fullmatch(pod)
-    return found[1] if found else ""
+    match = None if _CRON_JOB.fullmatch(pod) else _DEPLOYMENT.fullmatch(pod)
+    return match[1] if match else ""
 
 
 def lasting_name(controller: str) -> str:
