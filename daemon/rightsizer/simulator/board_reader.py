@@ -70,10 +70,10 @@ def _slots(entry: BoardsEntry, path: Path, catalogue: Catalogue, first: int) -> 
         )
 
 
-def check_within(path: Path, value: float | None, least: float, most: float) -> None:
+def check_within(path: Path, value: float | None, least: float, maximum: float) -> None:
     """Raise a `RuleError` for a value beyond what the board allows."""
-    if value is not None and not least <= value <= most:
-        raise RuleError(path, f"must be between {least:g} and {most:g} (got {value:g})")
+    if value is not None and not least <= value <= maximum:
+        raise RuleError(path, f"must be between {least:g} and {maximum:g} (got {value:g})")
 
 
 def check_limit(board: Board, limit_watts: float | None, path: Path) -> None:
@@ -95,8 +95,8 @@ def read_profiles(names: Sequence[str], path: Path, board: Board) -> tuple[MigPr
     by_name = {profile.name: profile for profile in board.mig_profiles}
     for name in names:
         if name not in by_name:
-            known = ", ".join(by_name) or "none: it has no MIG"
-            raise RuleError(path, f"'{name}' is not a MIG profile of {board.key}; known: {known}")
+            offered = ", ".join(by_name) or "none: it has no MIG"
+            raise RuleError(path, f"'{name}' is not a MIG profile of {board.key}; known: {offered}")
     chosen = tuple(by_name[name] for name in names)
     compute = sum(profile.compute_share for profile in chosen)
     memory = sum(profile.memory_share for profile in chosen)

@@ -89,11 +89,11 @@ def simulated_device(
 
 def _common(slot: BoardSlot, catalogue: Catalogue, pci_bus_id: str, gpus: int) -> Mapping[str, Any]:
     board = slot.board
-    found = catalogue.find(board.usual_name)
+    listed_board = catalogue.find(board.usual_name)
     half = max(1, gpus // 2) if gpus >= _SMALL_NODE else gpus
     return {
         "index": slot.index,
-        "board": found.key if found else None,
+        "board": listed_board.key if listed_board else None,
         "architecture": board.architecture,
         "pci_bus_id": pci_bus_id,
         "numa_node": min(1, slot.index // half),

@@ -246,8 +246,8 @@ class FaultSchedule:
         self._by_gpu: dict[tuple[int, type], list[tuple[ActivePeriod, Any]]] = {}
         for fault in faults:
             for gpu in fault.gpus or (_ALL_GPUS,):
-                found = self._by_gpu.setdefault((gpu, type(fault.effect)), [])
-                found.append((fault.window, fault.effect))
+                effects = self._by_gpu.setdefault((gpu, type(fault.effect)), [])
+                effects.append((fault.window, fault.effect))
 
     def __bool__(self) -> bool:
         return bool(self._by_gpu)
@@ -305,13 +305,13 @@ class FaultSchedule:
     ) -> list[tuple[Nanoseconds, int]]:
         """Return the Xids of a GPU after one time and up to another, in order."""
         start = self.start(until)
-        found = []
+        xids = []
         for window, effect in self._by_gpu.get((gpu, XidReport), ()):
             begun = window.last_begun(until, start)
             while begun is not None and begun > after:
-                found.append((begun, int(effect.code)))
+                xids.append((begun, int(effect.code)))
                 begun = window.last_begun(begun - 1, start)
-        return sorted(found)
+        return sorted(xids)
 
     def _counted(
         self, gpu: int, kind: type[_Effect], time: Nanoseconds

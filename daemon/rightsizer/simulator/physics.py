@@ -263,8 +263,8 @@ def _rise_per_watt(around: BoardEnvironment) -> float:
 
 def link_count(board: Board) -> int:
     """Return the number of links, connected or not."""
-    each = _BYTES_PER_SECOND.get(board.nvlink_generation or 0, 25e9)
-    return round(board.nvlink_bytes_per_second / each)
+    link_bytes_per_second = _BYTES_PER_SECOND.get(board.nvlink_generation or 0, 25e9)
+    return round(board.nvlink_bytes_per_second / link_bytes_per_second)
 
 
 def link_megabytes_per_second(board: Board) -> int:

@@ -49,7 +49,7 @@ _OFFERS: Final = tuple(
 instances."""
 _ALL_OFFERED: Final = frozenset(signal for *_, signals in _OFFERS for signal in signals)
 _PROFILED: Final = next(offer[-1] for offer in _OFFERS if offer[0] is BoardFeature.GPM)
-_SAME_AS_LOAD: Final = tuple(each for each in _PROFILED if each is not Signal.INTEGER_ACTIVE)
+_SAME_AS_LOAD: Final = tuple(signal for signal in _PROFILED if signal is not Signal.INTEGER_ACTIVE)
 _ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG, Signal.OFA)
 
 

@@ -113,20 +113,20 @@ class _TaskReader:
         slot = self._slots[spot.gpu]
         profile = slot.profile(spot.instance)
         total = instance_memory_bytes(slot.board, profile)
-        most = total - reserved_memory_bytes(slot.board, profile)
+        usable_bytes = total - reserved_memory_bytes(slot.board, profile)
         states = entry.memory_gib or entry.memory_ratio
         key, unit = ("memory_ratio", total) if entry.memory_gib is None else ("memory_gib", GIB)
         if states is None:
             raise RuleError(path, "needs either 'memory_gib' or 'memory_ratio'")
         for value in (states.first, states.last):
-            check_within((*path, key), value, 0.0, most / unit)
+            check_within((*path, key), value, 0.0, usable_bytes / unit)
         return MemoryPlan(states.first * unit, states.last * unit)
 
     def _phase(self, entry: PhaseEntry, path: Path, *, alone: bool) -> TaskPhase:
         activity = self._activities.get(entry.activity)
         if activity is None:
-            known = ", ".join(self._activities)
-            fault = f"'{entry.activity}' is not an activity; known: {known}"
+            activity_names = ", ".join(self._activities)
+            fault = f"'{entry.activity}' is not an activity; known: {activity_names}"
             raise RuleError((*path, "activity"), fault)
         if alone:
             activity = replace(activity, nvlink_receive=0.0, nvlink_transmit=0.0)

@@ -94,9 +94,9 @@ class DeviceTask(Struct, frozen=True):
     @property
     def processes(self) -> tuple[Process, ...]:
         """Its processes, each with an equal part of the memory."""
-        each = int(self.memory_bytes / len(self.pids))
+        process_bytes = int(self.memory_bytes / len(self.pids))
         kind = self.task.process_kind
-        return tuple(Process(pid, each, kind) for pid in self.pids)
+        return tuple(Process(pid, process_bytes, kind) for pid in self.pids)
 
 
 class _TaskTimeline:

@@ -72,8 +72,8 @@ def _memory_2(device: SimulatedHandle) -> Mapping[str, int]:
     total = state.memory_total_bytes
     reserved = state.memory_reserved_bytes
     used = state.memory_used_bytes
-    most = total - reserved
-    amounts = {"used": min(used, most), "free": max(0, most - used)}
+    usable = total - reserved
+    amounts = {"used": min(used, usable), "free": max(0, usable - used)}
     return {"total": total, "reserved": reserved, **amounts}
 
 

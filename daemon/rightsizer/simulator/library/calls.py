@@ -43,25 +43,27 @@ def refuse_if(is_wrong: object, code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> N
         raise NvmlCallError(code)
 
 
-def needed(found: _T | None, code: NvmlCode = NvmlCode.NOT_SUPPORTED) -> _T:
+def needed(value: _T | None, code: NvmlCode = NvmlCode.NOT_SUPPORTED) -> _T:
     """Return a value; fail the call if it is `None`."""
-    if found is None:
+    if value is None:
         raise NvmlCallError(code)
-    return found
+    return value
 
 
-def one_of(argument: Any, known: Container[int], code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> int:
+def one_of(
+    argument: Any, allowed: Container[int], code: NvmlCode = NvmlCode.INVALID_ARGUMENT
+) -> int:
     """Return an integer argument; fail the call if it is not among the known ones."""
-    found = number(argument)
-    refuse_if(found not in known, code)
-    return found
+    value = number(argument)
+    refuse_if(value not in allowed, code)
+    return value
 
 
-def need_room(count: Any, found: int, buffer: Any) -> None:
+def need_room(count: Any, item_count: int, buffer: Any) -> None:
     """Write the number of items; fail the call if the buffer is too small."""
     room = out(count).value if buffer is not None else 0
-    put(count, found)
-    refuse_if(room < found, NvmlCode.INSUFFICIENT_SIZE)
+    put(count, item_count)
+    refuse_if(room < item_count, NvmlCode.INSUFFICIENT_SIZE)
 
 
 def out(reference: Any) -> Any:

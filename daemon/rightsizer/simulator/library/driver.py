@@ -103,11 +103,11 @@ class SimulatedEventSet:
     def _collect_faults(self) -> None:
         with self._lock:
             now = self._now()
-            found: list[tuple[Nanoseconds, str, int]] = []
+            xids: list[tuple[Nanoseconds, str, int]] = []
             for uuid, timeline in self._registered.items():
-                found.extend((at, uuid, code) for at, code in timeline.xids(self._since[uuid], now))
+                xids.extend((at, uuid, code) for at, code in timeline.xids(self._since[uuid], now))
                 self._since[uuid] = now
-            self._pending.extend(XidReportEvent(uuid, code) for _, uuid, code in sorted(found))
+            self._pending.extend(XidReportEvent(uuid, code) for _, uuid, code in sorted(xids))
 
 
 class SimulatedHandle:
@@ -293,8 +293,8 @@ def values(
     """Create a function that writes several numbers of a device, if the feature is offered."""
 
     def write(device: SimulatedHandle, *references: Any) -> None:
-        for reference, found in zip(references, read(device), strict=True):
-            put(reference, found)
+        for reference, value in zip(references, read(device), strict=True):
+            put(reference, value)
 
     return _offered(feature, write)
 
@@ -316,8 +316,8 @@ def structure(
     def write(device: SimulatedHandle, *arguments: Any) -> None:
         *given, reference = arguments
         target = out(reference) if version is None else versioned(reference, version)
-        for name, found in read(device, *given).items():
-            setattr(target, name, found)
+        for name, value in read(device, *given).items():
+            setattr(target, name, value)
 
     return _offered(feature, write)
 

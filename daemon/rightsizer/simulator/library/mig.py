@@ -107,10 +107,10 @@ def _profile_information(device: SimulatedHandle, wanted: Any, info: Any) -> Non
     target = versioned(info, _PROFILE_VERSION_2)
     board = device.unit.slot.board
     device.need(BoardFeature.MIG)
-    found = (
+    matching = (
         mig_profile for mig_profile in board.mig_profiles if _number(mig_profile) == number(wanted)
     )
-    profile = needed(next(found, None))
+    profile = needed(next(matching, None))
     slices, (decoders, others) = _slices(profile), _engines(profile)
     target.id = _IDENTIFIERS[_number(profile)]
     target.name = f"MIG {profile.name}".encode()
@@ -126,10 +126,10 @@ def _profile_information(device: SimulatedHandle, wanted: Any, info: Any) -> Non
     target.memorySizeMB = instance_memory_bytes(board, profile) // MIB
 
 
-def _instance_by_id(device: SimulatedHandle, wanted: Any, found: Any) -> None:
+def _instance_by_id(device: SimulatedHandle, wanted: Any, reference: Any) -> None:
     device.need(BoardFeature.MIG)
     part = device.instance(wanted, NvmlCode.NOT_FOUND)
-    write_pointer(found, part.address + _GPU_INSTANCE)
+    write_pointer(reference, part.address + _GPU_INSTANCE)
 
 
 def _instance_information(driver: SimulatedDriver, instance: Any, info: Any) -> None:

@@ -102,13 +102,13 @@ class SimulatedLibrary:
         self.faults = ScenarioFaults(node, time) if faults is None else faults
         driver = SimulatedDriver(node, time, self.faults)
         symbols = [
-            *(LibraryFunction(*each, driver, needs_start=False) for each in SYSTEM.items()),
-            *(LibraryFunction(*each, driver) for table in _OF_SYSTEM for each in table.items()),
-            *(DeviceFunction(*each, driver) for table in _OF_DEVICES for each in table.items()),
+            *(LibraryFunction(*entry, driver, needs_start=False) for entry in SYSTEM.items()),
+            *(LibraryFunction(*entry, driver) for table in _OF_SYSTEM for entry in table.items()),
+            *(DeviceFunction(*entry, driver) for table in _OF_DEVICES for entry in table.items()),
             *(
-                DeviceFunction(*each, driver, on_instances=True)
+                DeviceFunction(*entry, driver, on_instances=True)
                 for table in _OF_INSTANCES
-                for each in table.items()
+                for entry in table.items()
             ),
         ]
         self._symbols = {symbol.name: symbol for symbol in symbols}

@@ -42,14 +42,14 @@ _SAMPLED: Final[Mapping[int, Callable[[BoardState], float]]] = {
 
 def _list(kind: ProcessKind) -> Callable[..., None]:
     def answer(device: SimulatedHandle, count: Any, processes: Any) -> None:
-        found = [
+        entries = [
             (process, part.unit.device.mig)
             for part in device.instances or (device,)
             for process in part.processes
             if process.kind is kind
         ]
-        need_room(count, len(found), processes)
-        for place, (process, mig) in enumerate(found):
+        need_room(count, len(entries), processes)
+        for place, (process, mig) in enumerate(entries):
             target = processes[place]
             target.pid = process.pid
             target.usedGpuMemory = process.memory_used_bytes or 0
