@@ -100,12 +100,12 @@ class CaseHistory:
 
     def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
         """Share of blocks with a peak above a capacity; `None` without blocks."""
-        known, effective = self._load.known_peaks(blocks, measure)
-        if not known:
+        peaks, effective = self._load.known_peaks(blocks, measure)
+        if not peaks:
             return None
         return Exceedance(
-            share=count_above(known, capacity) / len(known),
-            blocks=len(known),
+            share=count_above(peaks, capacity) / len(peaks),
+            blocks=len(peaks),
             effective_blocks=effective,
         )
 

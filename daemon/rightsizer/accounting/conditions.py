@@ -140,7 +140,7 @@ class ImbalanceDetector:
         jobs: dict[str, list[str]] = {}
         for uuid, track in sorted(self._tracks.items()):
             jobs.setdefault(track.job, []).append(uuid)
-        found: list[str] = []
+        spread_uuids: list[str] = []
         compared: list[str] = []
         for uuids in jobs.values():
             boards = {self._tracks[uuid].board for uuid in uuids}
@@ -148,18 +148,20 @@ class ImbalanceDetector:
             signals = _JUDGED if len(boards) == 1 else (_Signal.GPU_BUSY,)
             spreads = [self._has_spread(signal, uuids, number) for signal in signals]
             if any(spreads):
-                found += uuids
+                spread_uuids += uuids
             if any(spread is not None for spread in spreads):
                 compared += uuids
-        self._found = frozenset(found)
+        self._found = frozenset(spread_uuids)
         self._compared = frozenset(compared)
 
     def _has_spread(self, signal: Signal, uuids: Sequence[str], number: int) -> bool | None:
         """Whether both halves of the window have a spread with the same extreme GPU."""
         ends: list[tuple[str, str]] = []
         for first in (number - _PARTS, number - _HALF):
-            found = {uuid: self._tracks[uuid].mean(signal, first, self._needed) for uuid in uuids}
-            means = {uuid: mean for uuid, mean in found.items() if mean is not None}
+            track_means = {
+                uuid: self._tracks[uuid].mean(signal, first, self._needed) for uuid in uuids
+            }
+            means = {uuid: mean for uuid, mean in track_means.items() if mean is not None}
             if len(means) <= 1:
                 return None
             lowest = min(means, key=means.__getitem__)

@@ -49,12 +49,12 @@ class DecayedDemands:
 
     def demand(self) -> Mapping[Resource, float]:
         """Demand by resource; resources never used are absent."""
-        found: dict[Resource, float] = {}
+        demand: dict[Resource, float] = {}
         for _, quantile, histograms in self._distributions:
             for resource, histogram in histograms.items():
                 if (share := histogram.quantile(quantile)) is not None:
-                    found[resource] = max(share, found.get(resource, share))
-        return found
+                    demand[resource] = max(share, demand.get(resource, share))
+        return demand
 
 
 _CELLS: Final = 2 * DAY // FINE_SPAN
@@ -181,8 +181,8 @@ class RunningTotals:
                 histogram.add(value, duration)
                 sums[signal] = sums.get(signal, 0.0) + value * length
         if entry.energy_source is not None:
-            known = self._energy_joules.get(entry.energy_source, 0.0)
-            self._energy_joules[entry.energy_source] = known + (entry.energy_joules or 0.0)
+            joules = self._energy_joules.get(entry.energy_source, 0.0)
+            self._energy_joules[entry.energy_source] = joules + (entry.energy_joules or 0.0)
 
     def totals(self) -> Totals:
         """Copy of the totals, safe for any thread to read."""

@@ -47,9 +47,9 @@ class DeviceRecord(Struct, frozen=True):
         return self.reading is not None and bool(self.reading.values and not self.reading.origins)
 
 
-def encode_device(known: DeviceRecord) -> str:
+def encode_device(record: DeviceRecord) -> str:
     """Encode a device as JSON."""
-    fields = plain_fields(known)
+    fields = plain_fields(record)
     fields["held_since"] = fields.pop("holder_since")  # Name in stored records.
     return json.dumps(fields)
 

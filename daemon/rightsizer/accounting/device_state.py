@@ -79,7 +79,9 @@ class PressureDetector:
             "has_preempted": has_preempted,
             "requests_waiting": signals.get(_Signal.REQUESTS_WAITING),
             "kv_cache_used": signals.get(_Signal.KV_CACHE_USED),
-            "is_late": any(signals.get(signal, 0.0) > most for signal, most in self._promises),
+            "is_late": any(
+                signals.get(signal, 0.0) > maximum for signal, maximum in self._promises
+            ),
             "is_out_of_memory": is_out_of_memory,
             "is_near_out_of_memory": _Condition.NEAR_OUT_OF_MEMORY in conditions,
         }

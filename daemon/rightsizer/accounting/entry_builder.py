@@ -88,7 +88,7 @@ class EntryBuilder:
         """
         if snapshot.devices is not self._posted_devices:
             self._posted_devices = snapshot.devices
-            self._devices = [each for each in snapshot.devices if not each.has_mig_instances]
+            self._devices = [device for device in snapshot.devices if not device.has_mig_instances]
             self._forget({device.uuid for device in self._devices})
         devices = self._devices
         self._imbalance.judge(snapshot.time)
@@ -149,10 +149,10 @@ class EntryBuilder:
         signals = evidence.signals
         duration = interval.end - interval.start
         match, used = self._classification(device, state, evidence)
-        known = match.state is not _State.UNKNOWN
+        is_known = match.state is not _State.UNKNOWN
         holdings = snapshot.holdings.get(uuid, ())
         present = _NO_CONDITIONS
-        if known:
+        if is_known:
             present = self._conditions(device, state, holdings, interval, evidence)
         watts = signals.get(_Signal.POWER_WATTS)
         energy = state.meter.measure(
@@ -179,14 +179,14 @@ class EntryBuilder:
             signals=signals,
             shares=used.shares,
             compute_at_least=used.compute_at_least,
-            saturated=used.saturated if known else frozenset(),
-            pressed=pressed if known else frozenset(),
-            used_ratio=used.used_ratio if known else None,
+            saturated=used.saturated if is_known else frozenset(),
+            pressed=pressed if is_known else frozenset(),
+            used_ratio=used.used_ratio if is_known else None,
             waste=waste(match.state, present, used.used_ratio, evidence.clock_ratio, evidence.busy),
             energy_joules=None if energy is None else energy.joules,
             energy_source=None if energy is None else energy.source,
-            cycle=state.cycles.update(duration, evidence.busy if known else None),
-            observed=self._observed(state, evidence, uuid, duration) if known else _NONE,
+            cycle=state.cycles.update(duration, evidence.busy if is_known else None),
+            observed=self._observed(state, evidence, uuid, duration) if is_known else _NONE,
         )
 
     def _observed(
@@ -257,15 +257,17 @@ class EntryBuilder:
             state.judged = judged = (evidence, peer_stalls, match, used)
         return judged[2:]
 
-    def _mark_stalled_peers(self, snapshot: Snapshot, found: Mapping[str, StateEvidence]) -> None:
+    def _mark_stalled_peers(
+        self, snapshot: Snapshot, evidence_by_uuid: Mapping[str, StateEvidence]
+    ) -> None:
         by_workload: dict[str, set[str]] = {}
-        for uuid, evidence in found.items():
+        for uuid, evidence in evidence_by_uuid.items():
             if looks_stalled(evidence, self._settings.classify):
                 for holding in snapshot.holdings.get(uuid, ()):
                     by_workload.setdefault(holding.workload.key, set()).add(uuid)
         groups = (uuids for uuids in by_workload.values() if len(uuids) > 1)
         stalled = frozenset().union(*groups)
-        for uuid, evidence in found.items():
+        for uuid, evidence in evidence_by_uuid.items():
             evidence.values["peer_stalls"] = uuid in stalled
 
     def _state(self, uuid: str) -> DeviceState:

@@ -75,7 +75,7 @@ class FloatInterpreter:
             case e.Lowest(terms):
                 return self._extreme(min, terms)
             case e.FirstKnown(terms):
-                return _first_known([self.term(each) for each in terms])
+                return _first_known([self.term(inner_term) for inner_term in terms])
             case e.Choice(condition, then, otherwise):
                 return _choice(self.test(condition), self.term(then), self.term(otherwise))
         raise TypeError(f"{term!r} is no term")
@@ -86,9 +86,9 @@ class FloatInterpreter:
             case e.Comparison():
                 return self._comparison(claim, margin_above, margin_below)
             case e.All(claims):
-                return _least([self.margin(each) for each in claims])
+                return _least([self.margin(part) for part in claims])
             case e.Any(claims):
-                return _most([self.margin(each) for each in claims])
+                return _most([self.margin(part) for part in claims])
             case e.When(condition, then, otherwise):
                 return _choice(self.test(condition), self.margin(then), self.margin(otherwise))
             case e.Unless(inner, doubt):
@@ -105,9 +105,9 @@ class FloatInterpreter:
             case e.Not(inner):
                 return _negated(self.test(inner))
             case e.All(claims):
-                return _every([self.test(each) for each in claims])
+                return _every([self.test(part) for part in claims])
             case e.Any(claims):
-                return _some([self.test(each) for each in claims])
+                return _some([self.test(part) for part in claims])
             case e.When(condition, then, otherwise):
                 return _choice(self.test(condition), self.test(then), self.test(otherwise))
             case e.Unless(inner, doubt):
@@ -133,12 +133,12 @@ class FloatInterpreter:
         of = [closed(part) for part in parts]
 
         def extreme(values: Values) -> float | None:
-            found: float | None = None
+            chosen: float | None = None
             for part in of:
                 value = part(values)
                 if value is not None:
-                    found = value if found is None else choose(found, value)
-            return found
+                    chosen = value if chosen is None else choose(chosen, value)
+            return chosen
 
         return extreme
 
@@ -158,15 +158,15 @@ class FloatInterpreter:
         if not callable(limit):
 
             def by_constant(values: Values) -> float:
-                found = read(values)
-                return unknown if found is None else compare(found, limit)
+                number = read(values)
+                return unknown if number is None else compare(number, limit)
 
             return by_constant
 
         def by_term(values: Values) -> float:
-            found = read(values)
+            number = read(values)
             threshold = limit(values)
-            return unknown if found is None or threshold is None else compare(found, threshold)
+            return unknown if number is None or threshold is None else compare(number, threshold)
 
         return by_term
 
@@ -176,8 +176,8 @@ class FloatInterpreter:
             return margin if not doubt else _least([margin, JUST_OUTSIDE])
 
         def doubted(values: Values) -> float:
-            found = margin(values)
-            return min(found, JUST_OUTSIDE) if doubt(values) else found
+            distance = margin(values)
+            return min(distance, JUST_OUTSIDE) if doubt(values) else distance
 
         return doubted
 
@@ -234,13 +234,13 @@ def _applied(function: Callable[..., float | None], *parts: Number) -> Number:
 
 
 def _first_known(parts: Sequence[Number]) -> Number:
-    known = [part for part in parts if part is not None]
-    if not known or not callable(known[0]):
-        return known[0] if known else None
-    if len(known) == 1:
-        return known[0]
-    first = known[0]
-    rest = closed(_first_known(known[1:]))
+    numbers = [part for part in parts if part is not None]
+    if not numbers or not callable(numbers[0]):
+        return numbers[0] if numbers else None
+    if len(numbers) == 1:
+        return numbers[0]
+    first = numbers[0]
+    rest = closed(_first_known(numbers[1:]))
 
     def first_known(values: Values) -> float | None:
         value = first(values)
@@ -271,14 +271,14 @@ def _least(parts: list[Verdict]) -> Verdict:
         return margins[0]
 
     def least(values: Values) -> float:
-        found = limit
+        lowest = limit
         for margin in margins:
             value = margin(values)
             if value <= 0.0:
                 return 0.0
-            if value < found:  # noqa: PLR1730 - a call of `min` for each device and second.
-                found = value
-        return found
+            if value < lowest:  # noqa: PLR1730 - a call of `min` for each device and second.
+                lowest = value
+        return lowest
 
     return least
 
@@ -292,12 +292,12 @@ def _most(parts: list[Verdict]) -> Verdict:
         return margins[0]
 
     def most(values: Values) -> float:
-        found = limit
+        highest = limit
         for margin in margins:
             value = margin(values)
-            if value > found:  # noqa: PLR1730 - a call of `max` for each device and second.
-                found = value
-        return found
+            if value > highest:  # noqa: PLR1730 - a call of `max` for each device and second.
+                highest = value
+        return highest
 
     return most
 

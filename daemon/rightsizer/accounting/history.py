@@ -176,7 +176,7 @@ class HistoryRepository:
         latest = dict[str, Nanoseconds]()
         before = {} if replaces_all or self._breaks != breaks else dict(self._growing)
         growing: dict[str, int] = {}
-        closed, open_now = (list(map(PackedWindow.of, each)) for each in (windows, running))
+        closed, open_now = (list(map(PackedWindow.of, group)) for group in (windows, running))
         for window in (*closed, *open_now):
             latest[window.uuid] = max(latest.get(window.uuid, 0), window.end)
         with self._database.transaction() as connection:
@@ -216,11 +216,11 @@ class HistoryRepository:
 
     def devices(self) -> tuple[DeviceRecord, ...]:
         """Known devices, by index; undecodable rows are skipped."""
-        found = []
+        records = []
         for (text,) in self._database.rows("SELECT facts FROM device"):
             with suppress(ValueError):
-                found.append(decode_device(text))
-        return tuple(sorted(found, key=lambda device: (device.device.index, device.device.uuid)))
+                records.append(decode_device(text))
+        return tuple(sorted(records, key=lambda device: (device.device.index, device.device.uuid)))
 
     def present_devices(self) -> tuple[DeviceRecord, ...]:
         """Devices without those that were forgotten, and GPUs that others replaced in their slots.
@@ -228,17 +228,17 @@ class HistoryRepository:
         Of two GPUs at one PCI address, the one that was seen last is there.
         """
         places: dict[str, Nanoseconds] = {}
-        found: list[tuple[DeviceRecord, str | None, Nanoseconds]] = []
+        records: list[tuple[DeviceRecord, str | None, Nanoseconds]] = []
         for text, seen in self._database.rows("SELECT facts, seen FROM device"):
             with suppress(ValueError):
                 record = decode_device(text)
                 address = kernel_address(record.device.pci_bus_id)
                 if address is not None:
                     places[address] = max(seen, places.get(address, 0))
-                found.append((record, address, seen))
+                records.append((record, address, seen))
         present = (
             record
-            for record, address, seen in found
+            for record, address, seen in records
             if not record.is_forgotten and (address is None or seen == places[address])
         )
         return tuple(sorted(present, key=lambda device: (device.device.index, device.device.uuid)))

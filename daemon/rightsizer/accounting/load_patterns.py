@@ -51,13 +51,13 @@ class _Series:
 
     def __init__(self, values: Sequence[float | None]) -> None:
         is_whole = None not in values
-        found = [value for value in values if value is not None]
-        self.known = len(found)
-        mean = sum(found) / self.known if found else 0.0
+        numbers = [value for value in values if value is not None]
+        self.known = len(numbers)
+        mean = sum(numbers) / self.known if numbers else 0.0
         # Equal values may differ by rounding.
-        is_constant = not found or max(found) - min(found) <= 1e-12 * max(1.0, abs(mean))
+        is_constant = not numbers or max(numbers) - min(numbers) <= 1e-12 * max(1.0, abs(mean))
         if is_whole:
-            self._deviations = [value - mean for value in found]
+            self._deviations = [value - mean for value in numbers]
         else:
             self._deviations = [0.0 if value is None else value - mean for value in values]
         # One bit per value, to count the pairs of a lag at once.
@@ -100,21 +100,24 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
     if not series.numbers:
         return None
     observed = observed_hours(series)
-    known = [0.0] * _WEEK_HOURS
+    known_seconds = [0.0] * _WEEK_HOURS
     totals = [0.0] * _WEEK_HOURS
     for hour in observed:
         place = (hour.number + _EPOCH_HOUR) % _WEEK_HOURS
-        known[place] += hour.known_seconds
+        known_seconds[place] += hour.known_seconds
         totals[place] += hour.weighted
     hours = hourly_means(observed)
     day = autocorrelation(hours, _DAY_HOURS)
     half = autocorrelation(hours, _DAY_HOURS // 2)
     week = autocorrelation(hours, _WEEK_HOURS)
     enough = settings.autocorrelation_ratio
-    of_day = [(sum(totals[at::_DAY_HOURS]), sum(known[at::_DAY_HOURS])) for at in range(_DAY_HOURS)]
+    of_day = [
+        (sum(totals[at::_DAY_HOURS]), sum(known_seconds[at::_DAY_HOURS]))
+        for at in range(_DAY_HOURS)
+    ]
     return Shape(
         hours_of_day=tuple(total / time if time > 0 else None for total, time in of_day),
-        known_days=sum(known) / DAY_SECONDS,
+        known_days=sum(known_seconds) / DAY_SECONDS,
         is_daily=day is not None and half is not None and day >= enough and day > half,
         is_weekly=(
             week is not None
@@ -157,14 +160,18 @@ def observed_hours(series: Series) -> list[ObservedHour]:
     known_seconds = series.known_seconds
     means = series.means
     hours = ((hour, known_seconds[at], means[at]) for hour, at in series.parts(HOUR))
-    return [ObservedHour(hour, sum(known), weighted(known, of)) for hour, known, of in hours]
+    return [
+        ObservedHour(hour, sum(known_seconds), weighted(known_seconds, of))
+        for hour, known_seconds, of in hours
+    ]
 
 
 def hourly_means(hours: Iterable[ObservedHour]) -> list[float | None]:
     """Means of hours, weighted by known time, from the first known hour to the last."""
-    known = [hour for hour in hours if hour.known_seconds]
+    known_hours = [hour for hour in hours if hour.known_seconds]
     return _spread(
-        [hour.number for hour in known], [hour.weighted / hour.known_seconds for hour in known]
+        [hour.number for hour in known_hours],
+        [hour.weighted / hour.known_seconds for hour in known_hours],
     )
 
 
@@ -179,10 +186,10 @@ def _spread(places: Sequence[int], values: Iterable[float]) -> list[float | None
     if not places:
         return []
     first = places[0]
-    found: list[float | None] = [None] * (places[-1] - first + 1)
+    spread: list[float | None] = [None] * (places[-1] - first + 1)
     for place, value in zip(places, values, strict=True):
-        found[place - first] = value
-    return found
+        spread[place - first] = value
+    return spread
 
 
 _HELD: Final = frozenset({Measure.MEMORY, Measure.MEMORY_BYTES})
@@ -229,7 +236,10 @@ def trend_of(
 def daily_means(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
     """Mean of each sufficiently known day, by its number since the epoch."""
     days = _days(series, settings)
-    return [(day, weighted(known, series.means[at]) / sum(known)) for day, at, known in days]
+    return [
+        (day, weighted(known_seconds, series.means[at]) / sum(known_seconds))
+        for day, at, known_seconds in days
+    ]
 
 
 def daily_peaks(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:

@@ -79,8 +79,8 @@ class PowerRange:
         self._empty_total += duration
         self._idle = None
         if self._empty_total >= 2 * nanoseconds(self._settings.idle_memory_seconds):
-            halves = ((each, time // 2) for each, time in self._empty.items())
-            self._empty = {each: time for each, time in halves if time}
+            halves = ((level, time // 2) for level, time in self._empty.items())
+            self._empty = {level: time for level, time in halves if time}
             self._empty_total = sum(self._empty.values())
 
     def _learned_idle_watts(self) -> float | None:
@@ -179,8 +179,10 @@ class EnergyMeter:
                 self._ahead_joules += drawn
             return _by_power(drawn)
         if limit_watts is not None:
-            most = self._settings.plausible_limit_ratio * limit_watts * seconds(self._still)
-            if moved > most:
+            joules_maximum = (
+                self._settings.plausible_limit_ratio * limit_watts * seconds(self._still)
+            )
+            if moved > joules_maximum:
                 self.restart(counter_joules)
                 return _by_power(drawn)
         rest = moved - self._ahead_joules

@@ -24,26 +24,26 @@ def provision(
     Gives no memory need if the allocator preallocates or appears to. Given demands (those of the
     `current` window) override the window's own if it has enough active time.
     """
-    own = _demands(window, settings)
-    found = own | {
+    window_demands = _demands(window, settings)
+    all_demands = window_demands | {
         resource: demand
         for resource, demand in (demands or {}).items()
         # The demand for media is known although its distribution is not exported.
-        if resource in own or (own and resource is Resource.MEDIA)
+        if resource in window_demands or (window_demands and resource is Resource.MEDIA)
     }
     under = _under(window)
     if is_preallocated := holds_without_need(window, allocator, settings):
-        found.pop(Resource.MEMORY, None)
+        all_demands.pop(Resource.MEMORY, None)
         # Full by design, but for an engine's cache that requests wait for.
         full = window.condition_share(Condition.NEAR_OUT_OF_MEMORY)
         if (short := under.pop(Resource.MEMORY, 0.0) - full) > 0.0:
             under[Resource.MEMORY] = short
     is_under = any(share >= settings.underprovisioned_ratio for share in under.values())
-    known = window.known
+    known_time = window.known
     resources: dict[Resource, ResourceProvisioning] = {}
     for resource in Resource:
-        if resource in found or resource in under:
-            demand = found.get(resource)
+        if resource in all_demands or resource in under:
+            demand = all_demands.get(resource)
             is_memory = resource is Resource.MEMORY
             margin = settings.memory_margin_ratio if is_memory else settings.margin_ratio
             need = None if demand is None else demand * (1 + margin)
@@ -51,11 +51,11 @@ def provision(
                 demand=demand,
                 need=need,
                 overprovisioned=None if need is None else max(0.0, 1.0 - need),
-                saturated=window.saturated.get(resource, 0) / known if known else None,
+                saturated=window.saturated.get(resource, 0) / known_time if known_time else None,
                 underprovisioned=under.get(resource),
             )
     needs = [fit.need for fit in resources.values() if fit.need is not None]
-    is_complete = {Resource.COMPUTE, Resource.MEMORY} <= found.keys()
+    is_complete = {Resource.COMPUTE, Resource.MEMORY} <= all_demands.keys()
     over = max(0.0, 1.0 - max(needs)) if needs and is_complete else None
     return Provisioning(
         resources=resources,

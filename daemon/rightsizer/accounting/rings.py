@@ -190,10 +190,10 @@ class WindowReader:
     Windows known from the previous snapshot need not be decoded again.
     """
 
-    def __init__(self, known: Mapping[bytes, Window] = MappingProxyType({})) -> None:
+    def __init__(self, known_windows: Mapping[bytes, Window] = MappingProxyType({})) -> None:
         self.windows: dict[bytes, Window] = {}
         """Decoded windows by their bytes."""
-        self._known = known
+        self._known = known_windows
         self.blocks = cache(StoredBlocks.between)
         """Cached `StoredBlocks.between`."""
         self.month = lru_cache(maxsize=1)(StoredBlocks.between)
@@ -202,8 +202,8 @@ class WindowReader:
 
     def window(self, encoded: bytes) -> Window:
         """Decode a stored window, without a uuid; it must not be modified."""
-        if (found := self.windows.get(encoded)) is None:
+        if (window := self.windows.get(encoded)) is None:
             # A device and a workload that holds it alone share the same bytes, without a name.
-            found = self._known.get(encoded) or decode_window("", encoded)
-            self.windows[encoded] = found
-        return found
+            window = self._known.get(encoded) or decode_window("", encoded)
+            self.windows[encoded] = window
+        return window

@@ -103,11 +103,11 @@ class WindowQuery(Struct, frozen=True):
         hours = [(slot, reader.window(encoded)) for slot, encoded in self.hours]
         if self.open_hour is not None:
             hours.append((self.open_hour.slot, self.open_hour.window))
-        found = [
+        windows = [
             *((slot, HOUR, window) for slot, window in hours if slot not in divided),
             *((slot, FINE_SPAN, reader.window(encoded)) for slot, encoded in fine),
         ]
-        for slot, grain, window in found:
+        for slot, grain, window in windows:
             blocks = reader.blocks(self.stored_blocks, slot, slot + grain)
             yield replace(window, uuid=self.uuid, blocks=blocks)
 
@@ -198,9 +198,11 @@ def _windows(
             yield window.slot, window.window
 
 
-def _cells(found: Iterable[tuple[Nanoseconds, Window]], length: Nanoseconds) -> Iterator[StripCell]:
+def _cells(
+    windows: Iterable[tuple[Nanoseconds, Window]], length: Nanoseconds
+) -> Iterator[StripCell]:
     cells: dict[Nanoseconds, tuple[list[Nanoseconds], Counter[State]]] = {}
-    for slot, window in found:
+    for slot, window in windows:
         if window.states:
             ends, states = cells.setdefault(slot - slot % length, ([], Counter()))
             ends += (window.start, window.end)

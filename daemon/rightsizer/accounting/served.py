@@ -144,8 +144,8 @@ class _Model:
         """Hours that begin at a time or later."""
         running = [] if self.hour is None else [self.hour]
         starts = sorted({*self.closed, *(hour.start for hour in running)})
-        found = (self.hour_of(start) for start in starts if start >= since)
-        return [hour for hour in found if hour is not None]
+        hours = (self.hour_of(start) for start in starts if start >= since)
+        return [hour for hour in hours if hour is not None]
 
     def query(self, since: Nanoseconds) -> ServedQuery | None:
         """Hours that begin at a time or later; `None` without any."""
@@ -218,8 +218,8 @@ class ServedAccounts:
     def queries(self, since: Nanoseconds) -> tuple[ServedQuery, ...]:
         """Hours of each model since a time, of whole hours; without those not served in them."""
         since -= since % HOUR
-        found = (model.query(since) for model in self._models.values())
-        return tuple(query for query in found if query is not None)
+        queries = (model.query(since) for model in self._models.values())
+        return tuple(query for query in queries if query is not None)
 
     def loads(self, since: Nanoseconds) -> tuple[ServedLoad, ...]:
         """Loads since a time, by whole hours; without models that were not served."""
@@ -307,16 +307,16 @@ def _with_rhythm(load: ServedLoad, paces: Mapping[Nanoseconds, _Pace]) -> Served
 
 def _by_hour(paces: Iterable[tuple[Nanoseconds, _Pace]]) -> tuple[float | None, ...]:
     requests = [0.0] * _HOURS
-    known = [0.0] * _HOURS
+    known_seconds = [0.0] * _HOURS
     for start, pace in paces:
         hour = datetime.fromtimestamp(seconds(start), UTC).astimezone().hour
         requests[hour] += pace.requests
-        known[hour] += pace.seconds
-    if not any(known):
+        known_seconds[hour] += pace.seconds
+    if not any(known_seconds):
         return ()
     return tuple(
         happened / time if time > 0 else None
-        for happened, time in zip(requests, known, strict=True)
+        for happened, time in zip(requests, known_seconds, strict=True)
     )
 
 

@@ -35,11 +35,11 @@ class ServedRepository:
     def load(self, since: Nanoseconds = 0) -> list[ServedHour]:
         """Hours that begin at a time or later, oldest first; skips undecodable rows."""
         query = "SELECT data FROM served WHERE start >= ? ORDER BY start, endpoint, model"
-        found = []
+        hours = []
         for (text,) in self._database.rows(query, (since,)):
             with contextlib.suppress(ValueError):
-                found.append(decode(text, ServedHour))
-        return found
+                hours.append(decode(text, ServedHour))
+        return hours
 
     def prune(self, before: Nanoseconds) -> None:
         """Delete hours that began before a time."""

@@ -97,7 +97,9 @@ class NodeAccounts:
             for device in snapshot.devices:
                 self.device(device.uuid)
         # Keep the last readings of silent devices that are still present.
-        before = {uuid: each for uuid, each in self._node.readings.items() if uuid in self._devices}
+        before = {
+            uuid: reading for uuid, reading in self._node.readings.items() if uuid in self._devices
+        }
         for uuid, reading in snapshot.readings.items():
             if up := reading.values.get(_LINKS_UP):
                 account = self.device(uuid)
@@ -154,19 +156,19 @@ class NodeAccounts:
         if window.end <= account.tenancy.since:
             account.windows.reset_demands()
 
-    def restore_record(self, known: DeviceRecord) -> None:
+    def restore_record(self, record: DeviceRecord) -> None:
         """Restore a device and its holder from the history."""
-        self._devices.setdefault(known.device.uuid, known.device)
-        account = self.device(known.device.uuid)
-        account.tenancy.restore(known.holder, known.holder_since)
-        account.nvlinks_up = max(account.nvlinks_up, known.most_nvlinks_up)
-        self._builder.restore_power(known.device.uuid, known.power)
-        if known.holder is not None:
-            self._workloads.restore_workload(known.holder)
+        self._devices.setdefault(record.device.uuid, record.device)
+        account = self.device(record.device.uuid)
+        account.tenancy.restore(record.holder, record.holder_since)
+        account.nvlinks_up = max(account.nvlinks_up, record.most_nvlinks_up)
+        self._builder.restore_power(record.device.uuid, record.power)
+        if record.holder is not None:
+            self._workloads.restore_workload(record.holder)
 
     def device_records(self) -> tuple[DeviceRecord, ...]:
         """Devices of the last snapshot with their holders."""
-        found: list[DeviceRecord] = []
+        records: list[DeviceRecord] = []
         node = self._node
         for uuid, device in self._devices.items():
             account = self.device(uuid)
@@ -180,11 +182,11 @@ class NodeAccounts:
                 reading=node.readings.get(uuid),
                 xids=node.xids.get(uuid),
                 holdings=node.holdings.get(uuid, ()),
-                topology=None if found else node.topology,
+                topology=None if records else node.topology,
                 nvlinks_up=account.nvlinks_up,
             )
-            found.append(device_record)
-        return tuple(found)
+            records.append(device_record)
+        return tuple(records)
 
     def restore_node(self, records: Collection[DeviceRecord]) -> None:
         """Restore the last state of the node, to judge past data; a live agent reads its own."""
@@ -205,8 +207,8 @@ class NodeAccounts:
 
     def open_windows(self) -> list[Window]:
         """Open five-minute windows."""
-        found = (account.windows.rollups.open_window() for account in self._accounts.values())
-        running = [window for window in found if window is not None]
+        windows = (account.windows.rollups.open_window() for account in self._accounts.values())
+        running = [window for window in windows if window is not None]
         return [*running, *self._workloads.open_windows()]
 
     def workloads(self) -> tuple[WorkloadReport, ...]:

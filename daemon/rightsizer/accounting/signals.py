@@ -35,7 +35,7 @@ _State = members(State)
 
 _COUNTERS: Final = frozenset(COUNTERS)
 
-_TRAFFIC: Final = frozenset(f"{each}_bytes_per_second" for each in (*PCIE, *NVLINK))
+_TRAFFIC: Final = frozenset(f"{name}_bytes_per_second" for name in (*PCIE, *NVLINK))
 _FACTS: Final = frozenset(
     {
         "achievable_bandwidth_ratio",
@@ -81,15 +81,15 @@ class SignalLayout:
 
     def steps(self, terms: Mapping[str, Term], settings: object) -> Steps:
         """Compile terms that later expressions name; skip those that are unknown."""
-        found: list[tuple[str, Callable[[Values], Any]]] = []
+        steps: list[tuple[str, Callable[[Values], Any]]] = []
         for name, term in terms.items():
             value = self.compiler(settings).term(term)
             if value is not None:
-                found.append((name, closed(value)))
+                steps.append((name, closed(value)))
                 self.names.add(name)
             if value is not None and isinstance(term, Highest):
                 self._certain.add(name)
-        return found
+        return steps
 
 
 LAYOUTS_KEPT: Final = 64

@@ -198,9 +198,9 @@ class WindowBuilder(EntrySums):
         for time, times in zip(_own_times(self), _times_of(window), strict=True):
             for key, duration in times.items():
                 time[key] += sign * duration
-        for own, amounts in zip(_own_amounts(self), _amounts_of(window), strict=True):
+        for totals, amounts in zip(_own_amounts(self), _amounts_of(window), strict=True):
             for cause, amount in amounts.items():
-                own[cause] = max(0.0, own[cause] + sign * amount)
+                totals[cause] = max(0.0, totals[cause] + sign * amount)
         for name, amount in zip(_OWN_SUMS, _sums_of(window), strict=True):
             if amount:
                 setattr(self, name, max(0.0, getattr(self, name) + sign * amount))
@@ -236,16 +236,16 @@ def measures_of(
     compute_at_least: float | None,
 ) -> dict[Measure, float]:
     """Measures from signals and shares of resources."""
-    found: dict[Measure, float] = {}
+    values: dict[Measure, float] = {}
     for measure, signal in _SIGNALS:
         if signal in signals:
-            found[measure] = signals[signal]
+            values[measure] = signals[signal]
     for measure, name in _RESOURCES:
         if name in shares:
-            found[measure] = shares[name]
+            values[measure] = shares[name]
     if compute_at_least is not None:
-        found[Measure.COMPUTE_AT_LEAST] = compute_at_least
-    return found
+        values[Measure.COMPUTE_AT_LEAST] = compute_at_least
+    return values
 
 
 class BlockBuilder:
@@ -280,5 +280,5 @@ class BlockBuilder:
         """Block so far, or none if nothing is known."""
         if not self._known:
             return Blocks()
-        means = {measure: found / self._durations[measure] for measure, found in self._sums.items()}
+        means = {measure: total / self._durations[measure] for measure, total in self._sums.items()}
         return Blocks.of_one(start, seconds(self._known), means, self._peaks)

@@ -57,7 +57,7 @@ DURATIONS: Final[Mapping[str, type[Any]]] = {
 }
 AMOUNTS: Final[Mapping[str, type[Any]]] = {"waste_seconds": Cause, "waste_joules": Cause}
 _MEMBERS: Final = {
-    key: {str(each): each for each in kind} for key, kind in {**DURATIONS, **AMOUNTS}.items()
+    key: {str(member): member for member in kind} for key, kind in {**DURATIONS, **AMOUNTS}.items()
 }
 SUMS: Final = (
     "used_seconds",

@@ -87,7 +87,7 @@ class WorkloadAccount:
                     if measure in values
                 }
             )
-        self.rollups.measure(sums or {}, min(each.duration for each in latest))
+        self.rollups.measure(sums or {}, min(device.duration for device in latest))
 
 
 class WorkloadAccounts:
@@ -120,12 +120,12 @@ class WorkloadAccounts:
         if parts:
             held = _shares_by_workload(holdings)
             self._admit(held, parts, closed)
-            for key, found in parts.items():
+            for key, entry_shares in parts.items():
                 if key in self._accounts:  # The number of workloads may exceed the limit.
                     self._accounts[key].workload = workloads[key]
-                    closed += self._accounts[key].post(held[key], found)
+                    closed += self._accounts[key].post(held[key], entry_shares)
             closed += self._close_absent(
-                max(entry.end for found in parts.values() for entry, _ in found)
+                max(entry.end for entry_shares in parts.values() for entry, _ in entry_shares)
             )
         return closed
 
@@ -147,8 +147,8 @@ class WorkloadAccounts:
 
     def open_windows(self) -> list[Window]:
         """Open five-minute windows."""
-        found = (account.rollups.open_window() for account in self._accounts.values())
-        return [window for window in found if window is not None]
+        windows = (account.rollups.open_window() for account in self._accounts.values())
+        return [window for window in windows if window is not None]
 
     def window_queries(self) -> Iterator[WindowQuery]:
         """Histories of all workloads."""
@@ -169,10 +169,10 @@ class WorkloadAccounts:
 
     def _admit(self, held: Iterable[str], new: Iterable[str], closed: list[Window]) -> None:
         """Create accounts up to the limit; never evict a workload that still holds devices."""
-        known = [key for key in held if key in self._accounts]
-        for key in known:
+        admitted = [key for key in held if key in self._accounts]
+        for key in admitted:
             self._accounts.move_to_end(key)
-        room = self._settings.most - len(known)
+        room = self._settings.most - len(admitted)
         for key in [key for key in new if key not in self._accounts][:room]:
             self._touch(key, closed)
 
@@ -200,8 +200,8 @@ class WorkloadAccounts:
 def _shares_by_workload(holdings: Mapping[str, tuple[Holding, ...]]) -> dict[str, dict[str, float]]:
     """Shares of each workload by device."""
     held: dict[str, dict[str, float]] = {}
-    for uuid, found in holdings.items():
-        for holding in found:
+    for uuid, device_holdings in holdings.items():
+        for holding in device_holdings:
             held.setdefault(holding.workload.key, {})[uuid] = holding.share_ratio
     return held
 
