@@ -85,8 +85,8 @@ def build_devices(
         index = next(free) if fact.index is None else fact.index
         # Remove the instance's part of the name.
         whole = None if fact.name is None else _PROFILE.sub("", fact.name)
-        found = None if whole is None else catalogue.find(whole)
-        device = _build(uuid, index, fact, found or given)
+        listed_board = None if whole is None else catalogue.find(whole)
+        device = _build(uuid, index, fact, listed_board or given)
         built.append(replace(device, has_mig_instances=uuid in parents))
     return tuple(sorted(built, key=lambda device: (device.index, order[device.uuid])))
 

@@ -84,14 +84,14 @@ class NodeHostProbe:
             for uuid, processes in query.processes.items()
         }
         allocations = self._owners.allocations()
-        found = (
+        device_holdings = (
             (
                 device.uuid,
                 holdings_on(device, owned.get(device.uuid), allocations, self._generation_of),
             )
             for device in query.devices
         )
-        holdings = {uuid: held for uuid, held in found if held}
+        holdings = {uuid: held for uuid, held in device_holdings if held}
         for uuid in owned.keys() & signals.keys():
             if len(owned[uuid]) < len(query.processes[uuid]):
                 count = count_computing(process for process, _ in owned[uuid])

@@ -140,13 +140,15 @@ class LiveSource:
         self._registry.update(
             inventory, trouble, self._clock.time(), self._connection.reason, self._connection.cause
         )
-        readings = {uuid: reading for found in rounds for uuid, reading in found.readings.items()}
+        readings = {uuid: reading for result in rounds for uuid, reading in result.readings.items()}
         down = dict(self._registry.absent)
         for poll_result in rounds:
             down.update(poll_result.down)
         down = self._outages.explained(down, self._xids.xids, self._clock.wall_time())
-        known = ((uuid, reading.processes) for uuid, reading in readings.items())
-        processes = {uuid: each for uuid, each in known if each is not None}
+        process_lists = ((uuid, reading.processes) for uuid, reading in readings.items())
+        processes = {
+            uuid: process_list for uuid, process_list in process_lists if process_list is not None
+        }
         topology = TopologyFacts() if inventory is None else inventory.topology
         query = HostQuery(self._registry.devices, processes, topology)
         context = self._host_context.collect(query, deadline)

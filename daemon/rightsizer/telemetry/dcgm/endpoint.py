@@ -227,7 +227,7 @@ class DcgmEndpoint:
         self._xids.update(page.xids, self._clock.wall_time())
         self._listed.update({device.uuid: (device, now) for device in page.devices})
         retention = nanoseconds(self._settings.lost_retention_seconds)
-        slots = {kernel_address(each.pci_bus_id) for each in page.devices if each.mig is None}
+        slots = {kernel_address(device.pci_bus_id) for device in page.devices if device.mig is None}
         slots.discard(None)
         for uuid, (device, seen) in list(self._listed.items()):
             # An instance missing from a present GPU was destroyed on purpose.
@@ -247,7 +247,7 @@ class DcgmEndpoint:
             away = Down(Missing.STALE, f"dcgm-exporter: {fetched.error}")
             down = dict.fromkeys(self._listed, away)
             return ExporterView(fetched.outcome, devices, down, xids=xids)
-        down = {each: _LOST for each in self._listed if each not in page.readings}
+        down = {uuid: _LOST for uuid in self._listed if uuid not in page.readings}
         down.update(dict.fromkeys(self._stalled, _STALLED))
         outcome = fetched.outcome._replace(refusal=page.refusal)
         view = ExporterView(outcome, devices, down, xids=xids)

@@ -88,20 +88,20 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
         elif (address := kernel_address(device.pci_bus_id)) is not None:
             slots[address] = device.uuid
     devices = {device.uuid: device for device in view.devices}
-    found: dict[str, str] = {}
+    matched: dict[str, str] = {}
     for key in view.readings:
         if key in uuids:
-            found[key] = key
+            matched[key] = key
         elif key in view.instances:
             parent, number = view.instances[key]
-            at = places.get((found.get(parent, parent), number), [])
+            at = places.get((matched.get(parent, parent), number), [])
             if len(at) == 1:
-                found[key] = at[0]
+                matched[key] = at[0]
         elif devices[key].uuid.startswith(BY_INDEX):
             # A device with a uuid is not matched by its address.
             slot = kernel_address(devices[key].pci_bus_id)
-            found |= {key: slots[slot]} if slot in slots else {}
-    return found
+            matched |= {key: slots[slot]} if slot in slots else {}
+    return matched
 
 
 def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bool:
@@ -216,8 +216,10 @@ class DcgmSecondarySource(DcgmEndpoint):
         uuids = {device.uuid for device in ours}
         slots = {kernel_address(device.pci_bus_id) for device in ours} - {None}
         unmatched = [device for device in view.devices if _is_unmatched(device, uuids, slots)]
-        own = self.node_gpus.own({device.board_uuid: device.pci_bus_id for device in unmatched})
-        devices = tuple(device for device in unmatched if device.board_uuid in own)
+        own_boards = self.node_gpus.own(
+            {device.board_uuid: device.pci_bus_id for device in unmatched}
+        )
+        devices = tuple(device for device in unmatched if device.board_uuid in own_boards)
         is_foreign = bool(uuids and unmatched) and len(unmatched) == len(view.devices)
         self._added = _AddedDevices(view, ours, None if is_foreign and not devices else devices)
         return self._added.devices

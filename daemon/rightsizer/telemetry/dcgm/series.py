@@ -150,8 +150,8 @@ def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | Unuse
     field = DCGM_FIELDS.get(name)
     signal = field.signal if field is not None else _OUR_SIGNALS.get(name)
     if signal is None and name not in _DESCRIBING:
-        known = "" if field is None else field.unused_because
-        return UnusedSeries(name, known or "the field is not known here")
+        reason = "" if field is None else field.unused_because
+        return UnusedSeries(name, reason or "the field is not known here")
     elsewhere = why_no_gpu(labels)
     if elsewhere is not None:
         return UnusedSeries(name, elsewhere)
@@ -274,8 +274,8 @@ class DcgmExpositionParser:
         lines = text.split("\n")
         meanings: dict[str, _Meaning] = {}
         # A line without its end is torn: its number may lack digits.
-        found = (self._sample(line, meanings, reading) for line in lines[:-1])
-        samples = [sample for sample in found if sample is not None]
+        parsed = (self._sample(line, meanings, reading) for line in lines[:-1])
+        samples = [sample for sample in parsed if sample is not None]
         if not meanings and any(line.strip() and not line.startswith("#") for line in lines):
             raise DriverError(
                 "this is not the text of a dcgm-exporter: none of its metrics is in it; "
@@ -287,18 +287,18 @@ class DcgmExpositionParser:
                 "name the address of this node's own dcgm-exporter"
             )
         boards = {series.board: series.facts.pci_bus_id for series, _, _ in samples}
-        own = node.own(boards)
-        if boards and not own:
+        own_boards = node.own(boards)
+        if boards and not own_boards:
             raise DriverError(OTHER_NODE)
         # Of other nodes' lines nothing is kept.
         self.meanings = {
             head: meaning
             for head, meaning in meanings.items()
-            if isinstance(meaning, UnusedSeries) or meaning.board in own
+            if isinstance(meaning, UnusedSeries) or meaning.board in own_boards
         }
-        page = _PageParser(self._workloads_maximum, refused_gpus=len(boards) - len(own))
+        page = _PageParser(self._workloads_maximum, refused_gpus=len(boards) - len(own_boards))
         for series, value, time in samples:
-            if series.board in own:
+            if series.board in own_boards:
                 is_stale = time is not None and oldest is not None and time < oldest
                 page.add(series, value, is_stale=is_stale)
         return page.exposition(self._catalogue)
@@ -364,10 +364,10 @@ class _PageParser:
         else:
             # A GPU shared by pods has a line for each of them, with the GPU's value, or since
             # dcgm-exporter 4.6 with the pod's part of it beside a line of the GPU.
-            found = self._found.setdefault(series.device, {}).setdefault(signal, {})
-            former = found.get(series.metric)
+            by_metric = self._found.setdefault(series.device, {}).setdefault(signal, {})
+            former = by_metric.get(series.metric)
             if former is None or value > former[1]:
-                found[series.metric] = (series, value)
+                by_metric[series.metric] = (series, value)
 
     def _has_room(self, series: DcgmSeries) -> bool:
         """Whether its GPU can have the instance beside those of earlier lines."""
@@ -400,8 +400,8 @@ class _PageParser:
         )
 
     def _reading(self, device: str, holdings: tuple[Holding, ...]) -> ExporterDevice:
-        found = self._found.get(device, {}).items()
-        chosen = {signal: _chosen([*candidates.values()]) for signal, candidates in found}
+        by_signal = self._found.get(device, {}).items()
+        chosen = {signal: _chosen([*candidates.values()]) for signal, candidates in by_signal}
         missing = self._missing.get(device, {}).items()
         return ExporterDevice(
             {signal: value for signal, (_, value) in chosen.items()},
@@ -415,7 +415,7 @@ def _chosen(candidates: Sequence[_Candidate]) -> _Candidate:
     """Return the highest-ranked field and its value, or the sum of a signal's parts."""
     series, value = max(candidates, key=lambda candidate: candidate[0].rank)
     if series.part_of is not None:
-        return series, sum(each for _, each in candidates)
+        return series, sum(value for _, value in candidates)
     if value == 0 and series.is_profiling:
         # Profiling counters that have failed read 0 (dcgm-exporter#662).
         return max(candidates, key=lambda candidate: (candidate[1] > 0, candidate[0].rank))

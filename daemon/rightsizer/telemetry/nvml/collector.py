@@ -63,9 +63,9 @@ class SampleCursor:
 
     def take(self, samples: Iterable[Any]) -> list[Any]:
         """Return the samples that are new; `samples` is empty if the driver gave none."""
-        found = list(samples)
-        fresh = [each for each in found if each.timeStamp > self.last]
-        self.last = max((each.timeStamp for each in found), default=self.last)
+        sample_list = list(samples)
+        fresh = [sample for sample in sample_list if sample.timeStamp > self.last]
+        self.last = max((sample.timeStamp for sample in sample_list), default=self.last)
         self.since = self.last if fresh else 0
         return fresh
 

@@ -164,7 +164,8 @@ class DeviceFactsReader(Struct, frozen=True):
         answer = self.library.ask(name, handle, *arguments)
         if isinstance(answer, str) and not answer.isprintable():
             return "".join(
-                each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in answer
+                character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+                for character in answer
             )
         if not isinstance(answer, NvmlFailure):
             return answer
@@ -176,9 +177,9 @@ class DeviceFactsReader(Struct, frozen=True):
         """Return facts as text by name; failures are left out."""
         answers = ((name, text, self.ask(call, handle)) for name, (call, text) in calls.items())
         return {
-            name: found
+            name: fact
             for name, text, answer in answers
-            if answer is not None and (found := text(answer)) is not None
+            if answer is not None and (fact := text(answer)) is not None
         }
 
     def memory_total_bytes(self, handle: Any) -> float | None:
@@ -210,17 +211,19 @@ class DeviceFactsReader(Struct, frozen=True):
 
     def threshold_celsius(self, handle: Any, threshold: int) -> float | None:
         """Return the temperature of a hardware threshold, or `None` if implausible."""
-        found = self.ask("nvmlDeviceGetTemperatureThreshold", handle, threshold)
-        is_plausible = found is not None and _LOWEST_THRESHOLD <= found <= _HIGHEST_THRESHOLD
-        return float(found) if is_plausible else None
+        celsius = self.ask("nvmlDeviceGetTemperatureThreshold", handle, threshold)
+        is_plausible = celsius is not None and _LOWEST_THRESHOLD <= celsius <= _HIGHEST_THRESHOLD
+        return float(celsius) if is_plausible else None
 
 
-def describe_known(facts: DeviceFactsReader, handle: Any, known: Device) -> Device:
+def describe_known(facts: DeviceFactsReader, handle: Any, known_device: Device) -> Device:
     """Return the static facts of a GPU; read them again if some could not be read before."""
-    if known.uuid not in facts.incomplete:
-        return known
-    device = describe_gpu(facts, handle, known.index, known.uuid, known.pci_bus_id)
-    return known if known.name and known.uuid in facts.incomplete else device
+    if known_device.uuid not in facts.incomplete:
+        return known_device
+    device = describe_gpu(
+        facts, handle, known_device.index, known_device.uuid, known_device.pci_bus_id
+    )
+    return known_device if known_device.name and known_device.uuid in facts.incomplete else device
 
 
 def describe_gpu(
@@ -320,7 +323,9 @@ def _part(
     match = _PROFILE.search(name)
     profile = match.group(1) if match else _profile(facts, parent, instance_id, attributes)
     board = facts.board(parent.device)
-    known = None if board is None else mig_profile_of(board, _COMPUTE_INSTANCE.sub("", profile))
+    mig_profile = (
+        None if board is None else mig_profile_of(board, _COMPUTE_INSTANCE.sub("", profile))
+    )
     slices = attributes.computeInstanceSliceCount if attributes is not None else 0
     compute_share = min(1.0, max(slices, 1) / max(parent.slices, 1))
     mine = facts.memory_total_bytes(handle)
@@ -333,8 +338,10 @@ def _part(
         profile=profile,
         gpu_instance_id=place if instance_id is None else instance_id,
         compute_instance_id=facts.ask("nvmlDeviceGetComputeInstanceId", handle) or 0,
-        compute_share=known.compute_share if known and has_all_compute else compute_share,
-        memory_share=known.memory_share if known else memory_share,
+        compute_share=mig_profile.compute_share
+        if mig_profile and has_all_compute
+        else compute_share,
+        memory_share=mig_profile.memory_share if mig_profile else memory_share,
     )
 
 

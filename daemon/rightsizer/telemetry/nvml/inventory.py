@@ -143,7 +143,7 @@ class NvmlInventoryReader(Struct, frozen=True):
 
     facts: DeviceFactsReader
     generation: int
-    known: Sequence[Gpu]
+    known_gpus: Sequence[Gpu]
     bus: Sequence[BusGpu]
     stuck_probes: StuckProbes
 
@@ -162,14 +162,14 @@ class NvmlInventoryReader(Struct, frozen=True):
         for index in range(count):
             with self.stuck_probes.at(index, self.facts.library) as stuck:
                 if stuck is None:
-                    found = self._identify(index, is_alone=count == 1)
+                    identified = self._identify(index, is_alone=count == 1)
                 else:
                     # Keep what is known; the GPU's own thread reports its state.
-                    found = self._known(BY_INDEX, index) or stuck
-            if isinstance(found, NvmlFailure):
-                unopened[index] = found
+                    identified = self._known(BY_INDEX, index) or stuck
+            if isinstance(identified, NvmlFailure):
+                unopened[index] = identified
             else:
-                gpus.append(found)
+                gpus.append(identified)
         gone = next((failure for failure in unopened.values() if failure.driver_is_gone), None)
         if gone is not None and not gpus:
             return gone
@@ -181,7 +181,7 @@ class NvmlInventoryReader(Struct, frozen=True):
         for address in (gpu.pci_bus_id for gpu in self.bus if not gpu.is_asleep):
             with self.stuck_probes.at(address, self.facts.library) as stuck:
                 if stuck is not None:
-                    gpus += (gpu for gpu in self.known if gpu.address == address)
+                    gpus += (gpu for gpu in self.known_gpus if gpu.address == address)
                     continue
                 handle = self.facts.library.ask("nvmlDeviceGetHandleByPciBusId", address.encode())
                 if not isinstance(handle, NvmlFailure):
@@ -255,7 +255,9 @@ class NvmlInventoryReader(Struct, frozen=True):
         value: object = uuid
         if uuid.startswith(PLACEHOLDERS):
             name, value = ("pci_bus_id", pci_bus_id) if pci_bus_id else ("index", index)
-        return next((gpu for gpu in self.known if getattr(gpu.whole.device, name) == value), None)
+        return next(
+            (gpu for gpu in self.known_gpus if getattr(gpu.whole.device, name) == value), None
+        )
 
     def _distinct(self, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
         """Rename GPUs with a duplicate uuid, except the first, as long as they report it."""

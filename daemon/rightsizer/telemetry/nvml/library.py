@@ -123,13 +123,13 @@ def value_of(kind: int, value: Any) -> float | None:
     """Return the number, as an integer if whole; `None` for an unknown type, infinity or NaN."""
     if not 0 <= kind < len(_MEMBERS):
         return None
-    found: float = getattr(value, _MEMBERS[kind])
-    if isinstance(found, int):
-        return found
-    if not math.isfinite(found):
+    number: float = getattr(value, _MEMBERS[kind])
+    if isinstance(number, int):
+        return number
+    if not math.isfinite(number):
         return None
     # Counts and states must be integers.
-    return int(found) if found.is_integer() else found
+    return int(number) if number.is_integer() else number
 
 
 def bus_id(info: Any) -> str | None:

@@ -62,12 +62,12 @@ class NvlinkWiringReader:
             return self._last.get(uuid, UNKNOWN_WIRING)
         up = frozenset(link for link, state in states.items() if link_is_up(state))
         seen = self._seen[uuid] = self._seen.get(uuid, frozenset()) | up
-        most = board_bytes_per_second / count if board_bytes_per_second else None
+        link_maximum = board_bytes_per_second / count if board_bytes_per_second else None
         wiring = self._last[uuid] = NvlinkWiring(
             count,
             tuple(range(count)) if is_fixed else tuple(sorted(seen)),
             tuple(sorted(up)),
-            _total(up, speeds, most),
+            _total(up, speeds, link_maximum),
         )
         return wiring
 
@@ -97,16 +97,16 @@ class NvlinkWiringReader:
         links = range(count)
         keys = [(field, link) for link in links for field in (_STATE, _SPEED)]
         answers = self._library.ask_fields(handle, keys)
-        known = {} if isinstance(answers, NvmlFailure) else answers
+        answered = {} if isinstance(answers, NvmlFailure) else answers
         states: dict[int, int] = {}
         speeds: dict[int, float] = {}
         for link in links:
-            state = known.get((_STATE, link))
+            state = answered.get((_STATE, link))
             if not isinstance(state, int):
                 state = self._library.ask("nvmlDeviceGetNvLinkState", handle, link)
             if isinstance(state, int) and not is_blank(state):
                 states[link] = state
-            speed = known.get((_SPEED, link))
+            speed = answered.get((_SPEED, link))
             if isinstance(speed, int) and speed > 0:
                 speeds[link] = speed * _BYTES_PER_MEGABYTE
         return states, speeds
@@ -117,8 +117,8 @@ def _total(
 ) -> float | None:
     total = 0.0
     for link in links:
-        known = [speed for speed in (speeds.get(link), most_of_link) if speed]
-        if not known:
+        known_speeds = [speed for speed in (speeds.get(link), most_of_link) if speed]
+        if not known_speeds:
             return None
-        total += min(known)
+        total += min(known_speeds)
     return total or None

@@ -77,13 +77,13 @@ class ReadingBuilder:
         if isinstance(answer, NvmlFailure):
             self.fail_all(parts, answer)
             return
-        most = getattr(answer, total)
+        maximum = getattr(answer, total)
         for signal, part in parts.items():
-            found = getattr(answer, part, _NO_PART)
-            if found is not _NO_PART and found > most:
-                self.reject(signal, found)
+            value = getattr(answer, part, _NO_PART)
+            if value is not _NO_PART and value > maximum:
+                self.reject(signal, value)
             else:
-                self.put(signal, found)
+                self.put(signal, value)
 
     def fail_all(self, signals: Iterable[Signal], failure: NvmlFailure) -> None:
         """Record why several signals are missing."""
@@ -154,15 +154,15 @@ class ReadingBuilder:
     def _all_processes(self) -> tuple[Process, ...] | None:
         if self.processes is None or not (self.other_processes or self.process_shares):
             return self.processes
-        found = {process.pid: process for process in self.processes}
+        by_pid = {process.pid: process for process in self.processes}
         for other in self.other_processes:
-            known = found.get(other.pid)
-            if known is None:
-                found[other.pid] = other
+            listed = by_pid.get(other.pid)
+            if listed is None:
+                by_pid[other.pid] = other
             elif other.kind is ProcessKind.MPS:
                 # MPS clients are on the compute list, too.
-                found[other.pid] = replace(known, kind=ProcessKind.MPS)
+                by_pid[other.pid] = replace(listed, kind=ProcessKind.MPS)
         return tuple(
             replace(process, gpu_busy=self.process_shares.get(process.pid))
-            for process in found.values()
+            for process in by_pid.values()
         )

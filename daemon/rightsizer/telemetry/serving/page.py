@@ -170,21 +170,21 @@ class EngineMetricsPage(Struct, frozen=True):
 
     def of(self, part: MeasurePart) -> Mapping[Labels, float]:
         """Return the series of a part, as on the page."""
-        found = self.series.get(part.name, _NOTHING)
+        series = self.series.get(part.name, _NOTHING)
         if not part.labels:
-            return found
+            return series
         wanted = set(part.labels)
-        return {labels: value for labels, value in found.items() if wanted <= set(labels)}
+        return {labels: value for labels, value in series.items() if wanted <= set(labels)}
 
     def numbers(self, part: MeasurePart) -> list[float]:
         """Return the values of a part by series, in base units, without texts that are none."""
         if not part.value:
             return [value * part.factor for value in self.of(part).values()]
-        found = []
+        numbers = []
         for text in self.texts(part):
             with contextlib.suppress(ValueError):
-                found.append(float(text) * part.factor)
-        return [number for number in found if 0 <= number < math.inf]
+                numbers.append(float(text) * part.factor)
+        return [number for number in numbers if 0 <= number < math.inf]
 
     def texts(self, part: MeasurePart) -> list[str]:
         """Return the texts of a part's label by series."""
@@ -256,8 +256,8 @@ def _engine(names: frozenset[str], expected: EngineName, *, is_empty: bool) -> E
     if expected is EngineName.AUTO:
         if present:
             return present[0]
-        known = ", ".join(engine.name for engine in ENGINES)
-        raise DriverError(f"the page has no metrics of a serving engine ({known})")
+        engine_names = ", ".join(engine.name for engine in ENGINES)
+        raise DriverError(f"the page has no metrics of a serving engine ({engine_names})")
     (engine,) = (engine for engine in ENGINES if engine.name is expected)
     if engine in present or is_empty:
         return engine
@@ -326,10 +326,10 @@ def _measured(
     elapsed_seconds: float,
 ) -> float | None:
     if measure.kind in (MeasureKind.TOTAL, MeasureKind.LARGEST):
-        found = [number for part in measure.parts for number in page.numbers(part)]
-        if not found:
+        numbers = [number for part in measure.parts for number in page.numbers(part)]
+        if not numbers:
             return None
-        return sum(found) if measure.kind is MeasureKind.TOTAL else max(found)
+        return sum(numbers) if measure.kind is MeasureKind.TOTAL else max(numbers)
     if former is None:
         return None
     if measure.kind is MeasureKind.MEAN:

@@ -147,8 +147,8 @@ def _number(page: EngineMetricsPage, measure: PageMeasure) -> float | None:
 
 
 def _text(page: EngineMetricsPage, measure: PageMeasure) -> str:
-    found = (text for part in measure.parts for text in page.texts(part))
-    return next((text for text in found if text.casefold() not in _NOT_TOLD), "")
+    texts = (text for part in measure.parts for text in page.texts(part))
+    return next((text for text in texts if text.casefold() not in _NOT_TOLD), "")
 
 
 def _counts(page: EngineMetricsPage, former: EngineMetricsPage, seconds: float) -> ServedCounts:

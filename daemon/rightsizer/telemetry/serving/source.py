@@ -62,8 +62,8 @@ def match_engines(
     unmatched: dict[ServingEndpoint, str] = {}
     uuids_of: dict[ServingEndpoint, tuple[str, ...]] = {}
     for endpoint, page_values in pages.items():
-        found, trouble = _devices_of(endpoint, devices, holdings)
-        uuids = uuids_of[endpoint] = tuple(found)
+        device_uuids, trouble = _devices_of(endpoint, devices, holdings)
+        uuids = uuids_of[endpoint] = tuple(device_uuids)
         if trouble:
             unmatched[endpoint] = trouble
         for uuid in uuids:
@@ -103,20 +103,20 @@ def _devices_of(
 
 
 def _named(gpus: Sequence[str], devices: Sequence[Device]) -> tuple[Iterable[str], str]:
-    known = {device.uuid: device for device in devices}
+    by_name = {device.uuid: device for device in devices}
     # A MIG instance shares its GPU's index, so only its uuid identifies it.
-    known |= {str(device.index): device for device in devices if device.mig is None}
-    found: list[str] = []
+    by_name |= {str(device.index): device for device in devices if device.mig is None}
+    uuids: list[str] = []
     trouble = ""
     for gpu in gpus:
-        device = known.get(gpu)
+        device = by_name.get(gpu)
         if device is None:
             trouble = f"there is no GPU '{gpu}'"
         elif device.has_mig_instances:
             trouble = f"GPU '{gpu}' is split into MIG instances; name them by uuid"
         else:
-            found.append(device.uuid)
-    return dict.fromkeys(found), trouble
+            uuids.append(device.uuid)
+    return dict.fromkeys(uuids), trouble
 
 
 class ServingEngineCollector:

@@ -39,9 +39,9 @@ class NvlinkFieldScheme(Struct, frozen=True):
 
     def is_refused(self, link: int, answers: Mapping[FieldKey, Any]) -> bool:
         """Whether reading the link this way again is pointless."""
-        found = [answers[key] for key in self.keys.get(link, ())]
-        return not found or any(
-            isinstance(each, NvmlFailure) and each.is_unsupported for each in found
+        link_answers = [answers[key] for key in self.keys.get(link, ())]
+        return not link_answers or any(
+            isinstance(answer, NvmlFailure) and answer.is_unsupported for answer in link_answers
         )
 
 
@@ -157,10 +157,10 @@ class _Links:
         """Return a fact of each link that is up, and keep the scheme that gave it."""
         offered = []
         for way in self._ways[fact]:
-            found = {number: way.value(number, answers) for number in up}
-            if any(value is not None for value in found.values()):
+            values = {number: way.value(number, answers) for number in up}
+            if any(value is not None for value in values.values()):
                 self._keep(fact, (way,))
-                return found
+                return values
             if not up or not all(way.is_refused(number, answers) for number in up):
                 offered.append(way)
         self._keep(fact, tuple(offered))
@@ -203,13 +203,13 @@ class _Links:
 
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     links = handle.hold(_Links)
-    found = links.read() if handle.target.wiring.links else _NO_LINK
-    if isinstance(found, NvmlFailure):
-        builder.fail_all(_SIGNALS, found)
+    readings = links.read() if handle.target.wiring.links else _NO_LINK
+    if isinstance(readings, NvmlFailure):
+        builder.fail_all(_SIGNALS, readings)
         return
-    builder.nvlinks = found
-    builder.put(Signal.NVLINK_LINKS, len(found))
-    builder.put(Signal.NVLINK_LINKS_UP, sum(link.is_up for link in found))
+    builder.nvlinks = readings
+    builder.put(Signal.NVLINK_LINKS, len(readings))
+    builder.put(Signal.NVLINK_LINKS_UP, sum(link.is_up for link in readings))
     builder.put(Signal.NVLINK_ERRORS, _NO_ERRORS if links.errors is None else links.errors)
 
 

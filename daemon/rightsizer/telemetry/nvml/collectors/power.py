@@ -30,9 +30,9 @@ def _read_power(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     answer = handle.ask("nvmlDeviceGetPowerUsage")
     device = handle.target.device
     limit = device.power_limit_maximum_watts or device.power_limit_watts or math.inf
-    most = handle.settings.plausible_limit_ratio * limit
+    plausible_watts = handle.settings.plausible_limit_ratio * limit
     # No responding board draws nothing.
-    if not isinstance(answer, NvmlFailure) and not 0 < answer * _MILLI <= most:
+    if not isinstance(answer, NvmlFailure) and not 0 < answer * _MILLI <= plausible_watts:
         builder.reject(Signal.POWER_WATTS, answer)
     else:
         builder.put(Signal.POWER_WATTS, answer, _MILLI)

@@ -42,7 +42,7 @@ def _ask(handle: DeviceHandle, kind: str) -> Any:
 
 def _is_shifted(answer: Any) -> bool:
     """Whether a list has an id that no process can have: its structures are not those expected."""
-    return not isinstance(answer, NvmlFailure) and any(each.pid > _PIDS for each in answer)
+    return not isinstance(answer, NvmlFailure) and any(entry.pid > _PIDS for entry in answer)
 
 
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
@@ -65,16 +65,16 @@ def _read_others(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 
 def _processes(answer: Any, kind: ProcessKind, handle: DeviceHandle) -> tuple[Process, ...]:
-    most = handle.target.device.memory_total_bytes or math.inf
+    memory_maximum = handle.target.device.memory_total_bytes or math.inf
     # A driver with another structure layout may have other data in place of the memory.
-    found: dict[int, Process] = {}
-    for pid, held in ((each.pid, each.usedGpuMemory) for each in answer):
-        used = None if held is None or held > most or is_blank(held) else held
+    by_pid: dict[int, Process] = {}
+    for pid, held in ((entry.pid, entry.usedGpuMemory) for entry in answer):
+        used = None if held is None or held > memory_maximum or is_blank(held) else held
         # Some drivers list a process twice.
-        before = found.setdefault(pid, Process(pid, used, kind)).memory_used_bytes
+        before = by_pid.setdefault(pid, Process(pid, used, kind)).memory_used_bytes
         if used is not None and used > (before or 0):
-            found[pid] = Process(pid, used, kind)
-    return tuple(found.values())
+            by_pid[pid] = Process(pid, used, kind)
+    return tuple(by_pid.values())
 
 
 class _Samples:
@@ -87,12 +87,12 @@ class _Samples:
     def means(self) -> dict[int, float]:
         """Return the mean share of each process since the last call; empty without samples."""
         answer = self._ask()
-        found = () if isinstance(answer, NvmlFailure) else answer
+        samples = () if isinstance(answer, NvmlFailure) else answer
         # Values above 100 have been seen, and mean that there is no value.
-        fresh = self._cursor.take(each for each in found if each.smUtil <= _PERCENT)
+        fresh = self._cursor.take(sample for sample in samples if sample.smUtil <= _PERCENT)
         shares: dict[int, list[int]] = {}
-        for each in fresh:
-            shares.setdefault(each.pid, []).append(each.smUtil)
+        for sample in fresh:
+            shares.setdefault(sample.pid, []).append(sample.smUtil)
         return {pid: sum(of) / len(of) / _PERCENT for pid, of in shares.items()}
 
     def _ask(self) -> Any:

@@ -39,8 +39,8 @@ def _read_fans(handle: DeviceHandle, builder: ReadingBuilder) -> None:
         fastest = handle.ask("nvmlDeviceGetFanSpeed")
     else:
         speeds = [handle.ask("nvmlDeviceGetFanSpeed_v2", fan) for fan in range(count)]
-        known = [speed for speed in speeds if not isinstance(speed, NvmlFailure)]
-        fastest = max(known) if known else next(iter(speeds), _NO_FAN)
+        known_speeds = [speed for speed in speeds if not isinstance(speed, NvmlFailure)]
+        fastest = max(known_speeds) if known_speeds else next(iter(speeds), _NO_FAN)
     builder.put_percent(Signal.FAN_SPEED, fastest, _FAN_OVERSHOOT_RATIO)
 
 

@@ -38,8 +38,8 @@ class SampleBuffer:
         answer = self._handle.ask(_SAMPLES_CALL, self._kind, self._cursor.since, key=key)
         kind, samples = (0, ()) if isinstance(answer, NvmlFailure) else answer
         fresh = self._cursor.take(samples)
-        found = (value_of(kind, each.sampleValue) for each in fresh)
-        values = [value for value in found if value is not None and 0 <= value <= _PERCENT]
+        percentages = (value_of(kind, sample.sampleValue) for sample in fresh)
+        values = [value for value in percentages if value is not None and 0 <= value <= _PERCENT]
         return None if is_first or not values else fmean(values)
 
 
