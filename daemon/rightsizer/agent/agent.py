@@ -400,7 +400,7 @@ class Agent:
             self._log_counter.metrics,
             *(feature.metrics for feature in self._features.all),
         )
-        found = driver_metrics(snapshot)
+        values = driver_metrics(snapshot)
         for metrics in sources:
-            found |= metrics()
-        return found
+            values |= metrics()
+        return values

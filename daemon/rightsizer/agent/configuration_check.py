@@ -34,22 +34,22 @@ def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tu
 
     `environ` tells where systemd put the credentials.
     """
-    found: list[str] = []
-    others = (each(settings, environ) for each in (_notifications, _captures, _actions))
+    faults: list[str] = []
+    others = (check(settings, environ) for check in (_notifications, _captures, _actions))
     for key, check in chain(_own(settings), *others, _broker(settings)):
         try:
             check()
         except RightsizerError as error:
             # Files of our own formats report one fault a line, with its position.
-            found.extend(f"{key}: {line}" for line in str(error).splitlines())
+            faults.extend(f"{key}: {line}" for line in str(error).splitlines())
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            found.append(
+            faults.append(
                 f"{key}: {error.filename or 'the file'} cannot be read: {reason}; {_REMEDY}"
             )
         except ValueError as error:
-            found.append(f"{key}: {error}")
-    return tuple(found)
+            faults.append(f"{key}: {error}")
+    return tuple(faults)
 
 
 def _own(settings: Settings) -> Iterator[_Check]:
@@ -132,7 +132,7 @@ def _own_file(settings: Settings) -> None:
     file = Path(path).resolve()
     if settings.history.path and file == Path(settings.history.path).resolve():
         raise ValueError(f"{path} is the history's too; give each a file of its own")
-    there = next(each for each in (file, *file.parents) if each.exists())
+    there = next(path for path in (file, *file.parents) if path.exists())
     if not os.access(there, os.W_OK) or (there != file and not there.is_dir()):
         raise ValueError(
             f"{path} cannot be written by user {os.geteuid()}: {there} is in the way; check the "

@@ -75,10 +75,10 @@ class InstalledPackage:
 
     def _installed(self) -> tuple[int, int] | None:
         try:
-            found = self._file.stat()
+            status = self._file.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns
+        return status.st_ino, status.st_mtime_ns
 
 
 def driver_metrics(snapshot: Snapshot) -> dict[str, float]:

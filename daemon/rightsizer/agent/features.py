@@ -80,8 +80,8 @@ class Features:
         self.captures = _capture_service(context)
         self.actions = _action_controller(context)
         self.broker = _broker_service(context)
-        found = self.captures, self.actions, self.broker
-        self.all: tuple[Feature, ...] = tuple(each for each in found if each)
+        features = self.captures, self.actions, self.broker
+        self.all: tuple[Feature, ...] = tuple(feature for feature in features if feature)
 
     @property
     def routes(self) -> tuple[Route, ...]:

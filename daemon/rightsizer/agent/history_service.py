@@ -59,10 +59,10 @@ class HistoryService:
 
     def metrics(self) -> dict[str, float]:
         """Writes, slow and failed ones and breaks since the start, and the size."""
-        found = {f"rightsizer_{name}_total": float(n) for name, n in self.counts.items()}
+        metrics = {f"rightsizer_{name}_total": float(n) for name, n in self.counts.items()}
         if self._storage.history is not None:
-            found["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
-        return found
+            metrics["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
+        return metrics
 
     def change_settings(self, settings: HistorySettings) -> None:
         """Change the retention, from the next pruning on."""

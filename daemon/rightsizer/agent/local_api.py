@@ -68,8 +68,8 @@ class ControlRoutes:
         return WebResponse.of_json({"resumed": resumed})
 
     def _releases(self, _: WebRequest) -> WebResponse:
-        found = filter(None, map(self._controls.released, ReleasableResource))
-        return WebResponse.of_json({"releases": [self._encode(release) for release in found]})
+        releases = filter(None, map(self._controls.released, ReleasableResource))
+        return WebResponse.of_json({"releases": [self._encode(release) for release in releases]})
 
     def _encode(self, release: ReleaseRequest) -> JsonObject:
         offset = wall_offset(self._clock)
@@ -181,7 +181,7 @@ def report_route(settings: Callable[[], Settings]) -> Route:
         # Imported on use: most agents never serve a report.
         from rightsizer.agent.report_document import MEDIA_TYPES, report_document  # noqa: PLC0415
 
-        asked = {"format": "html"} | {name: each[-1] for name, each in request.query.items()}
+        asked = {"format": "html"} | {name: values[-1] for name, values in request.query.items()}
         if unknown := sorted(asked.keys() - set(_REPORTED)):
             raise UsageError(f"'{unknown[0]}' is unknown; choose from {', '.join(_REPORTED)}")
         if not (history := settings().history.path):

@@ -84,7 +84,7 @@ class LabelWriter:
         now = self._clock.time()
         boards = [slot for slot in slots if slot.device.mig is None]
         present = {slot.uuid for slot in boards}
-        self._health = {uuid: each for uuid, each in self._health.items() if uuid in present}
+        self._health = {uuid: health for uuid, health in self._health.items() if uuid in present}
         for slot in boards:
             is_healthy = slot.trouble is None
             health = self._health.setdefault(slot.uuid, _Health(is_healthy))

@@ -145,8 +145,8 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Explanation:
         records = storage.kept_history.devices()
         extent = storage.kept_history.extent()
     recorded = {record.device.uuid for record in records if record.is_of_recording}
-    finding = next((each for each in findings if each.id == asked), None)
-    if finding is None or any(each.id == asked for each in advice):
+    finding = next((candidate for candidate in findings if candidate.id == asked), None)
+    if finding is None or any(recommendation.id == asked for recommendation in advice):
         return explain_advice(find_advice(advice, asked), rules, recorded=recorded)
     end = 0 if extent is None else extent[1]
     return explain_finding(finding, end, rules, recorded=recorded)

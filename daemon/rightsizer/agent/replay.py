@@ -99,12 +99,12 @@ class Replay(Struct, frozen=True):
         Time before a device's first reading and after its last counts as unknown.
         """
         start, end = self.span
-        known = total = 0.0
+        known_seconds = total = 0.0
         for device in self.devices:
             part = device.device.capacity_ratio
-            known += device.window.known_seconds * part
+            known_seconds += device.window.known_seconds * part
             total += seconds(max(end - start, device.window.accounted)) * part
-        return known / total if total else 0.0
+        return known_seconds / total if total else 0.0
 
 
 def replay(

@@ -112,9 +112,9 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
     )
 
 
-def _without_reading(known: DeviceRecord) -> DeviceRecord:
+def _without_reading(record: DeviceRecord) -> DeviceRecord:
     """Remove the last reading, which says nothing about an earlier span."""
-    return replace(known, reading=None, xids=None, holdings=(), topology=None)
+    return replace(record, reading=None, xids=None, holdings=(), topology=None)
 
 
 def _span(
@@ -159,7 +159,7 @@ def _read(history: HistoryRepository, since: Nanoseconds, until: Nanoseconds) ->
 
 
 def _devices(
-    known: tuple[DeviceRecord, ...],
+    records: tuple[DeviceRecord, ...],
     tenures: tuple[HolderPeriod, ...],
     sums: _Sums,
     settings: Settings,
@@ -167,25 +167,25 @@ def _devices(
     market = configured_market(settings)
     return tuple(
         _device(device, tenures, sums, settings, market)
-        for device in known
+        for device in records
         # A parent of MIG instances has no state, unless windows precede its division.
         if device.device.uuid in sums.windows or not device.device.has_mig_instances
     )
 
 
 def _device(
-    known: DeviceRecord,
+    record: DeviceRecord,
     tenures: tuple[HolderPeriod, ...],
     sums: _Sums,
     settings: Settings,
     market: Market,
 ) -> ReportDeviceFacts:
-    device = known.device
+    device = record.device
     builder = sums.windows.get(device.uuid)
     window = Window(device.uuid, 0, 0) if builder is None else builder.window()
     holders = [tenure.workload for tenure in tenures if tenure.uuid == device.uuid]
-    is_same = known.holder is not None and set(holders) <= {known.holder.key}
-    allocator = known.holder.allocator if known.holder and is_same else Allocator.UNKNOWN
+    is_same = record.holder is not None and set(holders) <= {record.holder.key}
+    allocator = record.holder.allocator if record.holder and is_same else Allocator.UNKNOWN
     return ReportDeviceFacts(
         device=device,
         window=window,
@@ -210,8 +210,8 @@ def _advice(
     path: Path, settings: Settings, ledger: Ledger, *, is_latest: bool
 ) -> tuple[tuple[Advice, ...], bool]:
     """Return the ledger's advice, or that of a run now if it is empty, as after a replay."""
-    if (found := ledger.advice()) or not is_latest:
-        return found, False
+    if (advice := ledger.advice()) or not is_latest:
+        return advice, False
     return run_offline(path, settings).advice, True
 
 

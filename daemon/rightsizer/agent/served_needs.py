@@ -55,7 +55,7 @@ class ServedNeeds:
 
     def combined_with(
         self,
-        found: Sequence[Judgement],
+        judgements: Sequence[Judgement],
         open_now: AbstractSet[tuple[str, str]],
         now: Nanoseconds,
         advice: Sequence[Advice] = (),
@@ -63,6 +63,6 @@ class ServedNeeds:
         """Add the judgements of the last answers to those of the rules."""
         del open_now, advice
         if not self._answers:
-            return tuple(found)
+            return tuple(judgements)
         judged = served_judgements(self._answers, self._cases(now))
-        return without_conflicts((*found, *judged))
+        return without_conflicts((*judgements, *judged))

@@ -47,10 +47,10 @@ class SlowDriverLog:
             return
         if self._log_at is None:
             self._log_at = snapshot.time + _TELL_AFTER
-        found = {(uuid, name) for uuid, of in slow.items() for name in ("", *of.postponed)}
-        if found <= self._reported or snapshot.time < self._log_at:
+        slow_parts = {(uuid, name) for uuid, of in slow.items() for name in ("", *of.postponed)}
+        if slow_parts <= self._reported or snapshot.time < self._log_at:
             return
-        self._reported |= found
+        self._reported |= slow_parts
         self._log_at = snapshot.time + _LOG_EVERY
         postponed = sorted({name for of in slow.values() for name in of.postponed})
         self._log.warning(
@@ -143,15 +143,17 @@ class DeviceLog:
         # An instance goes down with its board.
         gone = snapshot.down
         devices = [e for e in snapshot.devices if e.mig is None or e.mig.parent_uuid not in gone]
-        down = frozenset(each.uuid for each in devices if each.uuid in snapshot.down)
-        self._end([each for each in devices if each.uuid in self._down - down], snapshot)
+        down = frozenset(device.uuid for device in devices if device.uuid in snapshot.down)
+        self._end([device for device in devices if device.uuid in self._down - down], snapshot)
         self._end_unlisted(snapshot)
         for device in devices:
             if device.uuid in down - self._down:
                 outage = self._outages.get(device.uuid, _Outage(device, snapshot.time))
                 self._outages[device.uuid] = replace(outage, began=snapshot.time, is_reported=False)
-        silent = (each for each in devices if each.uuid in down)
-        self._log_down([each for each in silent if self._is_due(each, snapshot.time)], snapshot)
+        silent = (device for device in devices if device.uuid in down)
+        self._log_down(
+            [device for device in silent if self._is_due(device, snapshot.time)], snapshot
+        )
         self._down = down
         self._forget(snapshot.time)
 
@@ -163,12 +165,12 @@ class DeviceLog:
 
     def _log_down(self, due: Sequence[Device], snapshot: Snapshot) -> None:
         if len(due) >= _SUMMARY_FROM:
-            reasons = {str(snapshot.down[each.uuid].reason): None for each in due}
-            details = {snapshot.down[each.uuid].detail: None for each in due}
-            began = min(self._outages[each.uuid].began for each in due)
+            reasons = {str(snapshot.down[device.uuid].reason): None for device in due}
+            details = {snapshot.down[device.uuid].detail: None for device in due}
+            began = min(self._outages[device.uuid].began for device in due)
             self._log.warning(
                 "devices_down",
-                gpus=",".join(each.title for each in due),
+                gpus=",".join(device.title for device in due),
                 of=len(snapshot.devices),
                 reason=",".join(reasons),
                 detail="; ".join(details),
@@ -192,9 +194,9 @@ class DeviceLog:
             self._outages[device.uuid] = _Outage(device, outage.began, True, quiet_until)
 
     def _end(self, up: Sequence[Device], snapshot: Snapshot) -> None:
-        reported = [each for each in up if self._outages[each.uuid].is_reported]
+        reported = [device for device in up if self._outages[device.uuid].is_reported]
         if len(reported) >= _SUMMARY_FROM:
-            self._log.info("devices_up", gpus=",".join(each.title for each in reported))
+            self._log.info("devices_up", gpus=",".join(device.title for device in reported))
         for device in up:
             outage = self._outages[device.uuid]
             if outage.is_reported and len(reported) < _SUMMARY_FROM:

@@ -47,21 +47,21 @@ def check_driver(context: CheckContext) -> Check:
         # The message ends with its own remedy.
         return failed_check("driver", Verdict.MISSING, "absent", snapshot.trouble)
     version = snapshot.driver.get("driver_version", "of unknown version")
-    found = f"driver {version}, devices: {len(snapshot.devices)}"
+    observation = f"driver {version}, devices: {len(snapshot.devices)}"
     if snapshot.down:
         reasons = "; ".join(sorted({down.detail for down in snapshot.down.values()}))
-        found += f", of which down: {len(snapshot.down)} ({reasons})"
-        return failed_check("driver", Verdict.LIMITED, "down", found)
+        observation += f", of which down: {len(snapshot.down)} ({reasons})"
+        return failed_check("driver", Verdict.LIMITED, "down", observation)
     outcomes = ((name, snapshot.collectors.get(name)) for name in _COLLECTORS)
     if failing := [
         f"{name} ({outcome.failure})" for name, outcome in outcomes if outcome and outcome.failure
     ]:
-        found += f"; failing: {', '.join(failing)}"
-        return failed_check("driver", Verdict.LIMITED, "failing", found)
+        observation += f"; failing: {', '.join(failing)}"
+        return failed_check("driver", Verdict.LIMITED, "failing", observation)
     if absent := _unsupported_basics(snapshot):
-        found += f"; not supported: {absent}"
-        return failed_check("driver", Verdict.LIMITED, "unsupported", found)
-    return Check("driver", Verdict.OK, found)
+        observation += f"; not supported: {absent}"
+        return failed_check("driver", Verdict.LIMITED, "unsupported", observation)
+    return Check("driver", Verdict.OK, observation)
 
 
 def _unsupported_basics(snapshot: Snapshot) -> str:
@@ -72,9 +72,9 @@ def _unsupported_basics(snapshot: Snapshot) -> str:
     readings = [reading for device in whole if (reading := snapshot.readings.get(device.uuid))]
     absent = Counter(
         signal
-        for found in readings
+        for reading in readings
         for signal in _BASICS
-        if found.why_missing(signal) is Missing.NOT_SUPPORTED
+        if reading.why_missing(signal) is Missing.NOT_SUPPORTED
     )
     return ", ".join(f"{signal} (GPUs: {count})" for signal, count in absent.items())
 
@@ -86,17 +86,19 @@ def check_counters(context: CheckContext) -> Check:
     if not readings:
         return failed_check(name, Verdict.MISSING, "absent", "no GPU was read", remedies="")
     tiers = Counter(map(_tier, readings))
-    found = ", ".join(f"{tier}: {count}" for tier, count in sorted(tiers.items()))
+    observation = ", ".join(f"{tier}: {count}" for tier, count in sorted(tiers.items()))
     if set(tiers) == {Tier.PROFILING}:
-        return Check(name, Verdict.OK, f"devices by tier: {found}")
+        return Check(name, Verdict.OK, f"devices by tier: {observation}")
     missing = {
         reading.missing.get(Signal.SM_ACTIVE, Missing.NOT_READ)
         for reading in readings
         if _tier(reading) is not Tier.PROFILING
     }
-    known = sorted(_COUNTER_REMEDIES[each] for each in missing if each in _COUNTER_REMEDIES)
-    found = f"devices by tier: {found} ({', '.join(sorted(missing))})"
-    return failed_check(name, Verdict.LIMITED, "absent", found, remedies="; ".join(known))
+    remedies = sorted(
+        _COUNTER_REMEDIES[reason] for reason in missing if reason in _COUNTER_REMEDIES
+    )
+    observation = f"devices by tier: {observation} ({', '.join(sorted(missing))})"
+    return failed_check(name, Verdict.LIMITED, "absent", observation, remedies="; ".join(remedies))
 
 
 def _tier(reading: Reading) -> Tier:

@@ -23,13 +23,13 @@ def check_processes(context: CheckContext) -> Check:
     """Whether processes of other users are visible, and by the driver's pids."""
     name = "processes of others"
     if not ProcessTable(context.procfs).shows_our_pids:
-        found = f"{context.procfs} has the pids of another namespace"
-        return failed_check(name, Verdict.MISSING, "foreign", found)
+        observation = f"{context.procfs} has the pids of another namespace"
+        return failed_check(name, Verdict.MISSING, "foreign", observation)
     try:
         text = (context.procfs / "1" / "cgroup").read_text(errors="replace")
     except OSError as error:
-        found = f"{context.procfs}/1/cgroup: {error.strerror}"
-        return failed_check(name, Verdict.MISSING, "closed", found)
+        observation = f"{context.procfs}/1/cgroup: {error.strerror}"
+        return failed_check(name, Verdict.MISSING, "closed", observation)
     group = text.strip().rpartition("\n")[2] or "no control group"
     return Check(name, Verdict.OK, f"the first process is in {group}")
 
@@ -45,8 +45,8 @@ def check_memory_placement(context: CheckContext) -> Check:
         with (context.procfs / "1" / "numa_maps").open("rb") as file:
             file.read(1)
     except OSError as error:
-        found = f"{context.procfs}/1/numa_maps: {error.strerror}"
-        return failed_check(name, Verdict.LIMITED, "closed", found)
+        observation = f"{context.procfs}/1/numa_maps: {error.strerror}"
+        return failed_check(name, Verdict.LIMITED, "closed", observation)
     return Check(name, Verdict.OK, "numa_maps of others can be read")
 
 
@@ -56,11 +56,11 @@ def check_control_groups(context: CheckContext) -> Check:
     top = context.sysfs / "fs/cgroup"
     first = read_file(context.procfs / "1" / "cgroup") or ""
     if "/.." in first and not ControlGroupHierarchies(str(top)).membership(first).cpu_time:
-        found = f"{top} has those of this container alone"
-        return failed_check(name, Verdict.MISSING, "absent", found)
+        observation = f"{top} has those of this container alone"
+        return failed_check(name, Verdict.MISSING, "absent", observation)
     if (top / "cgroup.controllers").exists():
         return Check(name, Verdict.OK, "version 2")
-    if any((top / each).is_dir() for each in ("cpu", "cpu,cpuacct", "memory")):
+    if any((top / controller).is_dir() for controller in ("cpu", "cpu,cpuacct", "memory")):
         return failed_check(name, Verdict.LIMITED, "old", "version 1")
     return failed_check(name, Verdict.MISSING, "absent", f"there are none at {top}")
 
@@ -70,8 +70,8 @@ def check_pressure(context: CheckContext) -> Check:
     try:
         (context.procfs / "pressure" / "cpu").read_text()
     except OSError as error:
-        found = f"{context.procfs}/pressure/cpu: {error.strerror}"
-        return failed_check("pressure", Verdict.MISSING, "absent", found)
+        observation = f"{context.procfs}/pressure/cpu: {error.strerror}"
+        return failed_check("pressure", Verdict.MISSING, "absent", observation)
     return Check("pressure", Verdict.OK, "kept for CPU, memory and disk")
 
 
@@ -100,12 +100,12 @@ def check_memory_limit(context: CheckContext) -> Check:
     limit = _memory_limit(context)
     if limit is None or limit >= _UNLIMITED_BYTES:
         return Check(name, Verdict.OK, "none")
-    found = f"{limit // 2**20} MiB"
+    observation = f"{limit // 2**20} MiB"
     if limit < _LEAST_MEMORY_BYTES:
         return failed_check(
-            name, Verdict.LIMITED, "tight", found, least=_LEAST_MEMORY_BYTES // 2**20
+            name, Verdict.LIMITED, "tight", observation, least=_LEAST_MEMORY_BYTES // 2**20
         )
-    return Check(name, Verdict.OK, found)
+    return Check(name, Verdict.OK, observation)
 
 
 def _memory_limit(context: CheckContext) -> int | None:

@@ -67,16 +67,16 @@ def _unwritable(name: str, path: Path, lost: str) -> Check | None:
     if (reason := folder_fault(folder)) is not None:
         return failed_check(name, Verdict.MISSING, "absent", reason, lost=lost)
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        found = f"{path} may not be written by user {os.geteuid()}"
-        return failed_check(name, Verdict.LIMITED, "closed", found, lost=lost)
+        observation = f"{path} may not be written by user {os.geteuid()}"
+        return failed_check(name, Verdict.LIMITED, "closed", observation, lost=lost)
     return None
 
 
 def _room(name: str, path: Path, least_bytes: int) -> Check:
     disk = os.statvfs(path.parent)
     if (free := disk.f_bavail * disk.f_frsize) < least_bytes:
-        found = f"{path.parent} has {free // 2**20} MiB free"
-        return failed_check(name, Verdict.LIMITED, "full", found, size=least_bytes)
+        observation = f"{path.parent} has {free // 2**20} MiB free"
+        return failed_check(name, Verdict.LIMITED, "full", observation, size=least_bytes)
     return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
 
 
@@ -92,13 +92,13 @@ def check_local_socket(context: CheckContext) -> Check:
     if (error := connect_error(path)) is None:
         return Check(name, Verdict.OK, f"an agent answers at {path}")
     if isinstance(error, PermissionError):
-        found = f"{path} is closed to user {os.geteuid()}"
-        return failed_check(name, Verdict.LIMITED, "closed", found, lost=lost)
+        observation = f"{path} is closed to user {os.geteuid()}"
+        return failed_check(name, Verdict.LIMITED, "closed", observation, lost=lost)
     if os.access(folder := Path(path).parent, os.W_OK):
         return Check(name, Verdict.OK, f"no agent runs; {folder} is open to this user")
     closed = f"user {os.geteuid()} may not put a socket into {folder}"
-    found = f"no agent answers at {path}, and {folder_fault(folder) or closed}"
-    return failed_check(name, Verdict.LIMITED, "away", found, lost=lost)
+    observation = f"no agent answers at {path}, and {folder_fault(folder) or closed}"
+    return failed_check(name, Verdict.LIMITED, "away", observation, lost=lost)
 
 
 def check_web_port(context: CheckContext) -> Check:
@@ -148,8 +148,8 @@ def check_broker(context: CheckContext) -> Check:
     if (trouble := _unwritable(name, path, _LENDING)) is not None:
         return trouble
     if not context.settings.path.api_socket:
-        found = "path.api_socket is empty: no command can ask"
-        return failed_check(name, Verdict.MISSING, "unasked", found, lost=_LENDING)
+        observation = "path.api_socket is empty: no command can ask"
+        return failed_check(name, Verdict.MISSING, "unasked", observation, lost=_LENDING)
     room = _room(name, path, _LEAST_ROOM_BYTES)
     if room.verdict is Verdict.OK and (unknown := ", ".join(_unknown(settings))):
         return failed_check(name, Verdict.LIMITED, "unknown", f"unknown: {unknown}")
@@ -158,11 +158,11 @@ def check_broker(context: CheckContext) -> Check:
 
 def _unknown(settings: BrokerSettings) -> Iterator[str]:
     """Yield the configured users and groups that do not exist, each with its key."""
-    known: dict[str, Callable[[str], object]] = {
+    lookups: dict[str, Callable[[str], object]] = {
         **dict.fromkeys(("users", "operators"), pwd.getpwnam),
         **dict.fromkeys(("groups", "operator_groups"), grp.getgrnam),
     }
-    for key, look_up in known.items():
+    for key, look_up in lookups.items():
         for name in getattr(settings, key):
             try:
                 look_up(name)
@@ -184,8 +184,8 @@ def check_drop_folder(context: CheckContext) -> Check:
     if settings.capture.kind is CaptureKind.NONE:
         return Check(name, Verdict.OK, str(folder))
     if not os.access(folder, os.W_OK):
-        found = f"{folder} may not be written by user {os.geteuid()}"
-        return failed_check(name, Verdict.LIMITED, "closed", found, lost=_CALLING)
+        observation = f"{folder} may not be written by user {os.geteuid()}"
+        return failed_check(name, Verdict.LIMITED, "closed", observation, lost=_CALLING)
     return _capture_room(name, folder, settings.capture)
 
 
@@ -193,10 +193,12 @@ def _capture_room(name: str, folder: Path, settings: CaptureSettings) -> Check:
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
     kept_free = settings.room.minimum_free_ratio * disk.f_blocks * disk.f_frsize
-    found = f"{folder}, {free // 2**20} MiB free"
+    observation = f"{folder}, {free // 2**20} MiB free"
     if free < settings.room.quota_bytes + kept_free:
-        return failed_check(name, Verdict.LIMITED, "full", found, quota=settings.room.quota_bytes)
-    return Check(name, Verdict.OK, found)
+        return failed_check(
+            name, Verdict.LIMITED, "full", observation, quota=settings.room.quota_bytes
+        )
+    return Check(name, Verdict.OK, observation)
 
 
 def check_capture(context: CheckContext) -> Check:
@@ -204,17 +206,17 @@ def check_capture(context: CheckContext) -> Check:
     name = "capture"
     settings = context.settings.profiles.capture
     try:
-        found = _called(settings, context)
+        observation = _called(settings, context)
     except (OSError, ValueError) as error:
         return failed_check(name, Verdict.MISSING, "wrong", str(error))
-    if found is None:
+    if observation is None:
         return Check(name, Verdict.UNUSED, "profiles.capture.kind is none")
     if settings.kind is CaptureKind.DYNOLOG and not is_listened_at(
         "localhost", settings.dynolog.port
     ):
-        found = f"no process listens on port {settings.dynolog.port}"
-        return failed_check(name, Verdict.MISSING, "away", found)
-    return Check(name, Verdict.OK, found)
+        observation = f"no process listens on port {settings.dynolog.port}"
+        return failed_check(name, Verdict.MISSING, "away", observation)
+    return Check(name, Verdict.OK, observation)
 
 
 def _called(settings: CaptureSettings, context: CheckContext) -> str | None:

@@ -43,9 +43,9 @@ def check_kubelet(context: CheckContext) -> Check:
     except OSError:
         return Check(name, Verdict.UNUSED, f"there is no {path}")
     try:
-        most = settings.answer_maximum_bytes
+        maximum_bytes = settings.answer_maximum_bytes
         timeout = settings.timeout_seconds
-        pods = list_pods(path, timeout_seconds=timeout, maximum_bytes=most)
+        pods = list_pods(path, timeout_seconds=timeout, maximum_bytes=maximum_bytes)
     except GrpcCallError as error:
         return failed_check(name, Verdict.LIMITED, "closed", str(error))
     return Check(name, Verdict.OK, f"containers with devices: {len(pods)}")
@@ -59,9 +59,9 @@ def check_container_engine(context: CheckContext) -> Check:
         return Check(name, Verdict.UNUSED, "sources.owners.container_socket is not set")
     settings = context.settings.sources.owners
     timeout = settings.timeout_seconds
-    most = settings.answer_maximum_bytes
+    maximum_bytes = settings.answer_maximum_bytes
     try:
-        names = container_names(Path(path), timeout_seconds=timeout, maximum_bytes=most)
+        names = container_names(Path(path), timeout_seconds=timeout, maximum_bytes=maximum_bytes)
     except EngineError as error:
         return failed_check(name, Verdict.LIMITED, "closed", str(error))
     return Check(name, Verdict.OK, f"named containers: {len(names)}")
