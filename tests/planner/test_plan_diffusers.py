@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from plan_answers import answer, refusal
+from plan_answers import answer, refusal, requirement_of
 from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
 from published_models import PUBLISHED
+from rightsizer.sizing.models import Diffusion
 
 FLUX = {
     "model_index.json": {
@@ -43,6 +44,17 @@ def plan_document(config: str, **more: Any) -> str:
     """A plan of a model on two kinds of GPU."""
     gpus = ["H100-SXM5-80GB", "L4"]
     return json.dumps({"model": {"config": config, **more}, "gpus": gpus})
+
+
+@pytest.mark.parametrize("name", DENOISERS)
+def test_the_file_of_a_denoiser_alone_is_planned(name: str, tmp_path: Path) -> None:
+    """Whatever its keys, which may be those of other makers' files."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(DENOISERS[name].config))
+    model = requirement_of(model=str(file)).model
+
+    assert isinstance(model, Diffusion)
+    assert model.parameters == pytest.approx(DENOISERS[name].parameters, rel=0.01)
 
 
 @pytest.mark.parametrize("config", ["flux", "flux/model_index.json"])

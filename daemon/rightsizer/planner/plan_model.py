@@ -245,14 +245,14 @@ def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
     parsed = parsed_config(file)
     if file.name == ADAPTER:
         return _of_base(file, str(parsed.get("base_model_name_or_path")), values)
-    if "dim" in parsed and "model_type" not in parsed:
-        parsed = of_mistral(parsed)
     if file.name == INDEX or diffusers.is_of_diffusers(parsed):
         given = {key: values[key] for key in _OF_IMAGES if key in values}
         asked = diffusers.RequestedImage(**given)
         diffusion = diffusers.read_diffusers(file, parsed, asked, values["name"])
         changes = {key: values[key] for key in ("parameters",) if key in values}
         return replace(diffusion, model=replace(diffusion.model, **changes))
+    if "dim" in parsed and "model_type" not in parsed:
+        parsed = of_mistral(parsed)
     tensors = read_tensors(file.parent)
     with errors_of(file):
         return _stored(parsed, values, tensors)
