@@ -12,6 +12,7 @@ from rightsizer.advice.served import EngineAnswer, served_judgements
 from rightsizer.io.codec import convert
 from rightsizer.model.finding import Action, FindingKind, Reason, Savings
 from rightsizer.model.state import State
+from rightsizer.web.view.advice import target_label, title_label
 
 CHAT: Final[dict[str, Any]] = {"model": "org/chat-8b", "engine": "vllm", "window_seconds": 9e4}
 HELD: Final = case(
@@ -90,12 +91,26 @@ def test_engine_with_more_than_it_needs_is_advised_with_its_savings(
     ]
 
 
-def test_engine_that_is_short_is_advised_without_savings() -> None:
-    """What it costs stands in the alternatives."""
-    finding = judged(answer("too_small", change("H100", 4, -6.0))).finding
+@pytest.mark.parametrize(
+    ("after_gpu", "count", "action", "label"),
+    [
+        ("H100", 4, Action.ADD_GPUS, "Use more GPUs"),
+        ("H100", 2, Action.CHANGE_LAYOUT, "Change the layout or format of the model"),
+        ("H200", 2, Action.CHANGE_GPU_TYPE, "Move to a larger GPU"),
+        ("H200", 4, Action.CHANGE_GPU_TYPE, "Move to a larger GPU"),
+    ],
+)
+def test_engine_that_is_short_is_advised_without_savings(
+    after_gpu: str, count: int, action: Action, label: str
+) -> None:
+    """What it costs stands in the alternatives; only another board is a move to it."""
+    finding = judged(answer("too_small", change(after_gpu, count, -6.0))).finding
 
     assert finding.kind is FindingKind.UNDERPROVISIONED
-    assert finding.savings == Savings(reason="it needs a larger GPU")
+    assert (finding.action, finding.options[0].action) == (action, action)
+    assert title_label(finding, {}) == f"{label}: chat"
+    assert target_label(finding) == (f"{count} x H200" if after_gpu == "H200" else "")
+    assert finding.savings == Savings(reason="the engine is too small for its load")
     assert finding.options[0].savings is None
 
 

@@ -184,8 +184,10 @@ def _judgement(finding: Finding, case: Case, conduct: OpeningPolicy) -> Judgemen
     )
 
 
-_SIZE_ACTIONS: Final = RELEASING | REPLACING | {Action.AUTOSCALE}
-"""Each changes the workload's GPUs, after which the others no longer apply."""
+_SIZE_ACTIONS: Final = (
+    RELEASING | REPLACING | {Action.AUTOSCALE, Action.ADD_GPUS, Action.CHANGE_LAYOUT}
+)
+"""Each changes the workload's GPUs or their layout, after which the others no longer apply."""
 _NAMED_LIMITS: Final = frozenset(
     {Reason.HOST_BOUND, Reason.STORAGE_BOUND, Reason.NETWORK_BOUND, Reason.PCIE_BOUND}
 )

@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
-from rightsizer.advice.savings import TOO_SMALL
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import (
     Action,
@@ -32,6 +31,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
     "by_hour": Reason.DIURNAL_AUTOSCALE,
 }
 """Of the kinds of findings that ask for other GPUs; the others are told beside the engine."""
+_SHORT: Final = Savings(reason="the engine is too small for its load")
 
 
 class ServedCandidate(Struct, frozen=True):
@@ -154,7 +154,7 @@ def _problem(
             for change in problem.options
         ),
         target=first.candidate.gpu,
-        savings=TOO_SMALL if is_short else _savings(reason, runs, first),
+        savings=_SHORT if is_short else _savings(reason, runs, first),
         instructions=(*launch, *canary),
         affected_gpus=float(spared if spared > 0 else runs.paid_count),
     )
@@ -163,8 +163,12 @@ def _problem(
 def _action(reason: Reason, runs: ServedCandidate, after: ServedCandidate) -> Action:
     if reason is Reason.DIURNAL_AUTOSCALE:
         return Action.AUTOSCALE
-    is_fewer = after.gpu == runs.gpu and after.paid_count < runs.paid_count
-    return Action.REDUCE_GPU_COUNT if is_fewer else Action.CHANGE_GPU_TYPE
+    if after.gpu != runs.gpu:
+        return Action.CHANGE_GPU_TYPE
+    if after.paid_count == runs.paid_count:
+        return Action.CHANGE_LAYOUT
+    is_fewer = after.paid_count < runs.paid_count
+    return Action.REDUCE_GPU_COUNT if is_fewer else Action.ADD_GPUS
 
 
 def _savings(reason: Reason, runs: ServedCandidate, change: ServedChange) -> Savings:

@@ -155,7 +155,7 @@ class Baselines:
 
 
 def has_changed(finding: Finding, before: Measurement, now: Measurement | None) -> bool:
-    """Whether the owner's change can be seen: fewer GPUs, other boards, or other places.
+    """Whether the owner's change can be seen: fewer or more GPUs, other boards, or other places.
 
     A bottleneck or a fault that is gone leaves no such trace, and may have ended by itself. Idle
     GPUs used again do not count: the advice was to release them. A workload that left may just have
@@ -165,6 +165,8 @@ def has_changed(finding: Finding, before: Measurement, now: Measurement | None) 
         return False
     if finding.action in RELEASING:
         return now.gpus < before.gpus
+    if finding.action is Action.ADD_GPUS:
+        return now.gpus > before.gpus
     if finding.action in REPLACING:
         return now.boards != before.boards
     return finding.action in _MOVING and now.devices != before.devices
