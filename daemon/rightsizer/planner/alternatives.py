@@ -226,18 +226,18 @@ def remedies(
 
     changes = [change for change in _REMEDIES if change.applies(requirement)]
     is_enough = False
-    for each in changes:
-        candidate = best(each.apply(requirement))
+    for remedy in changes:
+        candidate = best(remedy.apply(requirement))
         if candidate.fits:
-            is_enough = is_enough or each.kind != _OTHER_TASK
-            yield Alternative(each.kind, each.change, candidate, each.caution)
+            is_enough = is_enough or remedy.kind != _OTHER_TASK
+            yield Alternative(remedy.kind, remedy.change, candidate, remedy.caution)
     together = requirement
     done = list[_Change]()
-    for each in changes:
-        if is_enough or each.kind == _OTHER_TASK:
+    for remedy in changes:
+        if is_enough or remedy.kind == _OTHER_TASK:
             continue
-        together = each.apply(together)
-        done.append(each)
+        together = remedy.apply(together)
+        done.append(remedy)
         if len(done) > 1 and (candidate := best(together)).fits:
             change = "; ".join(part.change for part in done)
             yield Alternative("together", change, candidate, done[-1].caution)

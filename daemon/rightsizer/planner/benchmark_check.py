@@ -87,11 +87,13 @@ def layout_of_count(planned: PlanCandidate, count: int, source: str) -> Parallel
     """
     if count == planned.count:
         return planned.layout
-    each = planned.layout.tensor * planned.layout.pipeline
-    if count < each or count % each:
-        fault = f"{count} GPUs are no multiple of the {each} that a replica of the plan takes"
+    replica_gpus = planned.layout.tensor * planned.layout.pipeline
+    if count < replica_gpus or count % replica_gpus:
+        fault = (
+            f"{count} GPUs are no multiple of the {replica_gpus} that a replica of the plan takes"
+        )
         raise ProfileError(f"{source}: {fault}; state `parallel` as it ran")
-    data = count // each
+    data = count // replica_gpus
     return replace(planned.layout, data=data, expert=math.gcd(planned.layout.expert, data))
 
 

@@ -46,9 +46,9 @@ class PlanPrices(Struct, frozen=True):
 
     def dollars_per_hour(self, board: Board) -> float | None:
         """Return the price of one GPU, a slice as its share of one; `None` if unknown."""
-        own = self.prices.dollars_per_hour(board.key)
-        if own is not None:
-            return own
+        board_dollars = self.prices.dollars_per_hour(board.key)
+        if board_dollars is not None:
+            return board_dollars
         whole, ratio = self._whole(board)
         dollars = self.prices.dollars_per_hour(whole.key)
         return None if dollars is None else dollars * ratio
@@ -187,6 +187,6 @@ class Biller(Struct, frozen=True):
         ratio = settings.training_power_ratio if trains else settings.serving_power_ratio
         usual = cost.board_watts(board, ratio)
         spread = EstimateInterval.around(usual, settings.power_error_factor)
-        most = min(spread.high, max(usual, board.power_limit_watts))
-        watts = replace(spread, high=most).scaled(count)
+        highest_watts = min(spread.high, max(usual, board.power_limit_watts))
+        watts = replace(spread, high=highest_watts).scaled(count)
         return cost.metered_kilowatts(watts, self.prices.terms(board))

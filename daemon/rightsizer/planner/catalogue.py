@@ -188,10 +188,12 @@ def _run(arguments: argparse.Namespace) -> int:
         raise RightsizerError(f"--search: {fault}, architecture, form or memory; {remedy}")
     named = _named(catalogue, arguments.names, Path(settings.path.sysfs))
     forms = [
-        _encode_unknown(each) if isinstance(each, Device) else _encode_board(each, prices)
-        for each in (*named, *boards)
+        _encode_unknown(entry) if isinstance(entry, Device) else _encode_board(entry, prices)
+        for entry in (*named, *boards)
     ]
-    cards = [_unknown(each) if isinstance(each, Device) else card(each, prices) for each in named]
+    cards = [
+        _unknown(entry) if isinstance(entry, Device) else card(entry, prices) for entry in named
+    ]
     blocks = chain.from_iterable(cards) if cards else boards_blocks(boards, prices)
     show(arguments, "Catalogue of GPUs", forms, blocks, may_color=False)
     return 0
@@ -199,11 +201,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Board | Device]:
     """Return named boards, and unknown GPUs of this node; only then is the driver queried."""
-    found: list[Board | Device] = []
+    entries: list[Board | Device] = []
     here: tuple[Device, ...] | None = None
     for name in names:
         try:
-            found += catalogue.family(name) or [catalogue.get(name)]
+            entries += catalogue.family(name) or [catalogue.get(name)]
         except UsageError as error:
             if here is None:
                 here = survey_node(sysfs, catalogue).devices
@@ -212,8 +214,8 @@ def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Boar
                 remedy = "a file of boards may describe it (--catalogue FILE)"
                 here_too = "no GPU of this node is called so either"
                 raise UsageError(f"{error}; {here_too}, and {remedy}") from None
-            found.append(called[0])
-    return found
+            entries.append(called[0])
+    return entries
 
 
 COMMAND = Command("catalogue", _configure, _run, _HELP["description"])

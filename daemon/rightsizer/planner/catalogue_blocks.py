@@ -10,7 +10,7 @@ from rightsizer.planner.display import SourceNotes, labels_of, short_number
 from rightsizer.report.blocks import Block, Cell, CellKind, Items, section, table
 
 _TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}
-_PEAKS: Final = {Precision(each): words for each, words in labels_of("peak").items()}
+_PEAKS: Final = {Precision(precision): words for precision, words in labels_of("peak").items()}
 _EFFICIENCIES: Final = labels_of("efficiency")
 _Line = tuple[str, str, str]
 """Label, figure, and its name in the catalogue's file."""

@@ -156,7 +156,10 @@ def _comparison(asked: Mapping[str, Any], find: _Find, site: SiteResiduals | Non
         without = (
             gpu_place.name for gpu_place in places if gpu_place.board.peak(precision) is None
         )
-        notes += [f"{each} has no {precision}: its best usable format counts" for each in without]
+        notes += [
+            f"{board_name} has no {precision}: its best usable format counts"
+            for board_name in without
+        ]
     ratio = place_ratio(workload, place, other, built_in_ratios())
     if workload.family is ModelKind.LLM and workload.activity is not WorkloadActivity.TRAINING:
         # What does more takes less time.

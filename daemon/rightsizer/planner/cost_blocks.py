@@ -147,11 +147,13 @@ def _energy_text(bill: Bill, unit: str) -> str:
     return f"{text} Carbon at {bill.carbon_grams_per_kilowatt_hour:g} g/kWh: {carbon}."
 
 
-def _parts(amount: CostAmount, hourly: str, each: str, unit: str) -> str:
+def _parts(amount: CostAmount, hourly: str, part_unit: str, unit: str) -> str:
     work = ((amount.per_run, "the run"), (amount.per_million, f"a million {unit}"))
-    found = [f"{number(part.value)} {each} for {what}" for part, what in work if part is not None]
+    parts = [
+        f"{number(part.value)} {part_unit} for {what}" for part, what in work if part is not None
+    ]
     spread = interval_text(amount.per_hour)
-    return ", ".join([f"{number(amount.per_hour.value)} {hourly} ({spread})", *found])
+    return ", ".join([f"{number(amount.per_hour.value)} {hourly} ({spread})", *parts])
 
 
 def rejected_title(candidates: Sequence[PlanCandidate]) -> str:
@@ -179,7 +181,7 @@ def curve_section(plan: GpuPlan) -> Block:
     points = plan.curve
     if len(points) <= 1:
         return ""
-    most = max(point.dollars_per_hour for point in points)
+    highest_dollars = max(point.dollars_per_hour for point in points)
     rate = "requests/s" if points[0].requests_per_second is not None else "in flight"
     is_limited = bool(points[0].limits)
     within = ("within",) if is_limited else ()
@@ -188,7 +190,7 @@ def curve_section(plan: GpuPlan) -> Block:
     rows = []
     for point in points:
         cost = priced(point.dollars_per_hour, point.candidate.hourly_range)
-        share = BarPart("cost", "g-working", point.dollars_per_hour / most)
+        share = BarPart("cost", "g-working", point.dollars_per_hour / highest_dollars)
         rows.append(
             (
                 Bar("dollars an hour", (share,), cost),

@@ -141,14 +141,14 @@ def _served(requirement: Requirement) -> Iterator[str]:
         yield f"{requests}{number(load.units_per_second)} {requirement.unit_text}/s"
     if load.speculative_tokens and requirement.answers_in_tokens:
         yield f"{_proposed(load)} by a draft head"
-    for name, most, percentile in (
+    for name, limit_ms, percentile in (
         ("TTFT", load.ttft_ms, load.ttft_percentile),
         ("TPOT", load.tpot_ms, load.tpot_percentile),
         ("answer", load.latency_ms, load.latency_percentile),
     ):
-        if most is not None:
+        if limit_ms is not None:
             of = "" if percentile is None else f"p{percentile:g} of "
-            yield f"{of}{name} <= {most:g} ms"
+            yield f"{of}{name} <= {limit_ms:g} ms"
 
 
 def _proposed(load: RequestLoad) -> str:

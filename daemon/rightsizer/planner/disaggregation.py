@@ -49,7 +49,7 @@ def disaggregated(
         load.input_tokens
     )
     pairs = _pairs(requirement, boards, search, network_bytes_per_second, cache_bytes)
-    pair = min(pairs, key=lambda each: _price(each[:2]), default=None)
+    pair = min(pairs, key=lambda option: _price(option[:2]), default=None)
     if pair is None:
         return
     first, then, is_linked = pair
@@ -104,15 +104,18 @@ def _pairs(
             return None
         if board.link_bytes_per_second <= network_bytes_per_second:
             return None
-        found = pair(board, board.link_bytes_per_second)
-        if found is None or found.prompts.count + found.answers.count > board.linked_gpu_count:
+        linked_pair = pair(board, board.link_bytes_per_second)
+        if (
+            linked_pair is None
+            or linked_pair.prompts.count + linked_pair.answers.count > board.linked_gpu_count
+        ):
             return None
-        return found
+        return linked_pair
 
     for board in boards:
-        found = pair(board, network_bytes_per_second) or linked(board)
-        if found is not None:
-            yield found
+        board_pair = pair(board, network_bytes_per_second) or linked(board)
+        if board_pair is not None:
+            yield board_pair
 
 
 def _with_layout(candidate: PlanCandidate) -> str:
@@ -124,7 +127,7 @@ def _price(candidates: Iterable[PlanCandidate]) -> tuple[bool, float]:
     """Dollars an hour, or the number of GPUs if a price is unknown, which ranks last."""
     parts = tuple(candidates)
     priced = [candidate.dollars_per_hour for candidate in parts]
-    known = [each for each in priced if each is not None]
-    if len(known) < len(parts):
+    prices = [price for price in priced if price is not None]
+    if len(prices) < len(parts):
         return True, float(sum(candidate.count for candidate in parts))
-    return False, sum(known)
+    return False, sum(prices)

@@ -33,7 +33,7 @@ _NEARLY_ALL: Final = 0.999
 
 def large(value: float) -> str:
     """`70.6 billion`, with the word of the rounded figure."""
-    size, word = next((each for each in _WORDS if value >= each[0] * _ROUNDED), (1.0, ""))
+    size, word = next((row for row in _WORDS if value >= row[0] * _ROUNDED), (1.0, ""))
     return f"{number(value / size)} {word}".strip()
 
 
@@ -71,7 +71,7 @@ def range_text(interval: EstimateInterval | None) -> str:
     """Format as `1.1k-2.6k`, for narrow columns."""
     if interval is None:
         return NOTHING
-    scale, sign = next((each for each in _SCALES if interval.low >= each[0]), (1.0, ""))
+    scale, sign = next((row for row in _SCALES if interval.low >= row[0]), (1.0, ""))
     return f"{interval.low / scale:.3g}{sign}-{number(interval.high / scale)}{sign}"
 
 

@@ -111,7 +111,7 @@ class Launch(Struct, frozen=True):
 
 
 def launch_of(
-    requirement: Requirement, candidate: PlanCandidate, told: LaunchedModel = _UNTOLD
+    requirement: Requirement, candidate: PlanCandidate, launched: LaunchedModel = _UNTOLD
 ) -> Launch | None:
     """Return how a candidate is run; `None` for what no known program runs."""
     if requirement.task.trains:
@@ -119,7 +119,7 @@ def launch_of(
     launcher = launchers().get(str(requirement.engine))
     if launcher is None or not _runs(launcher, requirement):
         return None
-    return _serving(requirement, candidate, launcher, told)
+    return _serving(requirement, candidate, launcher, launched)
 
 
 def _runs(launcher: Launcher, requirement: Requirement) -> bool:
@@ -131,7 +131,7 @@ def _runs(launcher: Launcher, requirement: Requirement) -> bool:
 
 
 def _serving(
-    requirement: Requirement, candidate: PlanCandidate, launcher: Launcher, told: LaunchedModel
+    requirement: Requirement, candidate: PlanCandidate, launcher: Launcher, launched: LaunchedModel
 ) -> Launch:
     layout = candidate.layout
     load = requirement.load
@@ -142,7 +142,7 @@ def _serving(
     machine_gpus = _machine_gpus(candidate)
     nodes = math.ceil(gpus / machine_gpus)
     requests = _requests(requirement, candidate, servers)
-    context = _context(requirement, told)
+    context = _context(requirement, launched)
     # A limit at the mean of arrivals would make the others wait.
     limit = None if load.is_open else requests
     facts = {
@@ -164,7 +164,7 @@ def _serving(
         "rank": requirement.lora.rank if load.adapters else None,
     }
     is_ready = _is_ready(requirement, launcher)
-    source = told.source or published_source(requirement.model.name)
+    source = launched.source or published_source(requirement.model.name)
     return Launch(
         source if is_ready else "",
         tuple(_words(launcher, facts, nodes)),
@@ -197,7 +197,7 @@ def _verification(
     return (*words.split(), *pace.split())
 
 
-def _context(requirement: Requirement, told: LaunchedModel) -> int | None:
+def _context(requirement: Requirement, launched: LaunchedModel) -> int | None:
     """Tokens of the longest request: a power of two, which leaves room beyond the mean.
 
     Engines refuse more than the model was made for. `None` for models of speech, which have a
@@ -205,9 +205,9 @@ def _context(requirement: Requirement, told: LaunchedModel) -> int | None:
     """
     if requirement.unit is not WorkUnit.TOKENS:
         return None
-    if told.context_tokens:
-        return told.context_tokens
-    tokens = _CONTEXT_RATIO * (told.longest_tokens or _mean_tokens(requirement.load))
+    if launched.context_tokens:
+        return launched.context_tokens
+    tokens = _CONTEXT_RATIO * (launched.longest_tokens or _mean_tokens(requirement.load))
     roomy = int(2 ** math.ceil(math.log2(max(1.0, tokens))))
     return min(roomy, requirement.checkpoint.context_tokens or roomy)
 

@@ -36,10 +36,12 @@ def possible_layouts(
     training = requirement.training
     trains = requirement.task.trains
     replicas = [1]
-    most = gpu_maximum
+    replica_maximum = gpu_maximum
     if training.global_batch is not None:
-        most = min(most, max(1, training.global_batch // training.micro_batch))
-    while trains and training.zero_stage > 0 and replicas[-1] * 2 <= most:
+        replica_maximum = min(
+            replica_maximum, max(1, training.global_batch // training.micro_batch)
+        )
+    while trains and training.zero_stage > 0 and replicas[-1] * 2 <= replica_maximum:
         replicas.append(replicas[-1] * 2)
     # Image networks are small; they are replicated.
     is_divided = isinstance(requirement.model, Transformer | RecommenderModel)
@@ -74,11 +76,11 @@ def _spreads(
     """
     if not requirement.task.trains or requirement.why_experts_stay:
         return (1,)
-    most = min(data, _EXPERT_SPREADS[-1])
+    spread_maximum = min(data, _EXPERT_SPREADS[-1])
     # Replicas are powers of 2, and divide by the spread.
     powers = (2 ** int(math.log2(gpus)) for gpus in near)
-    within = (min(most, max(1, gpus // tensor)) for gpus in powers)
-    return tuple(dict.fromkeys((*within, most, 1)))
+    within = (min(spread_maximum, max(1, gpus // tensor)) for gpus in powers)
+    return tuple(dict.fromkeys((*within, spread_maximum, 1)))
 
 
 def expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:

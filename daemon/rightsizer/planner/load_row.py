@@ -140,7 +140,11 @@ class StatedLoad(Struct, frozen=True):
         for key in rates:
             if unit not in _RATES[key]:
                 others = frozenset() if unit is WorkUnit.TOKENS else frozenset({_TOKENS})
-                fitting = [each for each in _RATES if unit in _RATES[each] and each not in others]
+                fitting = [
+                    rate_key
+                    for rate_key in _RATES
+                    if unit in _RATES[rate_key] and rate_key not in others
+                ]
                 fault = f"{name} works in {unit}; give {' or '.join(fitting)}"
                 fault += ", of all cameras together" * (key == _STREAMS and unit is WorkUnit.IMAGES)
                 raise RequirementError(f"{self.spelled[key]}: {fault}")
@@ -216,8 +220,8 @@ def _duration(value: object, factor: float, *, is_bare: bool) -> object:
 def _latency(value: object, *, is_bare: bool) -> object:
     """Split `{p95: 1s}` or `p95=1s` into milliseconds and percentile."""
     if isinstance(value, Mapping) and len(value) == 1:
-        ((key, most),) = value.items()
-        value = f"{key}={most}"
+        ((key, limit),) = value.items()
+        value = f"{key}={limit}"
     target = _TARGET.fullmatch(value) if isinstance(value, str) else None
     if target is None:
         return [_duration(value, 1e3, is_bare=is_bare)]
@@ -231,8 +235,8 @@ def _arrivals(value: object) -> object:
     if isinstance(value, str) and value in _ARRIVALS:
         return _ARRIVALS[value]
     if isinstance(value, str) and not value[:1].isdigit():
-        known = ", ".join((*_ARRIVALS, _BURSTY))
-        raise ValueError(f"{show(value)} is not known; take one of {known}, or a number")
+        choices = ", ".join((*_ARRIVALS, _BURSTY))
+        raise ValueError(f"{show(value)} is not known; take one of {choices}, or a number")
     return value
 
 

@@ -63,9 +63,9 @@ class Prediction(Struct, frozen=True):
 
         As named in the files, else as stated; if neither, the only board requested by the plan.
         """
-        found = self.planner.catalogue.find(name) if name else None
-        if found is not None:
-            return found.key
+        board = self.planner.catalogue.find(name) if name else None
+        if board is not None:
+            return board.key
         is_alone = not name and len(self.requirement.gpus) == 1
         return self.board or (self.planned.gpu if is_alone else None)
 
@@ -110,8 +110,10 @@ def utilization_comparison(candidate: PlanCandidate, speed: float) -> Iterator[F
     mfu = candidate.rate.mfu_ratio
     throughput = candidate.rate.units_per_second
     if mfu and throughput is not None:
-        each = mfu / throughput.value
-        yield FigureComparison("mfu_ratio", "ratio", speed * each, throughput.scaled(each))
+        mfu_per_throughput = mfu / throughput.value
+        yield FigureComparison(
+            "mfu_ratio", "ratio", speed * mfu_per_throughput, throughput.scaled(mfu_per_throughput)
+        )
 
 
 def trace_comparisons(

@@ -63,7 +63,7 @@ def encode_interval(name: str, interval: EstimateInterval | None) -> dict[str, f
     """Encode a figure and its interval; infinite ends are null."""
     if interval is None:
         return {name: None, f"{name}_low": None, f"{name}_high": None}
-    low, high = (each if math.isfinite(each) else None for each in (interval.low, interval.high))
+    low, high = (end if math.isfinite(end) else None for end in (interval.low, interval.high))
     return {name: interval.value, f"{name}_low": low, f"{name}_high": high}
 
 

@@ -289,10 +289,10 @@ class PlanFile(Struct, frozen=True):
 def read_plan_file(file: Path) -> PlanFile:
     """Read all requirements of a file, in order; of a list, including invalid ones."""
     file_questions = read_questions(file, "give at least a model (docs/planning.md)")
-    found = file_questions.answers(partial(_item, folder=file.parent))
+    planned = file_questions.answers(partial(_item, folder=file.parent))
     items = (
         PlanFileItem(question, None, error=item.error) if isinstance(item, FailedQuestion) else item
-        for question, item in zip(file_questions.questions, found, strict=True)
+        for question, item in zip(file_questions.questions, planned, strict=True)
     )
     return PlanFile(tuple(items), file_questions.is_list)
 

@@ -173,8 +173,8 @@ def _published_files(asked: str, folder: Path) -> Path | None:
         path = folder / Path(asked).expanduser()
         places = (path, path / "0_Transformer")
         files = ("config.json", INDEX, ADAPTER, MISTRAL)
-        found = (place for place in places if any((place / name).is_file() for name in files))
-        return path if path.is_file() else next(found, None)
+        published = (place for place in places if any((place / name).is_file() for name in files))
+        return path if path.is_file() else next(published, None)
     except (OSError, RuntimeError, ValueError):
         return None  # Name too long, unknown user, or a zero byte.
 
@@ -199,33 +199,33 @@ def reading_alone(model: Transformer) -> Transformer:
     return replace(left, parameters=whole.total - whole.head - model.unread.total)
 
 
-def _of_known(known: "KnownModel", values: dict[str, Any]) -> PublishedModel[Model]:
-    config = dict(known.config)
+def _of_known(known_model: "KnownModel", values: dict[str, Any]) -> PublishedModel[Model]:
+    config = dict(known_model.config)
     kind = KINDS.get(config.pop("kind", ""))
     if kind is not None and kind is not Diffusion:
         _refuse_images(values)
-        return PublishedModel(kind(name=known.name, **config), notes=known.notes)
+        return PublishedModel(kind(name=known_model.name, **config), notes=known_model.notes)
     if kind is None and INDEX not in config:
-        read = _of_config(config, {"name": known.name, **values})
-        notes = (*known.notes, *read.notes)
+        read = _of_config(config, {"name": known_model.name, **values})
+        notes = (*known_model.notes, *read.notes)
         model = read.model
-        if known.is_reader and isinstance(model, Transformer) and not model.is_encoder:
+        if known_model.is_reader and isinstance(model, Transformer) and not model.is_encoder:
             model = reading_alone(model)
             notes = (*notes, READING)
-        return replace(read, model=model, named_weights=known.weights, notes=notes)
+        return replace(read, model=model, named_weights=known_model.weights, notes=notes)
     from rightsizer.planner.models import diffusers  # noqa: PLC0415
 
     if kind is Diffusion:
-        model = Diffusion(**{"name": known.name, **config, **values})
+        model = Diffusion(**{"name": known_model.name, **config, **values})
         taken = diffusers.assumption_notes(model, diffusers.RequestedImage(**values))
-        return PublishedModel(model, known.weights, notes=(*known.notes, *taken))
+        return PublishedModel(model, known_model.weights, notes=(*known_model.notes, *taken))
     parts = diffusers.pipeline_parts(config[INDEX])
     files = {part: Path(part) / "config.json" for part in config}
     usual = {key: config.get(key) for key in _OF_IMAGES}
     asked = diffusers.RequestedImage(**{**usual, **values})
-    pipeline = diffusers.read_pipeline(parts, config, files, asked, known.name)
-    notes = (*known.notes, *pipeline.notes)
-    return replace(pipeline, weights=known.weights or pipeline.weights, notes=notes)
+    pipeline = diffusers.read_pipeline(parts, config, files, asked, known_model.name)
+    notes = (*known_model.notes, *pipeline.notes)
+    return replace(pipeline, weights=known_model.weights or pipeline.weights, notes=notes)
 
 
 def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:

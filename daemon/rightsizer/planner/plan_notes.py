@@ -61,8 +61,8 @@ def requirement_notes(
         tokens = requirement.training.sequence
     if context_tokens is not None and tokens > context_tokens:
         remedy = "ask for fewer, or make sure that its positions are stretched"
-        most = f"the {context_tokens:,} that the model was made for"
-        fault = f"{tokens:,.0f} tokens are more than {most}"
+        context_limit = f"the {context_tokens:,} that the model was made for"
+        fault = f"{tokens:,.0f} tokens are more than {context_limit}"
         yield f"{fault}; {remedy}"
     yield from (_framework_notes if task.trains else _engine_notes)(requirement)
     adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA} or load.adapters

@@ -94,8 +94,8 @@ class GpuPlan(Struct, frozen=True):
         if self.best is not None:
             return ""
         kinds = f"of {len(self.candidates)} kinds of GPU"
-        found = rejected(self.candidates).items()
-        lacks = ", ".join(f"{by.lack} on {len(failed)} {kinds}" for by, failed in found)
+        rejections = rejected(self.candidates).items()
+        lacks = ", ".join(f"{by.lack} on {len(failed)} {kinds}" for by, failed in rejections)
         nearest = self.candidates[0]
         reasons = "; ".join(map(str, nearest.rejections))
         return f"nothing fits, because {lacks}; the nearest, {nearest}: {reasons}"
@@ -119,8 +119,8 @@ class Planner(Struct, frozen=True):
         search = self._searches(prices)
         biller = Biller(requirement, prices, self.settings.cost)
         ordered = _ranked(requirement, boards, search, prices.prices)
-        most = self.settings.plan.gpu_maximum
-        plan = GpuPlan(requirement, tuple(map(biller.billed, ordered)), most)
+        gpu_maximum = self.settings.plan.gpu_maximum
+        plan = GpuPlan(requirement, tuple(map(biller.billed, ordered)), gpu_maximum)
         by_key = {board.key: board for board in boards}
         if plan.best is not None:
             return self._with_alternatives(plan, by_key, search, biller)
@@ -292,10 +292,10 @@ def _boards(name: str, catalogue: Catalogue, place: str) -> tuple[Board, ...]:
         board = catalogue.get(whole)
     except UsageError as error:
         raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
-    known = (
+    profiles = (
         ", ".join(mig_profile.name for mig_profile in board.mig_profiles) or "none: it has no MIG"
     )
-    raise RequirementError(f"{place}: {board.key} has no slice '{profile}'; it has {known}")
+    raise RequirementError(f"{place}: {board.key} has no slice '{profile}'; it has {profiles}")
 
 
 def _format_notes(candidates: Iterable[PlanCandidate]) -> Iterator[str]:

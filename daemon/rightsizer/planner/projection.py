@@ -267,8 +267,8 @@ def projection_blocks(
             _row(answer, answer.projection) for answer in answers if answer.projection is not None
         )
         yield table(_COLUMNS, rows)
-        told = ((answer.target, answer.error or answer.adjustment) for answer in answers)
-        yield from (f"{target}: {text}" for target, text in told if text)
+        notes = ((answer.target, answer.error or answer.adjustment) for answer in answers)
+        yield from (f"{target}: {text}" for target, text in notes if text)
         run = answers[0].run if answers else None
         if run is not None:
             yield _run_text(run)

@@ -92,15 +92,15 @@ class QuestionFile(Struct, frozen=True):
 
     def answers(self, answer: Callable[[FileQuestion], _Answer]) -> list[_Answer | FailedQuestion]:
         """Answer each question; in a list, failures are replaced by their error."""
-        found: list[_Answer | FailedQuestion] = []
+        answers: list[_Answer | FailedQuestion] = []
         for question in self.questions:
             try:
-                found.append(answer(question))
+                answers.append(answer(question))
             except RightsizerError as error:
                 if not self.is_list:
                     raise
-                found.append(FailedQuestion(str(error)))
-        return found
+                answers.append(FailedQuestion(str(error)))
+        return answers
 
 
 def read_questions(file: Path, remedy: str) -> QuestionFile:

@@ -53,11 +53,11 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
     if isinstance(requirement.model, Transformer):
         server = Server(memory, board, available_bytes, settings.serving)
         return serving_rate(requirement, server, concurrency)
-    most = memory.largest_concurrency(available_bytes)
+    largest_concurrency = memory.largest_concurrency(available_bytes)
     sampled = partial(sample_rate, requirement, board, layout, settings=settings.samples)
     load = requirement.load
     serving = settings.serving
-    return _sampling(load, layout.data, sampled, concurrency, most, settings=serving)
+    return _sampling(load, layout.data, sampled, concurrency, largest_concurrency, settings=serving)
 
 
 def is_load_kept(requirement: Requirement, server: Server) -> bool:
@@ -77,22 +77,24 @@ def _sampling(  # noqa: PLR0913 - as above.
     replicas: int,
     sampled: Callable[[float | None], SampleRate],
     concurrency: float | None,
-    most: int,
+    largest_concurrency: int,
     *,
     settings: ServingModelSettings,
 ) -> PredictedRate:
     """Rate of batch models: the usual batch within memory and latencies."""
     rate = sampled(concurrency)
-    most = max(replicas, most)
+    largest_concurrency = max(replicas, largest_concurrency)
     headroom = settings.latency_headroom_ratio
     while concurrency is None and rate.concurrency > replicas:
         batch = rate.batch_seconds.scaled(1e3)
         answer = load.answer_interval(batch, None)
         asked = ((load.ttft_ms, batch), (load.latency_ms, answer))
         is_late = any(target and load.is_late(took, target, headroom) for target, took in asked)
-        if rate.concurrency <= most and not is_late:
+        if rate.concurrency <= largest_concurrency and not is_late:
             break
-        rate = sampled(max(float(replicas), min(float(most), rate.concurrency / 2.0)))
+        rate = sampled(
+            max(float(replicas), min(float(largest_concurrency), rate.concurrency / 2.0))
+        )
     return _soonest(load, rate, replicas, sampled, settings)
 
 
@@ -116,7 +118,7 @@ def _soonest(
         while sizes[-1].concurrency >= 2.0 * replicas:
             sizes.append(sampled(sizes[-1].concurrency / 2.0))
         waiting = [(size, _batches_waited(load, size, replicas, settings)) for size in sizes]
-        soonest = min(waiting, key=lambda each: (1.0 + each[1]) * each[0].batch_seconds.value)
+        soonest = min(waiting, key=lambda option: (1.0 + option[1]) * option[0].batch_seconds.value)
         rate, waited = soonest if soonest[1] < math.inf else (rate, waited)
     first_ms = rate.batch_seconds.scaled(1e3)
     throughput = largest.samples_per_second
@@ -147,10 +149,12 @@ def serving_rate(
     replicas = server.memory.layout.data
     if concurrency is None and load.is_open and server.is_causal:
         return _arriving(requirement, server)
-    most = float(best_concurrency(server) or replicas) if concurrency is None else concurrency
-    largest = server.at(most)
+    concurrency_limit = (
+        float(best_concurrency(server) or replicas) if concurrency is None else concurrency
+    )
+    largest = server.at(concurrency_limit)
     if server.is_causal:
-        return _rate_of(requirement, largest, most)
+        return _rate_of(requirement, largest, concurrency_limit)
 
     def batch(serving: Serving, requests: float) -> SampleRate:
         made = serving.tokens_per_second.scaled(units_per_token(requirement.model, load))
@@ -159,7 +163,7 @@ def serving_rate(
     def sampled(requests: float) -> SampleRate:
         return batch(server.at(requests), requests)
 
-    rate = _soonest(load, batch(largest, most), replicas, sampled, server.settings)
+    rate = _soonest(load, batch(largest, concurrency_limit), replicas, sampled, server.settings)
     return replace(rate, bound=str(largest.bound))
 
 
@@ -169,18 +173,20 @@ def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
     load = requirement.load
     units = units_per_request(model, load)
     most_at_once = most_running(server)
-    most = server.answered(most_at_once)
+    capacity_rate = server.answered(most_at_once)
     demand = (load.units_per_second or 0.0) / units
-    if most and demand >= most:
+    if capacity_rate and demand >= capacity_rate:
         serving = server.busy_with(most_at_once)
     else:
         # Found by bisection, it may slightly exceed the maximum in time.
-        at_once = server.running_at(min(demand, most))
-        serving = server.busy_with(min(at_once, most_at_once or at_once), min(demand, most))
-    throughput = most * max(1.0, load.output_tokens)
+        at_once = server.running_at(min(demand, capacity_rate))
+        serving = server.busy_with(
+            min(at_once, most_at_once or at_once), min(demand, capacity_rate)
+        )
+    throughput = capacity_rate * max(1.0, load.output_tokens)
     by = serving.tokens_per_second.value
     shown = replace(serving, tokens_per_second=serving.tokens_per_second.scaled(throughput / by))
-    return _rate_of(requirement, shown if most else serving, max(1.0, serving.running))
+    return _rate_of(requirement, shown if capacity_rate else serving, max(1.0, serving.running))
 
 
 def _rate_of(requirement: Requirement, serving: Serving, concurrency: float) -> PredictedRate:
@@ -224,8 +230,8 @@ def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Re
     for by, figure, most_ms, text in _targets(load, rate):
         if load.is_late(figure, most_ms, headroom):
             free = f" ({percent_text(headroom)} headroom)" if headroom else ""
-            most = most_ms * (1.0 - headroom)
-            yield Rejection(by, f"{text}, above {most:g} ms{free}", figure.value / most)
+            limit_ms = most_ms * (1.0 - headroom)
+            yield Rejection(by, f"{text}, above {limit_ms:g} ms{free}", figure.value / limit_ms)
 
 
 def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:

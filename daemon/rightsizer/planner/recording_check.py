@@ -55,9 +55,9 @@ class RecordedDevice:
 
     def add(self, values: Mapping[Signal, float]) -> None:
         """Add one reading."""
-        known = {signal: values[signal] for signal in _MEANS & values.keys()}
-        self._sums.update(known)
-        self._counts.update(known.keys())
+        means = {signal: values[signal] for signal in _MEANS & values.keys()}
+        self._sums.update(means)
+        self._counts.update(means.keys())
         used = values.get(Signal.MEMORY_USED_BYTES)
         total = self.device.memory_total_bytes
         ratio = values.get(Signal.MEMORY_USED)

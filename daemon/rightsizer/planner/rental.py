@@ -65,20 +65,20 @@ def cheapest_rental(
     use the largest servers available: networks between small ones are slow. `spares` are additional
     GPUs for failures.
     """
-    possible = [each for each in instances if each.gpus >= layout.tensor]
-    largest = max((each.gpus for each in possible), default=0)
+    possible = [instance for instance in instances if instance.gpus >= layout.tensor]
+    largest = max((instance.gpus for instance in possible), default=0)
     joined = min(largest, layout.gpus if trains else layout.tensor * layout.expert)
-    found = []
+    rentals = []
     for instance in possible:
         if instance.gpus >= joined:
             usable = instance.gpus // joined * joined // layout.tensor * layout.tensor
-            found.append(Rental(instance, layout.gpus, usable, spares))
+            rentals.append(Rental(instance, layout.gpus, usable, spares))
 
     def preference(rental: Rental) -> tuple[bool, float, int, int]:
         dollars = rental.dollars_per_hour
         return dollars is None, dollars or 0.0, rental.gpus, rental.count
 
-    return min(found, key=preference, default=None)
+    return min(rentals, key=preference, default=None)
 
 
 def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
@@ -89,15 +89,17 @@ def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
     names = tuple(filter(None, (name.strip() for name in requirement.provider.split(","))))
     names = names or (requirement.provider,)
     what = "instances"
-    known = rented
+    provider_names = rented
     if len(names) == 1:
         what = "prices"
-        known = (*sorted({*rented, *prices.providers}), ANY)
+        provider_names = (*sorted({*rented, *prices.providers}), ANY)
     for name in names:
-        if name not in known:
-            near = near_words(name, known)
+        if name not in provider_names:
+            near = near_words(name, provider_names)
             meant = f"did you mean '{near[0]}'? Else take" if near else "take"
-            remedy = f"{meant} one of {', '.join(known)}, or state prices.dollars_per_gpu_hour"
+            remedy = (
+                f"{meant} one of {', '.join(provider_names)}, or state prices.dollars_per_gpu_hour"
+            )
             raise RequirementError(f"provider: no {what} of '{name}' are known; {remedy}")
     return names
 

@@ -314,5 +314,5 @@ def _adapters(requirement: Requirement) -> Iterator[str]:
         )
         missing = ", ".join(target for target in lora.targets if target not in here)
         if missing:
-            known = ", ".join(here)
-            yield f"lora.targets: {missing} is in no layer of this model; take some of {known}"
+            names = ", ".join(here)
+            yield f"lora.targets: {missing} is in no layer of this model; take some of {names}"

@@ -79,8 +79,8 @@ class Search:
         self._headroom = settings.serving.latency_headroom_ratio
         self._expert_layouts = expert_layouts(requirement, settings.plan.gpu_maximum)
         self._node_gpus = settings.training.node_gpus
-        most = settings.plan.gpu_maximum
-        self._layouts = cache(partial(possible_layouts, requirement, most, self._node_gpus))
+        gpu_maximum = settings.plan.gpu_maximum
+        self._layouts = cache(partial(possible_layouts, requirement, gpu_maximum, self._node_gpus))
         memory = settings.memory
         self._serving_memory = cache(partial(ServingMemory, requirement, settings=memory))
         self._training_memory = cache(partial(training_memory, requirement, settings=memory))
@@ -167,14 +167,19 @@ class Search:
         training = self.requirement.training
         if training.hours is None or not alone.fits_memory:
             return alone
-        most = self._settings.gpu_maximum // layout.gpus
+        replica_maximum = self._settings.gpu_maximum // layout.gpus
         if training.global_batch is not None:
-            most = min(most, training.global_batch // (training.micro_batch * layout.data))
+            replica_maximum = min(
+                replica_maximum, training.global_batch // (training.micro_batch * layout.data)
+            )
 
         def spread(times: int) -> PlanCandidate:
             return self._training_candidate(board, replicated(layout, times))
 
-        return spread(_fewest(1, max(1, most), lambda times: spread(times).fits) or max(1, most))
+        return spread(
+            _fewest(1, max(1, replica_maximum), lambda times: spread(times).fits)
+            or max(1, replica_maximum)
+        )
 
     def _served(self, board: Board, possible: Sequence[Parallelism]) -> list[PlanCandidate]:
         """Return those that fit on the fewest GPUs, with the replicas that the load needs.
@@ -208,22 +213,26 @@ class Search:
             is_enough = is_compared and any(candidate.fits for candidate in candidates)
             if is_enough or (layout.pipeline > 1 and candidates):
                 break
-            most = self._serving_memory(layout).largest_concurrency(self._available(board))
-            if most >= layout.data:
-                candidates.append(self._replicated(board, layout, most))
+            largest_concurrency = self._serving_memory(layout).largest_concurrency(
+                self._available(board)
+            )
+            if largest_concurrency >= layout.data:
+                candidates.append(self._replicated(board, layout, largest_concurrency))
         return candidates
 
-    def _replicated(self, board: Board, layout: Parallelism, most: int) -> PlanCandidate:
+    def _replicated(
+        self, board: Board, layout: Parallelism, largest_concurrency: int
+    ) -> PlanCandidate:
         """Add the fewest replicas that hold the load as surely as asked.
 
-        `most`: requests that fit in the memory of one. If no number suffices: one replica if it is
-        late with any load, otherwise as many as may be proposed.
+        `largest_concurrency`: requests that fit in the memory of one. If no number suffices: one
+        replica if it is late with any load, otherwise as many as may be proposed.
         """
         load = self.requirement.load
         if load.concurrency is None and load.units_per_second is None:
             return self._serving_candidate(board, layout)
         proposed = max(1, self._settings.gpu_maximum // layout.gpus)
-        least = min(proposed, math.ceil((load.concurrency or 1.0) / most))
+        least = min(proposed, math.ceil((load.concurrency or 1.0) / largest_concurrency))
 
         def is_kept(replicas: int) -> bool:
             if not self._has_tokens:
@@ -328,8 +337,8 @@ class Search:
                 lack = took.value / hours
                 rejections.append(Rejection(CandidateFilter.COMPUTE, why, lack))
         if not trains:
-            most = self._settings.gpu_maximum
-            rejections += too_slow(self.requirement, rate, layout, self._headroom, most)
+            gpu_maximum = self._settings.gpu_maximum
+            rejections += too_slow(self.requirement, rate, layout, self._headroom, gpu_maximum)
             load = self.requirement.load
             sure = targets_probability(load, rate)
             enough = load_probability(load, rate)
@@ -414,17 +423,17 @@ class Search:
         return available_bytes(self.requirement, board.memory_bytes, self._sizing.memory)
 
 
-def _fewest(least: int, most: int, is_enough: Callable[[int], bool]) -> int | None:
+def _fewest(least: int, largest: int, is_enough: Callable[[int], bool]) -> int | None:
     """Return the smallest sufficient number; `None` if even the largest is too small."""
     if is_enough(least):
         return least
-    if not is_enough(most):
+    if not is_enough(largest):
         return None
     short = least
-    enough = min(most, 2 * least)
-    while enough < most and not is_enough(enough):
+    enough = min(largest, 2 * least)
+    while enough < largest and not is_enough(enough):
         short = enough
-        enough = min(most, 2 * enough)
+        enough = min(largest, 2 * enough)
     return short + 1 + bisect_left(range(short + 1, enough), True, key=is_enough)
 
 

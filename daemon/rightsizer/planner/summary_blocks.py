@@ -170,30 +170,32 @@ def _chances(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:
 
 def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
     layout = best.layout
-    each = best.count // best.layout.data
-    if plan.requirement.task.trains or each == best.count:
+    replica_gpus = best.count // best.layout.data
+    if plan.requirement.task.trains or replica_gpus == best.count:
         return f" ({layout})" if best.count > 1 else ""
     if layout.expert > 1:
         # No single replica holds the model.
         groups = layout.data // layout.expert
         split = f" as {groups} groups of {best.count // groups}" if groups > 1 else ""
         return f"{split} that share the experts"
-    return f" as {layout.data} replicas{f' of {each}' if each > 1 else ''}"
+    return f" as {layout.data} replicas{f' of {replica_gpus}' if replica_gpus > 1 else ''}"
 
 
-def _best_first(plan: GpuPlan, best: PlanCandidate, most: int, names: Sequence[str]) -> Table:
+def _best_first(
+    plan: GpuPlan, best: PlanCandidate, row_maximum: int, names: Sequence[str]
+) -> Table:
     fitting = [candidate for candidate in plan.candidates if candidate.fits]
-    shown = fitting[:most]
+    shown = fitting[:row_maximum]
     training = plan.requirement.training
     is_run = plan.requirement.task.trains and training.tokens is not None
     rents = any(candidate.rental is not None for candidate in shown)
     cost = "run" if is_run else "hour"
     beside = "rented" if rents else "within"
-    why = ("why not first", lambda each: "; ".join(shortcomings(best, each)))
+    why = ("why not first", lambda candidate: "; ".join(shortcomings(best, candidate)))
     below = []
     if any(candidate.format is not None for candidate in shown):
         below.append(STARRED.rstrip("."))
-    if rest := fitting[most:]:
+    if rest := fitting[row_maximum:]:
         below.append(f"and {counted(len(rest), 'kind', 'kinds')} more that fit")
     if plan.requirement.answers_in_tokens and not plan.requirement.task.trains:
         below.append("TTFT, TPOT: ms to the first token, between tokens")

@@ -103,13 +103,15 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     rate = candidate.rate
     load = requirement.load
     memory = candidate.memory.total
-    low, high, most = (each / GIB for each in (memory.low, memory.high, candidate.usable_bytes))
-    if high <= most:
+    low, high, usable = (
+        size_bytes / GIB for size_bytes in (memory.low, memory.high, candidate.usable_bytes)
+    )
+    if high <= usable:
         shown = shown_gibibytes(requirement, candidate)
         also = "" if shown is None else f" (nvidia-smi shows {shown:.1f})"
-        yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU{also}"
+        yield f"{low:.1f} to {high:.1f} of {usable:.1f} GiB a GPU{also}"
     else:
-        yield f"{low:.1f} of {most:.1f} GiB a GPU or more, up to running out of memory"
+        yield f"{low:.1f} of {usable:.1f} GiB a GPU or more, up to running out of memory"
     if rate.units_per_second is not None:
         throughput = rate.units_per_second
         demand = load.units_per_second

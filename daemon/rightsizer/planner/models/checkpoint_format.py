@@ -127,17 +127,19 @@ def _by_method(method: str, config: Configuration) -> NumberFormat | None:
 
 def _mixed_format(config: Configuration) -> NumberFormat | None:
     """Return the format of most feed-forward parts, if a checkpoint has several."""
-    found: Counter[NumberFormat | None] = Counter()
+    counts: Counter[NumberFormat | None] = Counter()
     layers = Configuration(config.part("quantized_layers"))
     for name in layers.values:
         algorithm = Configuration(layers.part(name)).text("quant_algo").upper()
-        found[_ALGORITHMS.get(algorithm)] += bool(_FEED_FORWARD.search(name))
+        counts[_ALGORITHMS.get(algorithm)] += bool(_FEED_FORWARD.search(name))
     groups = Configuration(config.part("config_groups"))
     for name in groups.values:
         group = Configuration(groups.part(name))
         targets = group.names("targets")
-        found[_group_format(group)] += sum(bool(_FEED_FORWARD.search(target)) for target in targets)
-    return max(found, key=lambda number_format: found[number_format]) if found else None
+        counts[_group_format(group)] += sum(
+            bool(_FEED_FORWARD.search(target)) for target in targets
+        )
+    return max(counts, key=lambda number_format: counts[number_format]) if counts else None
 
 
 def format_notes(config: Configuration) -> tuple[str, ...]:

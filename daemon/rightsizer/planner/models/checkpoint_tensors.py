@@ -37,8 +37,8 @@ def read_tensors(folder: Path) -> CheckpointTensors | None:
     tensors = [tensor for file, _ in files for tensor in _header(file)]
     if tensors and all(count == len(files) for _, count in files):
         return _of_tensors(tensors)
-    found = (_parsed(folder / name) for name in _INDEXES)
-    metadata = next((index["metadata"] for index in found if "metadata" in index), None)
+    indexes = (_parsed(folder / name) for name in _INDEXES)
+    metadata = next((index["metadata"] for index in indexes if "metadata" in index), None)
     if not isinstance(metadata, dict):
         return None
     stored = _positive(metadata.get("total_size"))

@@ -59,8 +59,8 @@ def parsed_config(
         raise RequirementError(f"model.config: {file}: is no JSON object; {remedy}")
     beside = file.with_name(_QUANTIZATION)
     if QUANTIZATION_KEY not in data and file.name != _QUANTIZATION and beside.is_file():
-        found = parsed_config(beside, remedy).get("quantization")
-        given = found if isinstance(found, Mapping) else {}
+        quantization = parsed_config(beside, remedy).get("quantization")
+        given = quantization if isinstance(quantization, Mapping) else {}
         data[QUANTIZATION_KEY] = (
             {**given, "ignore": given.get("exclude_modules")} if given else None
         )

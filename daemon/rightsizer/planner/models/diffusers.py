@@ -110,8 +110,8 @@ def read_decoder(values: Mapping[str, object]) -> LatentDecoder:
     kind = config.text("_class_name")
     if kind not in DECODERS:
         remedy = DESCRIBE.format(", decoder_parameters")
-        known = f"{remedy}. Known are {', '.join(DECODERS)}"
-        raise wrong("_class_name", f"'{kind}' is no decoder that is known", known)
+        full_remedy = f"{remedy}. Known are {', '.join(DECODERS)}"
+        raise wrong("_class_name", f"'{kind}' is no decoder that is known", full_remedy)
     parameters, levels = DECODERS[kind]
     return LatentDecoder(parameters, 2 ** (len(config.wholes(levels)) - 1))
 

@@ -107,7 +107,7 @@ def _has_experts(config: Configuration, layer: int) -> bool:
 
 def _numbers(config: Configuration, key: str) -> Sequence[object]:
     """Return the numbers of a list; Step-3 writes them as one text."""
-    spelled = [int(each) for each in config.text(key).split(",") if each.strip().isdecimal()]
+    spelled = [int(part) for part in config.text(key).split(",") if part.strip().isdecimal()]
     return spelled or config.lists(key)
 
 

@@ -70,18 +70,18 @@ TextModel = PublishedModel[LayeredModel]
 
 def _context_tokens(config: Configuration) -> int | None:
     """Return the maximum tokens per request, including position scaling; `None` if not stated."""
-    known = next((value for key in _KEYS if (value := config.whole(key))), None)
-    if known is None or config.text("model_type").startswith(_SCALED):
-        return known
+    context_tokens = next((value for key in _KEYS if (value := config.whole(key))), None)
+    if context_tokens is None or config.text("model_type").startswith(_SCALED):
+        return context_tokens
     scaling = Configuration(config.part("rope_scaling") or config.part("rope_parameters"))
     factor = scaling.values.get("factor")
     kind = scaling.text("rope_type") or scaling.text("type")
     if kind not in _MULTIPLIED or isinstance(factor, bool) or not isinstance(factor, int | float):
-        return known
+        return context_tokens
     if not 1 <= factor < _MOST:
-        return known
-    before = scaling.whole("original_max_position_embeddings") or known
-    return max(known, int(before * factor))
+        return context_tokens
+    before = scaling.whole("original_max_position_embeddings") or context_tokens
+    return max(context_tokens, int(before * factor))
 
 
 def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
@@ -97,8 +97,8 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
         if part := config.part(key):
             kind = config.text("model_type")
             usual = "llama" if kind.startswith("llava") else kind
-            own = f"{kind}_text" if f"{kind}_text" in FAMILIES else usual
-            inner = {"model_type": MODEL_TYPES["texts"].get(kind, own), **part}
+            text_type = f"{kind}_text" if f"{kind}_text" in FAMILIES else usual
+            inner = {"model_type": MODEL_TYPES["texts"].get(kind, text_type), **part}
             for common in _COMMON:
                 if common in values and (common not in part or _is_of_whole(common, config)):
                     inner[common] = values[common]
@@ -201,7 +201,9 @@ def _read(config: Configuration, name: str) -> LayeredModel:
         return Transformer(name=name, **stacks.results("shape"))
     if kind in FAMILIES:
         family = FAMILIES[kind]
-        nested = {key: each for part in family["nested"] for key, each in config.part(part).items()}
+        nested = {
+            key: value for part in family["nested"] for key, value in config.part(part).items()
+        }
         values = {**nested, **config.values}
         for usual, others in _SPELLINGS.items():
             key = family[usual]
@@ -213,9 +215,9 @@ def _read(config: Configuration, name: str) -> LayeredModel:
         from rightsizer.planner.models.recurrent import read_recurrent  # noqa: PLC0415
 
         return read_recurrent(Configuration(config.values, defaults), name)
-    known = ", ".join(sorted(_known_types()))
+    type_names = ", ".join(sorted(_known_types()))
     fault = f"'{kind}' is not known" if kind else "is missing"
-    remedy = f"{_DESCRIBE if kind else AS_PUBLISHED}. Known are {known}"
+    remedy = f"{_DESCRIBE if kind else AS_PUBLISHED}. Known are {type_names}"
     raise wrong("model_type", fault, remedy)
 
 

@@ -30,7 +30,9 @@ _VERSION: Final = re.compile(
 
 A number that is no month of a year may as well be a size.
 """
-_STATED: Final = [re.compile(each) for each in (r"(?!1m$)[\d.]+[bm]", r"a[\d.]+[bm]", r"v[\d.]+")]
+_STATED: Final = [
+    re.compile(pattern) for pattern in (r"(?!1m$)[\d.]+[bm]", r"a[\d.]+[bm]", r"v[\d.]+")
+]
 """Words that state a size (no context of a million), the parameters at work, and a version."""
 _OTHER_SIZE: Final = re.compile("large|small|tiny|xl", re.IGNORECASE)
 """In the name of a row that a name with `base` does not mean."""
@@ -94,16 +96,16 @@ def find_model(name: str) -> KnownModel | None:
     if is_closed(name) or question_around(name):
         return None
     plain = _without_host_tags(name)
-    own = list[str]()
+    name_words = list[str]()
     for respelled in ((r"$", ""), *_LOOSER_SPELLINGS):
         plain = re.sub(*respelled, plain)
-        own = _words_of(plain.rpartition("/")[2])
-        for words in (own, _words_of(plain)):
+        name_words = _words_of(plain.rpartition("/")[2])
+        for words in (name_words, _words_of(plain)):
             read = [word for word in words if not _WORDS["readers"].fullmatch(word)]
             if model := _row_model(words, name) or _row_model(read, name):
                 return replace(model, is_reader=read != words)
-    model = _base_model(own, name)
-    return model and replace(model, is_reader=any(map(_WORDS["readers"].fullmatch, own)))
+    model = _base_model(name_words, name)
+    return model and replace(model, is_reader=any(map(_WORDS["readers"].fullmatch, name_words)))
 
 
 def question_around(name: str) -> str:
@@ -148,13 +150,17 @@ def _base_model(words: Sequence[str], asked: str) -> KnownModel | None:
         rest = words[stop:]
         has_more = any(map(_WORDS["parts"].fullmatch, (*words[:start], *rest)))
         has_more = has_more or any(map(_WORDS["sizes"].fullmatch, rest[:1]))
-        found = None if has_more else _row_model(part, asked)
-        if found is None or "model_type" not in found.config or _contradict(words, found.name):
+        row_model = None if has_more else _row_model(part, asked)
+        if (
+            row_model is None
+            or "model_type" not in row_model.config
+            or _contradict(words, row_model.name)
+        ):
             continue
-        if any(map(_SIZE.fullmatch, part)) or _key(found.name) == _key("".join(part)):
-            read = f"read as {found.name}, by the {side} of the name"
+        if any(map(_SIZE.fullmatch, part)) or _key(row_model.name) == _key("".join(part)):
+            read = f"read as {row_model.name}, by the {side} of the name"
             note = f"{read}; give its config.json if it is another"
-            return replace(found, notes=(note,))
+            return replace(row_model, notes=(note,))
     return None
 
 
@@ -167,13 +173,13 @@ def _row_model(words: Sequence[str], asked: str) -> KnownModel | None:
         key = _key("".join(words))
         row = _rows().get(key)
         if row is not None and _is_same_model(row["name"], key, dropped):
-            own = _key(row["name"])
-            is_other = own not in _key(asked) and not own.startswith(key)
+            row_key = _key(row["name"])
+            is_other = row_key not in _key(asked) and not row_key.startswith(key)
             notes = [f"{asked} is planned as {row['name']}, whose shape it has"] if is_other else []
             vague = next(filter(_WORDS["vague"].fullmatch, dropped), "").upper()
             if vague and weights is None:
-                told = f"{vague} of which type is not said"
-                notes.append(f"{told}: bf16; give precision, such as q4_k_m")
+                warning = f"{vague} of which type is not said"
+                notes.append(f"{warning}: bf16; give precision, such as q4_k_m")
             return KnownModel(row["name"], _parsed_config(row["config"]), weights, tuple(notes))
         last = words[-1]
         if last in _formats() or any(
@@ -192,10 +198,10 @@ def _row_model(words: Sequence[str], asked: str) -> KnownModel | None:
 
 def _contradict(words: Sequence[str], name: str) -> bool:
     """Whether words state another size or version than the name of a row."""
-    own = _words_of(name.lower())
+    name_words = _words_of(name.lower())
     for pattern in _STATED:
         asked = set(filter(pattern.fullmatch, words))
-        stated = set(filter(pattern.fullmatch, own))
+        stated = set(filter(pattern.fullmatch, name_words))
         if asked and stated and asked.isdisjoint(stated):
             return True
     return False
@@ -230,10 +236,10 @@ def is_repository(name: str) -> bool:
 
 def near_models(name: str) -> list[str]:
     """Return similar names of the table, nearest first."""
-    known = {_key(row["name"]): row["name"] for row in _rows().values()}
+    names_by_key = {_key(row["name"]): row["name"] for row in _rows().values()}
     asked = _key(name.rpartition("/")[2])
-    alike = [key for key in known if key[:1] == asked[:1]]
-    return [known[key] for key in near_words(asked, alike, _NAMED, _LIKENESS)]
+    alike = [key for key in names_by_key if key[:1] == asked[:1]]
+    return [names_by_key[key] for key in near_words(asked, alike, _NAMED, _LIKENESS)]
 
 
 def is_closed(name: str) -> bool:

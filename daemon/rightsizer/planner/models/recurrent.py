@@ -41,22 +41,22 @@ def layer_pattern(
 
 def named_layers(config: Configuration, allowed: Sequence[str]) -> Kinds | None:
     """Return the kind of each layer if the configuration names them, else `None`."""
-    found: dict[str, Kinds] = {}
+    kinds_by_key: dict[str, Kinds] = {}
     for key in _NAMED_BY:
         value = config.values.get(key)
         if value is None:
             continue
         if not isinstance(value, list | tuple) or not value:
             raise wrong(key, f"{value!r} is no list of kinds of layers", "")
-        known = MODEL_TYPES["layers"]
-        kinds = tuple(known.get(item, "") if isinstance(item, str) else "" for item in value)
+        kind_names = MODEL_TYPES["layers"]
+        kinds = tuple(kind_names.get(item, "") if isinstance(item, str) else "" for item in value)
         for item, kind in zip(value, kinds, strict=True):
             if kind not in allowed:
                 raise wrong(key, f"{item!r} is no kind of layer of this model", "")
-        found[key] = kinds
-    if not found:
+        kinds_by_key[key] = kinds
+    if not kinds_by_key:
         return None
-    (first, first_kinds), *others = found.items()
+    (first, first_kinds), *others = kinds_by_key.items()
     for key, kinds in others:
         check_agreement(key, kinds, first_kinds, first)
     return first_kinds
@@ -88,10 +88,10 @@ def periodic_layers(config: Configuration, name: str, layers: int) -> Sequence[b
     return tuple(layer % period == (offset or 0) for layer in range(layers))
 
 
-def check_agreement(key: str, kinds: Kinds, known: Kinds, beside: str) -> None:
+def check_agreement(key: str, kinds: Kinds, reference_kinds: Kinds, beside: str) -> None:
     """Raise if kinds contradict those known from another key."""
-    check_layer_count(key, kinds, len(known), beside)
-    for layer, (one, other) in enumerate(zip(kinds, known, strict=True)):
+    check_layer_count(key, kinds, len(reference_kinds), beside)
+    for layer, (one, other) in enumerate(zip(kinds, reference_kinds, strict=True)):
         if one != other:
             raise wrong(key, f"layer {layer} is {one}, but {other} by {beside}", _CORRECT)
 

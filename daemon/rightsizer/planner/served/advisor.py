@@ -94,16 +94,16 @@ class ServedAdvisor:
         for finding in filter(None, (smaller, hourly)):
             yield replace(finding, abstained=why) if why else finding
 
-    def _best(self, question: Question, most: int | None = None) -> PlanCandidate | None:
+    def _best(self, question: Question, gpu_maximum: int | None = None) -> PlanCandidate | None:
         """Return the first candidate of a plan that surely holds; `None` if none does.
 
-        `most` limits its GPUs, which shortens the search.
+        `gpu_maximum` limits its GPUs, which shortens the search.
         """
-        key = encode((question, most))
+        key = encode((question, gpu_maximum))
         if key not in self._found:
             planner = self.planner
-            if most is not None:
-                plan = replace(planner.settings.plan, gpu_maximum=most)
+            if gpu_maximum is not None:
+                plan = replace(planner.settings.plan, gpu_maximum=gpu_maximum)
                 planner = replace(planner, settings=replace(planner.settings, plan=plan))
             try:
                 first = planner.candidates(requirement_of(question))[0]
@@ -118,29 +118,33 @@ class ServedAdvisor:
 
         Dear kinds first: few of them are enough, and then bound the number of the others.
         """
-        found: _Choice | None = None
+        choice: _Choice | None = None
         for price, key in sorted(self._prices(engine), reverse=True):
-            most = min(self.planner.settings.plan.gpu_maximum, math.ceil(dollars / price) - 1)
+            gpu_maximum = min(
+                self.planner.settings.plan.gpu_maximum, math.ceil(dollars / price) - 1
+            )
             question = {**asked, "gpus": [key]}
             # In full what the short search finds: the answer is that of a plan.
-            if most < 1 or self._best(question, most) is None:
+            if gpu_maximum < 1 or self._best(question, gpu_maximum) is None:
                 continue
             after = self._best(question)
             cost = after and after.dollars_per_hour
             if after is not None and cost and cost < dollars:
-                found = (after, question)
+                choice = (after, question)
                 dollars = cost
-        return found
+        return choice
 
     def _prices(self, engine: ServedEngine) -> Iterator[tuple[float, str]]:
         """Yield the price of one GPU of each kind to consider, and its key."""
         prices = PlanPrices(self.planner.catalogue, self.planner.prices)
-        own = engine.board
+        served_board = engine.board
         for board in boards_of(self.boards, prices.catalogue):
             price = prices.dollars_per_hour(board)
-            is_open = board.vendor == own.vendor and not prices.prices.sole_cloud(board.key)
+            is_open = board.vendor == served_board.vendor and not prices.prices.sole_cloud(
+                board.key
+            )
             # Boards for desktops do not reach each other, and are not for data centers.
-            is_open = is_open and board.reaches_peers >= own.reaches_peers
+            is_open = is_open and board.reaches_peers >= served_board.reaches_peers
             if price and (self.boards or is_open):
                 yield price, board.key
 
@@ -149,14 +153,14 @@ class ServedAdvisor:
         engine = prediction.engine
         before = prediction.candidate
         asked = engine.at_rate(engine.peak_rate)
-        own: Question = {**asked, "gpus": [engine.board.key]}
-        choices = [(self._best(own), own, "")]
+        same_board: Question = {**asked, "gpus": [engine.board.key]}
+        choices = [(self._best(same_board), same_board, "")]
         if before.dollars_per_hour is not None:
             cheapest = self._cheapest(engine, asked, before.dollars_per_hour)
             if cheapest is not None:
                 choices.append((*cheapest, ""))
         if not engine.requirement.precision.weights.is_quantized:
-            narrow = {**own, "precision": str(NumberFormat.FP8)}
+            narrow = {**same_board, "precision": str(NumberFormat.FP8)}
             choices.append((self._best(narrow), narrow, _QUALITY))
         options: list[ServedOption] = []
         for after, question, caution in choices:
@@ -204,8 +208,8 @@ class ServedAdvisor:
                 ServedFindingKind.TOO_SMALL, engine, summary, causes=causes, evidence=shortage
             )
         asked = engine.at_rate(engine.peak_rate)
-        own: Question = {**asked, "gpus": [engine.board.key]}
-        choices = [(self._best(own), own)]
+        same_board: Question = {**asked, "gpus": [engine.board.key]}
+        choices = [(self._best(same_board), same_board)]
         paid = before.dollars_per_hour
         if paid is not None:
             cheapest = self._cheapest(engine, asked, _DEAREST * paid)
@@ -218,7 +222,7 @@ class ServedAdvisor:
         if len(options) > 1 and options[0].candidate.gpu == options[1].candidate.gpu:
             del options[1]
         options.sort(key=lambda option: -option.savings.dollars_per_hour)
-        as_it_is = self._best({**own, "parallel": parallel_keys(engine.layout)})
+        as_it_is = self._best({**same_board, "parallel": parallel_keys(engine.layout)})
         if as_it_is is not None:
             causes += ("the layout that runs should hold this load: see why it is slow first",)
             causes += causes_of(prediction, self.planner)
@@ -254,15 +258,15 @@ class ServedAdvisor:
         if not needed:
             return None
         mean = sum(needed) / len(needed)
-        most = max(needed)
-        if most - mean < self.planner.settings.plan.switch_saving_ratio * replicas:
+        busiest_replicas = max(needed)
+        if busiest_replicas - mean < self.planner.settings.plan.switch_saving_ratio * replicas:
             return None
-        question = self._replicated(engine, most, engine.peak_rate)
+        question = self._replicated(engine, busiest_replicas, engine.peak_rate)
         at_most = self._best(question)
         if at_most is None:
             return None
         before = prediction.candidate
-        change = f"{min(needed)} to {most} replicas"
+        change = f"{min(needed)} to {busiest_replicas} replicas"
         option = served_option(engine, before, at_most, question, change)
         savings = _share_of_price(before, (replicas - mean) / replicas)
         table = ", ".join(f"{hour}h {count}" for hour, count in enumerate(needed))
@@ -270,7 +274,7 @@ class ServedAdvisor:
             ServedFindingKind.BY_HOUR,
             engine,
             f"{engine.name}: {mean:.3g} of {replicas} replicas hold the load on average, "
-            f"{most} in the busiest hour",
+            f"{busiest_replicas} in the busiest hour",
             (replace(option, savings=savings),),
             evidence=(f"replicas by the hour: {table}",),
         )
@@ -303,11 +307,13 @@ class ServedAdvisor:
         }
 
     def _trades(
-        self, predictions: Iterable[ServedPrediction], found: Sequence[ServedFinding]
+        self, predictions: Iterable[ServedPrediction], findings: Sequence[ServedFinding]
     ) -> Iterator[ServedFinding]:
         """Yield pairs of which one is short, where each fits on the GPUs of the other."""
         short = {
-            id(finding.engine) for finding in found if finding.kind is ServedFindingKind.TOO_SMALL
+            id(finding.engine)
+            for finding in findings
+            if finding.kind is ServedFindingKind.TOO_SMALL
         }
         all_of = tuple(predictions)
         used: set[int] = set()
@@ -402,11 +408,11 @@ def _shortage(prediction: ServedPrediction) -> Iterator[str]:
         ("TTFT", load.time_to_first_token, asked.ttft_ms, asked.ttft_percentile),
         ("TPOT", load.time_per_output_token, asked.tpot_ms, asked.tpot_percentile),
     )
-    for name, latency, most, percentile in figures:
-        if latency is None or most is None:
+    for name, latency, limit_ms, percentile in figures:
+        if latency is None or limit_ms is None:
             continue
         is_tail = percentile is not None and latency.p95_seconds is not None
         took = latency.p95_seconds if is_tail else latency.mean_seconds
-        if took is not None and 1e3 * took > most:
+        if took is not None and 1e3 * took > limit_ms:
             part = " p95" if is_tail else ""
-            yield f"{name}{part} of {number(1e3 * took)} ms, above {number(most)} ms"
+            yield f"{name}{part} of {number(1e3 * took)} ms, above {number(limit_ms)} ms"

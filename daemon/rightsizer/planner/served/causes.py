@@ -47,8 +47,8 @@ def causes_of(prediction: ServedPrediction, planner: Planner) -> tuple[str, ...]
         distance = abs(math.log(figure.measured / predicted.value))
         if distance < min(_EXPLAINED, abs(math.log(figure.ratio))):
             explained.append((distance, f"{text}: {number(predicted.value)} ms is predicted so"))
-    told = prediction.engine.told
-    others = _SLOWER if is_slower else tuple(text for what, text in _FASTER if what not in told)
+    stated = prediction.engine.stated
+    others = _SLOWER if is_slower else tuple(text for what, text in _FASTER if what not in stated)
     return (*(text for _, text in sorted(explained)), *others)
 
 
@@ -64,14 +64,14 @@ def _hypotheses(
             (HostLink.NONE, "its GPUs talk through the host, without peer access"),
         ):
             yield replace(requirement, link=link), text
-    is_layout_told = "tensor" in prediction.engine.told
+    is_layout_told = "tensor" in prediction.engine.stated
     if is_slower and layout.tensor > 1 and not is_layout_told:
         apart = Parallelism(1, data=layout.gpus)
         yield replace(requirement, parallel=apart), "replicas of one GPU each, not tensor parallel"
     if not is_slower and layout.data > 1 and not is_layout_told:
         whole = Parallelism(layout.gpus)
         yield replace(requirement, parallel=whole), "tensor parallel over all GPUs, not replicas"
-    if "format" in prediction.engine.told:
+    if "format" in prediction.engine.stated:
         return
     now = requirement.precision.weights.bytes_per_parameter
     for weights in (NumberFormat.BF16, NumberFormat.FP8, NumberFormat.INT4):

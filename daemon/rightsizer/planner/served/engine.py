@@ -103,7 +103,7 @@ class ServedEngine(Struct, frozen=True):
     """Repository of what is served, if it has the name of one."""
     is_level_stated: bool = False
     is_model_known: bool = True
-    told: frozenset[str] = frozenset()
+    stated: frozenset[str] = frozenset()
     """What it exports or the operator states: `model`, `format`, `tensor`, `prefix_cache`."""
 
     @property
@@ -223,10 +223,10 @@ class _EngineBuilder:
             source=self._source(model),
             is_level_stated=bool(stated_level(load, self._statement)),
             is_model_known=model is not None,
-            told=frozenset(self._told()),
+            stated=frozenset(self._stated()),
         )
 
-    def _told(self) -> Iterator[str]:
+    def _stated(self) -> Iterator[str]:
         load = self._load
         statement = self._statement
         if statement.models:
@@ -281,22 +281,22 @@ class _EngineBuilder:
         engines = max(1, load.engines)
         tensor = self._statement.tensor or load.tensor
         if self._held:
-            each = max(1, self._held // engines)
+            engine_gpus = max(1, self._held // engines)
         else:
-            each = tensor or (1 if requirement is None else self._least_gpus(requirement))
+            engine_gpus = tensor or (1 if requirement is None else self._least_gpus(requirement))
             if tensor is None:
-                taken = f"{each} of each engine, the fewest that hold the model"
+                taken = f"{engine_gpus} of each engine, the fewest that hold the model"
                 self._assume("GPUs", taken, "more are faster, and cost more", "give --gpus")
-        if tensor is None or tensor > each:
-            tensor = 1 << (min(each, SERVER_GPUS).bit_length() - 1)
-            if each > 1:
-                apart = Parallelism(1, data=engines * each)
+        if tensor is None or tensor > engine_gpus:
+            tensor = 1 << (min(engine_gpus, SERVER_GPUS).bit_length() - 1)
+            if engine_gpus > 1:
+                apart = Parallelism(1, data=engines * engine_gpus)
                 other = ("as replicas of one GPU", {"parallel": parallel_keys(apart)})
                 taken = f"{tensor}, over the GPUs of an engine"
                 self._assume("tensor", taken, remedy="give --tp", other=other)
-        rest = max(1, each // tensor)
+        rest = max(1, engine_gpus // tensor)
         layout = Parallelism(tensor, data=engines * rest)
-        if each > SERVER_GPUS:
+        if engine_gpus > SERVER_GPUS:
             layout = Parallelism(tensor, pipeline=rest, data=engines)
         if self._held > layout.gpus:
             taken = f"{self._held} are held, of which {layout.gpus} run it; all are paid"
@@ -378,8 +378,8 @@ class _EngineBuilder:
                 filled = 2.0 * ServingMemory(requirement, layout, memory).weights_bytes
             return filled < used
 
-        fewest, most = map(math.log, _PARAMETERS)
-        largest, _ = halved(fewest, most, is_below, times=_SIZE_HALVINGS)
+        fewest, log_maximum = map(math.log, _PARAMETERS)
+        largest, _ = halved(fewest, log_maximum, is_below, times=_SIZE_HALVINGS)
         size = _size_text(float(f"{math.exp(largest):.2g}"))
         name = f"'{load.model}' is none that is known" if load.model else "no name is exported"
         self._assume(
@@ -428,8 +428,8 @@ def _level(load: ServedLoad, statement: Statement) -> tuple[dict[str, str], str]
 def _level_words(keys: Mapping[str, str]) -> str:
     words = []
     for key, value in keys.items():
-        percentile, is_part, most = value.rpartition("=")
-        words.append(f"{key.upper()}{f' {percentile}' if is_part else ''} <= {most}")
+        percentile, is_part, limit = value.rpartition("=")
+        words.append(f"{key.upper()}{f' {percentile}' if is_part else ''} <= {limit}")
     return ", ".join(words)
 
 
@@ -454,7 +454,7 @@ def _is_text_model(name: str) -> bool:
 def number_format(word: str) -> NumberFormat | None:
     """Return the format that an engine's word means; `None` if it means none for certain."""
     plain = _FORMATS.get(word.lower(), word.lower())
-    return next((known for known in NumberFormat if known == plain), None)
+    return next((candidate for candidate in NumberFormat if candidate == plain), None)
 
 
 def memory_in_use(

@@ -81,7 +81,7 @@ class ServedFinding(Struct, frozen=True):
 def risk_of_missing(probability: float) -> Risk:
     """Return the risk of missing a level that is kept with a probability."""
     missed = 1.0 - probability
-    return next((risk for most, risk in _RISKS if missed < most), Risk.HIGH)
+    return next((risk for limit, risk in _RISKS if missed < limit), Risk.HIGH)
 
 
 def savings_between(before: PlanCandidate, after: PlanCandidate) -> Savings:

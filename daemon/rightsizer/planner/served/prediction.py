@@ -166,7 +166,7 @@ def _kept_level(engine: ServedEngine, planner: Planner) -> Mapping[str, str]:
     }
     # The rate within a level has an error of its own: as much is added as it takes.
     for step in range(_STEPS):
-        level = {key: QUANTILE.format(most * _STEP**step) for key, most in least.items()}
+        level = {key: QUANTILE.format(limit_ms * _STEP**step) for key, limit_ms in least.items()}
         if predicted(level).fits:
             return level
     return {}
