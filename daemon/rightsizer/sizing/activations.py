@@ -249,7 +249,7 @@ def _layer_bytes(block: LayerBlock, element: float, frozen: FrozenBase | None) -
         beside = _MASK_BYTES * normed
     if frozen is not None and frozen.copies_for_adapters:
         widths = {"o": block.queries, "down": ffn, "head": 0.0}
-        beside += _COPY_BYTES * sum(widths.get(each, hidden) for each in frozen.adapted)
+        beside += _COPY_BYTES * sum(widths.get(target, hidden) for target in frozen.adapted)
     if frozen is not None and frozen.copies_inputs:
         # Inputs of the matrices of mixers and of the feed-forward part.
         mixers = (block.queries > 0) + (block.recurrent_inputs > 0)
@@ -319,7 +319,7 @@ def denoiser_block(model: Diffusion) -> LayerBlock:
     A layer has 12 times the squared width.
     """
     hidden = float(model.hidden or (model.parameters * _ASPECT / 12.0) ** (1 / 3))
-    heads, layers = (max(1, round(hidden / each)) for each in (_HEAD_DIM, _ASPECT))
+    heads, layers = (max(1, round(hidden / divisor)) for divisor in (_HEAD_DIM, _ASPECT))
     layers = model.layers or layers
     return _plain_block(hidden, heads, 4 * hidden, layers)
 

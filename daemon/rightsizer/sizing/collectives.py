@@ -147,7 +147,7 @@ def _all_reduce(board: Board, gpus: int) -> AllReduce:
         cost = AllReduce(pair if gpus <= _PAIR else least, _SMALL_SECONDS * gpus)
         return cost if board.reaches_peers else _staged(cost, least)
     largest = max(board.all_reduce)
-    count = min((each for each in board.all_reduce if each >= gpus), default=largest)
+    count = min((gpu_count for gpu_count in board.all_reduce if gpu_count >= gpus), default=largest)
     cost = board.all_reduce[count]
     if count < gpus:
         # Group larger than any known one: bandwidth of the largest, latency in proportion.

@@ -154,14 +154,14 @@ def dollars_per_unit(hourly: EstimateInterval, rate: EstimateInterval) -> Estima
     return hourly.times(rate.inverse().scaled(1.0 / HOUR_SECONDS))
 
 
-def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | None:
+def break_even_hours(cloud: HourlyCost, owned: OwnedCost) -> EstimateInterval | None:
     """Hours of use after which an owned GPU has cost less than a rented one.
 
     `None` if never; the upper end is infinite if that cannot be excluded.
     """
     rented = cloud.dollars_per_hour
-    running = own.running_dollars_per_hour
-    paid = own.capital_dollars
+    running = owned.running_dollars_per_hour
+    paid = owned.capital_dollars
     hours = EstimateInterval(
         _hours(paid.value, rented.value - running.value),
         _hours(paid.low, rented.high - running.low),
@@ -171,14 +171,14 @@ def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | No
 
 
 def break_even_months(
-    cloud: HourlyCost, own: OwnedCost, utilization_ratio: float, hours_per_month: float
+    cloud: HourlyCost, owned: OwnedCost, utilization_ratio: float, hours_per_month: float
 ) -> EstimateInterval | None:
     """Break-even in months with partial use, while the owned GPU runs all the time.
 
     `utilization_ratio`: fraction of a month in which the GPU is used.
     """
     used = cloud.dollars_per_hour.scaled(utilization_ratio)
-    hours = break_even_hours(replace(cloud, dollars_per_hour=used), own)
+    hours = break_even_hours(replace(cloud, dollars_per_hour=used), owned)
     return None if hours is None else hours.scaled(1.0 / hours_per_month)
 
 

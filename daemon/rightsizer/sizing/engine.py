@@ -66,7 +66,9 @@ def _is_large(board: Board) -> bool:
 
 def _sglang_chunk(board: Board) -> int:
     sizes = ((35, 2048), (60, 4096), (160, 8192))
-    return next((size for most, size in sizes if board.memory_bytes < most * GIB), 16384)
+    return next(
+        (size for memory_gib, size in sizes if board.memory_bytes < memory_gib * GIB), 16384
+    )
 
 
 ENGINES: Final[Mapping[ServingEngine, EngineDefaults]] = {

@@ -56,13 +56,13 @@ class EstimateInterval(Struct, frozen=True):
         """Reciprocal; the value must be positive."""
         return EstimateInterval(1.0 / self.value, 1.0 / self.high, 1.0 / self.low)
 
-    def met_probability(self, most: float) -> float:
+    def met_probability(self, limit: float) -> float:
         """Probability that it is at most a limit."""
-        end = self.high if most > self.value else self.low
+        end = self.high if limit > self.value else self.low
         if self.value <= 0.0 or end <= 0.0 or end == self.value:
-            return 1.0 if self.value <= most else 0.0
+            return 1.0 if self.value <= limit else 0.0
         deviation = abs(math.log(end / self.value)) / END_DEVIATIONS
-        return normal_part(math.log(most / self.value) / deviation)
+        return normal_part(math.log(limit / self.value) / deviation)
 
     def quantile(self, probability: float) -> float:
         """Value that is not exceeded with a probability: the inverse of `met_probability`."""
@@ -96,7 +96,9 @@ def normal_part(deviations: float) -> float:
 @cache
 def normal_quantile(part: float) -> float:
     """Inverse of `normal_part`; `statistics` is slow to import."""
-    return halved(-_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda each: normal_part(each) < part)[1]
+    return halved(
+        -_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda deviations: normal_part(deviations) < part
+    )[1]
 
 
 END_DEVIATIONS: Final = normal_quantile(0.95)

@@ -276,11 +276,11 @@ class ForwardPass:
         Proposed tokens are verified with it; before that, a layer of its own and the head make each
         of them (multi-token prediction, EAGLE).
         """
-        each = max(1.0, requests / self.layout.pipeline)
+        stage_requests = max(1.0, requests / self.layout.pipeline)
         part = 1.0 - self.model.input_ratio
-        tokens = each * (1.0 + proposed)
+        tokens = stage_requests * (1.0 + proposed)
         layer = part / self.model.layers
-        attended = self.attention.of_new_tokens(each, context_tokens, 1.0 + proposed)
+        attended = self.attention.of_new_tokens(stage_requests, context_tokens, 1.0 + proposed)
         cost = self._products(tokens, tokens, part).plus(attended)
         beside = requests * self.model.attending_layers * self.settings.request_layer_seconds
         beside += self.settings.step_seconds
@@ -292,7 +292,9 @@ class ForwardPass:
             beside += max(0.0, launching - cost.seconds)
         cost = cost._replace(latency=cost.latency + beside)
         if proposed:
-            draft = self._products(each, each, layer).plus(self._exchange(each, layer))
+            draft = self._products(stage_requests, stage_requests, layer).plus(
+                self._exchange(stage_requests, layer)
+            )
             cost = cost.plus(draft, proposed)
         return cost if self._times == 1.0 else PassCost().plus(cost, self._times)
 
@@ -303,11 +305,11 @@ class ForwardPass:
         """
         total = (tokens - cached_tokens) * requests
         chunks = math.ceil(total / (self.settings.chunk_tokens or _CHUNK_TOKENS))
-        each = total / chunks
+        chunk_tokens = total / chunks
         rows = requests / chunks if self.attention.is_causal else 0.0
         part = self.model.input_ratio or 1.0
-        products = self._products(each, rows, part, is_prompt=True)
-        one = products.plus(self._exchange(each, part))
+        products = self._products(chunk_tokens, rows, part, is_prompt=True)
+        one = products.plus(self._exchange(chunk_tokens, part))
         attended = self.attention.of_prompt(tokens, cached_tokens)
         whole = PassCost().plus(one, chunks).plus(attended, requests)
         return PassCost().plus(whole, self._times)
@@ -394,7 +396,7 @@ class ForwardPass:
         elements = tokens * self.model.hidden
         payload = elements * _BF16_BYTES
         moved = depth * elements * _ELEMENT_TRAFFIC * (1.0 + 1.0 / layout.tensor)
-        fixed, each = self._sum_seconds
+        fixed, seconds_per_byte = self._sum_seconds
         between, sent = self._stage_seconds
-        sums = 2.0 * depth * (fixed + each * payload) + between + sent * payload
+        sums = 2.0 * depth * (fixed + seconds_per_byte * payload) + between + sent * payload
         return PassCost(0.0, moved / self._read_bytes_per_second, sums, depth * self._layer_seconds)

@@ -124,7 +124,7 @@ class RequestLoad(Struct, frozen=True):
         ends = (
             (getattr(first, end), getattr(between, end, None)) for end in ("value", "low", "high")
         )
-        return EstimateInterval(*(self.answer_ms(*each, batches_waited) for each in ends))
+        return EstimateInterval(*(self.answer_ms(*end, batches_waited) for end in ends))
 
     def answer_ms(
         self, first_ms: float, between_ms: float | None, batches_waited: float = _BATCHES_WAITED

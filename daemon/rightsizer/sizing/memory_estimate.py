@@ -102,8 +102,8 @@ def memory_error_factor(requirement: Requirement) -> float:
     The first two were derived from measured peaks (docs/benchmarks-accuracy.md, memory estimates),
     the others are assumed.
     """
-    known = _TRAINING if requirement.task.trains else _SERVING
+    factor = _TRAINING if requirement.task.trains else _SERVING
     model = requirement.model
     if isinstance(model, Transformer):
-        return known * (_ASSUMED_SHAPE if model.assumed else 1.0)
-    return known if isinstance(model, VisionTransformer) else _OTHER_KINDS
+        return factor * (_ASSUMED_SHAPE if model.assumed else 1.0)
+    return factor if isinstance(model, VisionTransformer) else _OTHER_KINDS

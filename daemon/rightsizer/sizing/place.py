@@ -120,8 +120,8 @@ def find_place(catalogue: Catalogue, name: str, settings: MemorySettings = _DEFA
     for profile in board.mig_profiles:
         if profile.name.lower() == asked.lower():
             return GpuPlace(board, profile, settings)
-    known = ", ".join(profile.name for profile in board.mig_profiles)
-    remedy = f"it has {known}" if known else "it cannot be cut; name the board alone"
+    slices = ", ".join(profile.name for profile in board.mig_profiles)
+    remedy = f"it has {slices}" if slices else "it cannot be cut; name the board alone"
     raise RequirementError(f"'{name}': {board.key} has no MIG profile '{asked}'; {remedy}")
 
 

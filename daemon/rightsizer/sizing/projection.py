@@ -124,7 +124,7 @@ def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
     vector = (shares.fp32_active or 0.0) * clock / _VECTOR_RATIO
     reached = place.achieved_bytes_per_second / place.peak_bytes_per_second
     dram = (shares.dram_active or 0.0) / reached
-    tensor, vector, dram = (min(busy, each) for each in (tensor, vector, dram))
+    tensor, vector, dram = (min(busy, active) for active in (tensor, vector, dram))
     # Resources used at once share the busy time; overlap does not extend it.
     total = tensor + vector + dram
     fitted = min(1.0, busy / total) if total > 0.0 else 1.0
@@ -231,10 +231,10 @@ def project(
         # A timeline does not show which resource kernels wait for, nor what is hidden.
         time = profile.profiled.at_busy(busy_share(profile))
         if not profile.has_counters:
-            least, most = time.kernel_range(speeds)
+            least, longest = time.kernel_range(speeds)
             copied = after.pcie + after.nvlink
             low = min(low, after.host + (least + copied) / factor)
-            high = max(high, after.host + (most + copied) * slower)
+            high = max(high, after.host + (longest + copied) * slower)
         if time.host_wait > _HOST_BOUND_RATIO:
             hidden = max(1.0, after.total - time.host_wait)
             low = min(low, hidden)
@@ -338,13 +338,13 @@ def shared_time_ratio(
     return EstimateInterval(stretched, low, high)
 
 
-def _side_by_side(own: TimeShares, beside: TimeShares) -> float:
+def _side_by_side(shares: TimeShares, beside: TimeShares) -> float:
     """Time ratio if parts stretch whenever both together exceed a resource."""
-    if own.busy <= 0.0 or beside.busy <= 0.0:
-        return own.total
-    total = own.host + own.latency
+    if shares.busy <= 0.0 or beside.busy <= 0.0:
+        return shares.total
+    total = shares.host + shares.latency
     for resource in ("compute", "vector", "memory_bandwidth", "pcie", "nvlink"):
-        mine: float = getattr(own, resource)
-        wanted = mine / own.busy + getattr(beside, resource) / beside.busy
+        mine: float = getattr(shares, resource)
+        wanted = mine / shares.busy + getattr(beside, resource) / beside.busy
         total += mine * (1.0 + beside.busy * max(0.0, wanted - 1.0))
     return total

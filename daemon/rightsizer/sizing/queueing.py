@@ -40,7 +40,9 @@ class Waiting(Struct, frozen=True):
         while self._beyond(high) > late:
             low = high
             high = 2.0 * high
-        return self.least_seconds + halved(low, high, lambda each: self._beyond(each) > late)[1]
+        return (
+            self.least_seconds + halved(low, high, lambda seconds: self._beyond(seconds) > late)[1]
+        )
 
     def _beyond(self, seconds: float) -> float:
         """Fraction of requests that wait longer than the minimum plus this time."""
@@ -105,9 +107,9 @@ def waiting_for_places(
     for that many servers.
     """
     free = max(_CERTAIN, places - running)
-    each = variance / max(_CERTAIN, running)
-    late = (free - each) / math.sqrt(max(_CERTAIN, variance))
-    return 1.0 - normal_part(late), residence_seconds * each / (2.0 * free)
+    variance_ratio = variance / max(_CERTAIN, running)
+    late = (free - variance_ratio) / math.sqrt(max(_CERTAIN, variance))
+    return 1.0 - normal_part(late), residence_seconds * variance_ratio / (2.0 * free)
 
 
 def services_waited(servers: int, busy_ratio: float, burstiness: float, ratio: float) -> float:

@@ -115,7 +115,7 @@ def _llm_capacity(board: Board, workload: ComparedWorkload, settings: MemorySett
 def _achieved(board: Board, formats: tuple[Precision, ...]) -> float:
     """Log throughput in the fastest of these formats; boards with fp8 instead of int8 use fp8."""
     wanted = {*formats, *({Precision.FP8} if Precision.INT8 in formats else ())}
-    return math.log(max(board.achieved(each) or 0.0 for each in (*wanted, *_FALLBACK)))
+    return math.log(max(board.achieved(precision) or 0.0 for precision in (*wanted, *_FALLBACK)))
 
 
 def throughput_ratio(

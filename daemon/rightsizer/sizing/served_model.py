@@ -76,12 +76,12 @@ def llm_tokens_per_second(
         compute = gpus * (board.achieved(precision) or 0.0)
         flops = 2.0 * model.parameters * model.tokens_per_answer_token
         read = weights / bandwidth
-        each = cache / bandwidth + flops / compute
-        most = (gpus * free - weights) / cache
+        request_seconds = cache / bandwidth + flops / compute
+        request_maximum = (gpus * free - weights) / cache
         if step_limit_seconds is not None:
-            most = min(most, (step_limit_seconds - read) / each)
-        requests = min(max(most, _LEAST_REQUESTS * gpus), _MOST_REQUESTS * gpus)
-        step = read + requests * each
+            request_maximum = min(request_maximum, (step_limit_seconds - read) / request_seconds)
+        requests = min(max(request_maximum, _LEAST_REQUESTS * gpus), _MOST_REQUESTS * gpus)
+        step = read + requests * request_seconds
         if gpus > 1:
             payload = requests * model.tokens_per_answer_token * model.hidden * 2.0
             sums = 2.0 * model.layers * all_reduce_seconds(board, gpus, payload)

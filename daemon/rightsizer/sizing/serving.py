@@ -59,13 +59,13 @@ class ErrorFactors(NamedTuple):
             self.below**pace, self.above**pace, self.first_below**start, self.first_above**start
         )
 
-    def around(self, value: float, least: float = 0.0, most: float = 0.0) -> EstimateInterval:
+    def around(self, value: float, least: float = 0.0, greatest: float = 0.0) -> EstimateInterval:
         """Interval of a time to the first token.
 
-        `least` and `most` are the times by the order in which prompts arrive, if that matters.
+        `least` and `greatest` are the times by the order in which prompts arrive, if that matters.
         """
         below = math.hypot(math.log(self.first_below), math.log(value / (least or value)))
-        above = math.hypot(math.log(self.first_above), math.log((most or value) / value))
+        above = math.hypot(math.log(self.first_above), math.log((greatest or value) / value))
         return EstimateInterval(value, value / math.exp(below), value * math.exp(above))
 
 
@@ -91,8 +91,8 @@ def _error_factors(
         math.log(settings.encoder_decoder_factor) if model.input_ratio else 0.0,
     )
 
-    def factor(known: float, of_experts: float, more: float = 0.0) -> float:
-        all_factors = (known, of_experts if model.experts > 1 else 1.0, *beside)
+    def factor(base_factor: float, of_experts: float, more: float = 0.0) -> float:
+        all_factors = (base_factor, of_experts if model.experts > 1 else 1.0, *beside)
         return math.exp(math.hypot(more, *map(math.log, all_factors)))
 
     return ErrorFactors(
@@ -119,12 +119,12 @@ def _capacity(memory: ServingMemory, available_bytes: float) -> float:
     replicas = memory.layout.data
     load = memory.requirement.load
     surely = memory.largest_concurrency(available_bytes) / replicas
-    each = memory.cache.request_bytes(load.input_tokens + load.output_tokens / 2.0)
-    if not surely or not each:
+    request_bytes = memory.cache.request_bytes(load.input_tokens + load.output_tokens / 2.0)
+    if not surely or not request_bytes:
         return max(1.0, surely)
     fullest = memory.at(surely * replicas)
     left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
-    return max(surely, left / each)
+    return max(surely, left / request_bytes)
 
 
 def site_subject(requirement: Requirement, layout: Parallelism, board: str) -> SiteSubject:
@@ -210,8 +210,10 @@ class Server:
         self._tokens_per_step = self.load.tokens_per_step
         self.capacity = _capacity(memory, available_bytes)
         """Requests per replica that fit in its KV cache; others wait for one to end."""
-        most = settings.requests_maximum
-        self.places = self.capacity if most is None else min(self.capacity, float(most))
+        request_maximum = settings.requests_maximum
+        self.places = (
+            self.capacity if request_maximum is None else min(self.capacity, float(request_maximum))
+        )
         """Maximum number of concurrent requests per replica."""
         self.errors = _error_factors(self.forward, board, memory.layout, settings.errors)
         self.adjustment: SiteAdjustment | None = None
@@ -277,7 +279,7 @@ class Server:
         made = serving.tokens_per_second.value
         if requests_per_second is None:
             requests_per_second = made / self._answer
-        each = requests_per_second / data
+        replica_rate = requests_per_second / data
         stated = self.settings.burstiness if load.burstiness is None else load.burstiness
         burstiness = queueing.spread_burstiness(stated, data)
         step = self._step(at_work).seconds if generated is None else generated.step.seconds
@@ -288,16 +290,16 @@ class Server:
         prompt = self.prompt.seconds / pipeline + later
         # Prompts that arrive during one step are computed together, in less time per prompt.
         together = (generated.prompt if generated else self.prompt).seconds / pipeline + later
-        waiting = queueing.first_token_waiting(each, step, (prompt, together), burstiness)
-        residence = running / each if each else self._answer * step
+        waiting = queueing.first_token_waiting(replica_rate, step, (prompt, together), burstiness)
+        residence = running / replica_rate if replica_rate else self._answer * step
         stiffness = self._stiffness(running, made)
         variance = queueing.running_spread(running, burstiness, stiffness)
         ratio, seconds = queueing.waiting_for_places(running, self.places, residence, variance)
         waiting = queueing.Waiting(waiting.least_seconds, waiting.mean_seconds, ratio, seconds)
         first = 1e3 * waiting.quantile(_part(load.ttft_percentile or load.latency_percentile))
         between = _part(load.tpot_percentile or load.latency_percentile)
-        most = min(self.places, queueing.running_seen(running, variance, between))
-        slowest = self.at(max(1.0, most) * data).tpot_ms
+        running_maximum = min(self.places, queueing.running_seen(running, variance, between))
+        slowest = self.at(max(1.0, running_maximum) * data).tpot_ms
         ttft = self.errors.around(first * self._first)
         return replace(serving, ttft_ms=ttft, tpot_ms=slowest, running=running * data)
 
@@ -312,7 +314,7 @@ class Server:
     def ends_at(self, requests_per_second: float) -> tuple[float, float]:
         """Bracket of `running_at`."""
         ends = partial(halved, 0.0, self.places, times=_HALVINGS)
-        return ends(lambda each: self.answered(each) < requests_per_second)
+        return ends(lambda running: self.answered(running) < requests_per_second)
 
     def _stiffness(self, running: float, made: float) -> float:
         """Relative increase of throughput per relative increase of running requests."""
@@ -374,7 +376,7 @@ class Server:
         between = EstimateInterval(whole, low, high).scaled(1e3 / self._tokens_per_step)
         made = EstimateInterval(rate, rate * whole / high, rate * whole / low)
         queue = max(0.0, asked / running - 1.0) * residence  # Little's law.
-        ends = (1e3 * self._first * (each + queue) for each in (first, apart, together))
+        ends = (1e3 * self._first * (seconds + queue) for seconds in (first, apart, together))
         whole_cost = step.plus(prompt, beside)
         return Serving(self.errors.around(*ends), between, made, whole_cost, served)
 
@@ -402,25 +404,25 @@ def is_late(server: Server, serving: Serving) -> bool:
     between = serving.tpot_ms
     answer = load.answer_interval(serving.ttft_ms, between if server.is_causal else None)
     asked = ((load.tpot_ms, between), (load.ttft_ms, serving.ttft_ms), (load.latency_ms, answer))
-    return any(most and load.is_late(took, most, headroom) for most, took in asked)
+    return any(limit and load.is_late(took, limit, headroom) for limit, took in asked)
 
 
 def most_running(server: Server) -> float:
     """Maximum average of requests in flight per replica that meets latencies; 0 if none does."""
     # Throughput increases with requests in flight, so bisection can use the latter.
-    most = server.running_at((1.0 - _LEFT) * server.answered(server.places))
+    largest = server.running_at((1.0 - _LEFT) * server.answered(server.places))
     if not server.load.has_targets:
-        return most
-    in_time = partial(halved, 0.0, most, times=_HALVINGS)
-    return in_time(lambda each: not is_late(server, server.busy_with(each)))[0]
+        return largest
+    in_time = partial(halved, 0.0, largest, times=_HALVINGS)
+    return in_time(lambda running: not is_late(server, server.busy_with(running)))[0]
 
 
 def keeps_up(server: Server, requests_per_second: float) -> bool:
     """Whether a rate of random arrivals is answered in time, up to rounding, as surely as asked."""
     rate = EstimateInterval(1.0, 1.0 / server.errors.above, 1.0)
     requests_per_second /= rate.quantile(1.0 - server.load.certainty)
-    most = (1.0 - _LEFT) * server.answered(server.places)
-    if requests_per_second > most * (1.0 + 2.0 ** (1 - _HALVINGS)):
+    capacity_rate = (1.0 - _LEFT) * server.answered(server.places)
+    if requests_per_second > capacity_rate * (1.0 + 2.0 ** (1 - _HALVINGS)):
         return False
     running = server.ends_at(requests_per_second)[0]
     return not is_late(server, server.busy_with(running, requests_per_second))
@@ -434,9 +436,9 @@ def best_concurrency(server: Server) -> int:
     """
     replicas = server.memory.layout.data
     by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
-    most = min(by_memory, server.settings.requests_maximum or by_memory)
+    request_maximum = min(by_memory, server.settings.requests_maximum or by_memory)
 
     def late(requests: int) -> bool:
         return is_late(server, server.at(requests * replicas))
 
-    return bisect_left(range(1, most + 1), True, key=late) * replicas
+    return bisect_left(range(1, request_maximum + 1), True, key=late) * replicas

@@ -222,11 +222,11 @@ def adapted_matrices(model: Transformer, lora: Lora, experts: int) -> AdaptedMat
         "down": (feeding, ffn, hidden),
         "head": (1, hidden, model.vocab),
     }
-    found = [widths[target] for target in lora.targets if target in widths]
+    matrices = [widths[target] for target in lora.targets if target in widths]
     return AdaptedMatrices(
-        sum(count for count, _, _ in found),
-        float(sum(count * width for count, width, _ in found)),
-        float(sum(count * width for count, _, width in found)),
+        sum(count for count, _, _ in matrices),
+        float(sum(count * width for count, width, _ in matrices)),
+        float(sum(count * width for count, _, width in matrices)),
     )
 
 
@@ -279,21 +279,21 @@ class ServingMemory:
         `available_bytes`: per GPU, without headroom.
         """
         replicas = self.layout.data
-        each = self.request_bytes
-        left = available_bytes - (self.at(replicas).total_bytes - each)
+        request_bytes = self.request_bytes
+        left = available_bytes - (self.at(replicas).total_bytes - request_bytes)
         if left < 0.0:
             return 0
         # Per replica: upper bound from the minimum per request, and lower bound with everything
         # except the cache at its maximum.
-        least = each or self._activation_bytes(2.0) - self._activation_bytes(1.0)
-        most = 1 + int(left / least) if least else _UNBOUNDED
+        least = request_bytes or self._activation_bytes(2.0) - self._activation_bytes(1.0)
+        request_maximum = 1 + int(left / least) if least else _UNBOUNDED
         surely = 0
-        if each:
-            fullest = self.at(most * replicas)
+        if request_bytes:
+            fullest = self.at(request_maximum * replicas)
             left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
-            surely = max(0, min(most, int(left / each)))
+            surely = max(0, min(request_maximum, int(left / request_bytes)))
         more = bisect_right(
-            range(surely + 1, most + 1),
+            range(surely + 1, request_maximum + 1),
             available_bytes,
             key=lambda requests: self.at(requests * replicas).total_bytes,
         )

@@ -79,11 +79,11 @@ class SiteResidual(Struct, frozen=True):
         """Those log ratios; of a single measurement its own."""
         return self.counted or (self.log_ratio,) * (self.count == 1)
 
-    def joined(self, other: "SiteResidual", most: int) -> "SiteResidual":
-        """Mean with a later measurement of the same; old ones fade from `most` on."""
+    def joined(self, other: "SiteResidual", count_maximum: int) -> "SiteResidual":
+        """Mean with a later measurement of the same; old ones fade from `count_maximum` on."""
         if other.latest and set(other.latest) <= set(self.latest):
             return self
-        count = min(self.count + other.count, most)
+        count = min(self.count + other.count, count_maximum)
         share = min(1.0, other.count / count)
         return SiteResidual(
             self.subject,
@@ -92,7 +92,7 @@ class SiteResidual(Struct, frozen=True):
             self.log_ratio + share * (other.log_ratio - self.log_ratio),
             self.log_deviation + share * (other.log_deviation - self.log_deviation),
             count,
-            (*self.latest, *other.latest)[-most:],
+            (*self.latest, *other.latest)[-count_maximum:],
         )
 
 
@@ -154,7 +154,7 @@ class SiteAdjustment(Struct, frozen=True):
     @property
     def is_felt(self) -> bool:
         """Whether any factor differs from 1 as it is shown."""
-        return any(f"{each:.2f}" != "1.00" for each in (self.tpot_factor, self.ttft_factor))
+        return any(f"{factor:.2f}" != "1.00" for factor in (self.tpot_factor, self.ttft_factor))
 
     def __str__(self) -> str:
         """`adjusted by 12 measurements of this site: TPOT x1.08, TTFT x0.97`."""
@@ -182,14 +182,16 @@ class SiteResiduals(Struct, frozen=True, dict=True):
         """Whether anything was measured."""
         return bool(self.residuals)
 
-    def with_(self, others: Sequence[SiteResidual], most: int = 30) -> "SiteResiduals":
+    def with_(self, others: Sequence[SiteResidual], count_maximum: int = 30) -> "SiteResiduals":
         """Return these and later ones."""
-        found: dict[tuple[object, ...], SiteResidual] = {}
+        residual_by_key: dict[tuple[object, ...], SiteResidual] = {}
         for residual in (*self.residuals, *others):
             key = (residual.subject, residual.load, residual.figure)
-            former = found.get(key)
-            found[key] = residual if former is None else former.joined(residual, most)
-        return SiteResiduals(tuple(found.values()), self.shares)
+            former = residual_by_key.get(key)
+            residual_by_key[key] = (
+                residual if former is None else former.joined(residual, count_maximum)
+            )
+        return SiteResiduals(tuple(residual_by_key.values()), self.shares)
 
     def correction(self, subject: SiteSubject, figure: SiteFigure) -> SiteCorrection | None:
         """Return the correction of a figure; `None` if it was not measured."""
@@ -206,18 +208,20 @@ class SiteResiduals(Struct, frozen=True, dict=True):
         for residual in self.residuals:
             if residual.figure is figure and residual.log_deviation > 0.0:
                 by_subject.setdefault(residual.subject, []).append(residual)
-        own = self.shares.own
-        found = []
+        local_variance = self.shares.own
+        evidence = []
         for subject, residuals in by_subject.items():
             values = [residual.log_ratio / residual.log_deviation for residual in residuals]
             loads = len(values)
             mean = sum(values) / loads
             scatter = sum((value - mean) ** 2 for value in values) / max(1, loads - 1)
-            errors = [own + (_NOISE / residual.log_deviation) ** 2 for residual in residuals]
+            errors = [
+                local_variance + (_NOISE / residual.log_deviation) ** 2 for residual in residuals
+            ]
             noise = max(scatter, sum(errors) / loads) / loads
             count = sum(residual.count for residual in residuals)
-            found.append(_Evidence(subject, mean, noise, count))
-        return tuple(found)
+            evidence.append(_Evidence(subject, mean, noise, count))
+        return tuple(evidence)
 
 
 class _Posterior:
@@ -234,8 +238,8 @@ class _Posterior:
             for one in evidence
         ]
         self._root = _root(covariance)
-        self._count = sum(each.count for each in evidence)
-        white = _solved(self._root, [each.mean for each in evidence])
+        self._count = sum(item.count for item in evidence)
+        white = _solved(self._root, [item.mean for item in evidence])
         self._white = white
         squares = sum(value * value for value in white)
         scatter = (_PRIOR_SAMPLES + squares) / (_PRIOR_SAMPLES + len(evidence))
@@ -267,11 +271,11 @@ def _root(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
 
 def _solved(root: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
     """Return the solution of a lower triangular system."""
-    found: list[float] = []
+    solution: list[float] = []
     for row, value in zip(root, values, strict=True):
-        rest = value - sum(part * known for part, known in zip(row, found, strict=False))
-        found.append(rest / row[len(found)])
-    return found
+        rest = value - sum(part * solved for part, solved in zip(row, solution, strict=False))
+        solution.append(rest / row[len(solution)])
+    return solution
 
 
 def time_between_boards(

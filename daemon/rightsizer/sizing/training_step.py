@@ -266,14 +266,14 @@ class TrainingStep:
     def _product_seconds(self) -> float:
         """Time per token, on one GPU that holds the whole model."""
         slower = self.shape.used_expert_parameters * (1.0 / self.settings.expert_ratio - 1.0)
-        each = parameter_flops(self.requirement.task)
+        flops_per_parameter = parameter_flops(self.requirement.task)
         precision = training_precision(self.board, self.requirement)
         # Products of a layer relative to large ones.
         ratio = self.settings.hopper_ratio if self.board.architecture == "Hopper" else 1.0
         # The ratio for 8 bits was measured with casts that fused kernels perform elsewhere.
         if not self._is_fused or precision is Precision.BF16:
             ratio *= self.settings.linear_ratio
-        flops = each * (self.shape.count.linear + slower)
+        flops = flops_per_parameter * (self.shape.count.linear + slower)
         return flops / _achieved(self.board, precision) / ratio
 
     @property

@@ -99,8 +99,8 @@ class ProfiledTime(Struct, frozen=True):
         tensor = (speeds.compute, speeds.memory_bandwidth, *always)
         plain = (speeds.vector, speeds.memory_bandwidth, *always)
         parts = ((self.tensor, tensor), (self.plain, plain), (self.unknown, (*tensor, *plain)))
-        least, most = (sum(share * end(of) for share, of in parts) for end in (min, max))
-        return least, most
+        least, greatest = (sum(share * end(of) for share, of in parts) for end in (min, max))
+        return least, greatest
 
 
 class ComputeFormat(StrEnum):
@@ -143,8 +143,8 @@ class ComputeFormat(StrEnum):
     @property
     def required(self) -> tuple[Precision, ...]:
         """Formats allowed if it is stated: only fp32 has an alternative, which is itself."""
-        known = self.precisions
-        return known if Precision.FP32 in known else known[:1]
+        formats = self.precisions
+        return formats if Precision.FP32 in formats else formats[:1]
 
 
 class UsageShares(Struct, frozen=True):
