@@ -341,23 +341,23 @@ class CallStacks:
                 tree.calls[place] += count
             frames[level] = np.array(within)[places.ravel()]
             product_calls[level] = product_calls[calls.parents[level]]
-            own = level[has_product[calls.names[level]]]
-            product_calls[own] = np.arange(own.size) + len(products)
-            products.extend(calls.names[own].tolist())
+            product_rows = level[has_product[calls.names[level]]]
+            product_calls[product_rows] = np.arange(product_rows.size) + len(products)
+            products.extend(calls.names[product_rows].tolist())
         return frames, product_calls
 
-    def products(self, found: ProductTimes) -> tuple[ProductUse, ...]:
+    def products(self, product_times: ProductTimes) -> tuple[ProductUse, ...]:
         """Return the products by operator and shape, longest first."""
         names = list(self._names)
         uses = (
             ProductUse(
                 *product[:3],
-                found.calls[number],
+                product_times.calls[number],
                 seconds(time),
-                float(product.flops * found.calls[number]),
-                float(product.bytes * found.calls[number]),
+                float(product.flops * product_times.calls[number]),
+                float(product.bytes * product_times.calls[number]),
             )
-            for number, time in found.times.items()
+            for number, time in product_times.times.items()
             if (product := names[number].product) is not None
         )
         return tuple(sorted(uses, key=lambda use: (-use.seconds, use.name, use.shape)))
@@ -372,8 +372,8 @@ def frame_call(name: str) -> tuple[CallKind, str] | None:
     """Return the call of a Python function or module; `None` for what users never change."""
     if name.startswith(_MODULE):
         return CallKind.MODULE, without_turn(name.removeprefix(_MODULE))
-    found = None if _is_of_library(name) else _FRAME.fullmatch(name)
-    return found and (CallKind.LINE, found[1])
+    match = None if _is_of_library(name) else _FRAME.fullmatch(name)
+    return match and (CallKind.LINE, match[1])
 
 
 @lru_cache(_REMEMBERED)
@@ -407,16 +407,16 @@ class FrameTree:
             place = self.within(place, short_name(name, self._limits.name_maximum_characters))
         return place
 
-    def uses(self, found: FrameTimes) -> tuple[FrameUse, ...]:
+    def uses(self, frame_times: FrameTimes) -> tuple[FrameUse, ...]:
         """Return frames, each before its children, longest first; empty if none has a kernel."""
         keys = list(self._places)
         times = Counter[int]()
         kernels = Counter[int]()
-        for frame, time in found.times.items():
+        for frame, time in frame_times.times.items():
             place = frame
             while place >= 0:
                 times[place] += time
-                kernels[place] += found.kernels[frame]
+                kernels[place] += frame_times.kernels[frame]
                 place = keys[place][0]
         within: defaultdict[int, list[int]] = defaultdict(list)
         for place in sorted(times, key=lambda place: (times[place], keys[place][1])):
@@ -425,12 +425,12 @@ class FrameTree:
         waiting: list[tuple[int, int | None]] = [(place, None) for place in within[-1]]
         while waiting:
             place, parent = waiting.pop()
-            waiting += ((each, len(uses)) for each in within[place])
-            own = found.times[place]
+            waiting += ((child, len(uses)) for child in within[place])
+            own_time = frame_times.times[place]
             calls = self.calls[place] or None
-            lengths = seconds(times[place]), seconds(own)
+            lengths = seconds(times[place]), seconds(own_time)
             uses.append(FrameUse(keys[place][1], parent, *lengths, kernels[place], calls))
-        if uses and found.kernels[-1]:
-            rest = seconds(found.times[-1])
-            uses.append(FrameUse(_NO_FRAME, None, rest, rest, found.kernels[-1], None))
+        if uses and frame_times.kernels[-1]:
+            rest = seconds(frame_times.times[-1])
+            uses.append(FrameUse(_NO_FRAME, None, rest, rest, frame_times.kernels[-1], None))
         return tuple(uses)

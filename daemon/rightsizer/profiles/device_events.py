@@ -105,13 +105,13 @@ class DeviceEvents:
         names = self.kernels.numbered()
         groups = list(self.groups)
         starts = [step.start for step in steps]
-        found: list[dict[str, list[Interval]]] = [{} for _ in steps]
+        intervals: list[dict[str, list[Interval]]] = [{} for _ in steps]
         for (start, end), kernel, group in islice(self.line.collective_runs(), 1, _COLLECTIVES):
             place = bisect_right(starts, start) - 1
             if place >= 0 and start < steps[place].end and kernel != NO_KERNEL:
                 key = f"{names[kernel].name} {groups[group]}".rstrip()
-                found[place].setdefault(key, []).append((start, end))
-        return found
+                intervals[place].setdefault(key, []).append((start, end))
+        return intervals
 
     @property
     def unknown_streams(self) -> set[int]:
@@ -123,7 +123,7 @@ class DeviceEvents:
         overruns = self.line.end_overruns(self.unknown_streams)
         self.kernels.add_runs(*self.line.runs())
         rows = self.kernels.numbered()
-        for kernel, (count, time) in sorted(overruns.items(), key=lambda each: -each[1][1]):
+        for kernel, (count, time) in sorted(overruns.items(), key=lambda overrun: -overrun[1][1]):
             name = "graphs" if kernel == NO_KERNEL else rows[kernel].name
             yield (
                 f"{counted(count, 'run')} of {name} on device {self.facts.key} ended after what "

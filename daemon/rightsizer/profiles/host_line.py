@@ -170,5 +170,5 @@ def _holder(call: int, nesting: Nesting, names: Sequence[str], *, are_frames_own
         chain.append(parent)
     frames = [names[nesting.names[row]] for row in chain]
     of_file = "" if are_frames_own else frames[-1].partition("(")[0]
-    own = (name for name in frames if ": <" not in name and name.startswith(of_file))
-    return next(own, frames[-1])
+    file_frames = (name for name in frames if ": <" not in name and name.startswith(of_file))
+    return next(file_frames, frames[-1])

@@ -184,21 +184,21 @@ class JsonWindow:
             self.at -= len(end)
             return bool(end)
         depth = 0
-        while found := self._find(_STRUCTURE):
-            if found == '"':
+        while character := self._find(_STRUCTURE):
+            if character == '"':
                 if not self._skip_string():
                     return False
                 continue
-            depth += 1 if found in "{[" else -1
+            depth += 1 if character in "{[" else -1
             if depth == 0:
                 return True
         return False
 
     def _skip_string(self) -> bool:
         # A character after a backslash never ends the string.
-        while (found := self._find(_STRING_TURN)) == "\\":
+        while (character := self._find(_STRING_TURN)) == "\\":
             self._find(_ANY)
-        return found == '"'
+        return character == '"'
 
     def _find(self, pattern: "re.Pattern[str]") -> str:
         """Skip to the end of the next match; return it, or empty at the end of the file."""
@@ -218,24 +218,24 @@ def microseconds(value: Any) -> Nanoseconds | None:
         return round(value * 1000) if is_usual else None
     if type(value) is int:
         return value * 1000
-    found = number(value)
-    return None if found is None else microseconds(found)
+    whole = number(value)
+    return None if whole is None else microseconds(whole)
 
 
 def whole_number(value: Any) -> int | None:
     """Return an integer; text of digits counts as well."""
     if type(value) is int:
         return value
-    found = number(value)
-    return int(found) if found is not None and found == found.to_integral_value() else None
+    whole = number(value)
+    return int(whole) if whole is not None and whole == whole.to_integral_value() else None
 
 
 def percent(value: Any) -> float | None:
     """Convert a percentage to a ratio."""
     if type(value) is int and -_LARGEST < value < _LARGEST:
         return value / 100
-    found = number(value)
-    return None if found is None else float(found) / 100
+    hundredths = number(value)
+    return None if hundredths is None else float(hundredths) / 100
 
 
 def number(value: Any) -> Decimal | None:
@@ -245,10 +245,10 @@ def number(value: Any) -> Decimal | None:
     if isinstance(value, str) and len(value) > _DIGITS:
         return None
     try:
-        found = Decimal(value if isinstance(value, Decimal | int) else str(value).strip())
+        decimal = Decimal(value if isinstance(value, Decimal | int) else str(value).strip())
     except ArithmeticError:
         return None
-    return found if found.is_finite() and -_LARGEST < found < _LARGEST else None
+    return decimal if decimal.is_finite() and -_LARGEST < decimal < _LARGEST else None
 
 
 def repaired(text: str, error: Exception) -> str | None:
@@ -259,7 +259,7 @@ def repaired(text: str, error: Exception) -> str | None:
         # Escape backslashes of Windows paths; an escape at the end may be incomplete.
         last = len(text) - _LONGEST_ESCAPE
         changed = _ESCAPE.sub(
-            lambda each: each[0] if len(each[0]) > 1 or each.start() > last else "/", text
+            lambda escape: escape[0] if len(escape[0]) > 1 or escape.start() > last else "/", text
         )
         return None if changed == text else changed
     match = _NO_NUMBER.match(text, error.pos)
@@ -444,10 +444,10 @@ class JsonEvents:
             return
         self._count_some(1)
         self.unread[what] += 1
-        most = self._limits.faulty_events_maximum
-        if self.unread.total() > most:
+        event_maximum = self._limits.faulty_events_maximum
+        if self.unread.total() > event_maximum:
             last = f"the last one ends at character {window.place}"
-            self.fault = f"over {most} events cannot be built, {last}"
+            self.fault = f"over {event_maximum} events cannot be built, {last}"
 
     def _count_some(self, events: int) -> None:
         self.count += events

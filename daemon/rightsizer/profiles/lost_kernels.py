@@ -64,17 +64,17 @@ class LostKernels:
     def notes(self) -> tuple[str, ...]:
         """Sentences on what is missing beside runs."""
         between, later = self._counts
-        found = []
+        notes = []
         if between:
-            found.append(
+            notes.append(
                 f"Not whole: {between:,} of {len(self._launched):,} launched kernels are not in "
                 "it, since the profiler dropped records; record fewer steps."
             )
         if later:
-            found.append(
+            notes.append(
                 f"The last {later:,} launched kernels are not in it: recording ended early."
             )
-        return tuple(found)
+        return tuple(notes)
 
     @property
     def all_lost_text(self) -> str:

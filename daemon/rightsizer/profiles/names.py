@@ -79,7 +79,9 @@ def collective_kind(name: str) -> str:
 
 def kernel_architecture(name: str) -> str:
     """Return the architecture that it was written for; empty if its name does not show it."""
-    return next((found for found, pattern in _ARCHITECTURES if pattern.search(name)), "")
+    return next(
+        (architecture for architecture, pattern in _ARCHITECTURES if pattern.search(name)), ""
+    )
 
 
 def uses_tensor_cores(name: str) -> bool | None:
@@ -95,8 +97,8 @@ def kernel_family(name: str) -> KernelFamily:
     """Return the family of a kernel."""
     if is_collective(name):
         return KernelFamily.COLLECTIVE
-    found = (family for pattern, family in _FAMILIES if pattern.search(name))
-    return next(found, KernelFamily.OTHER)
+    families = (family for pattern, family in _FAMILIES if pattern.search(name))
+    return next(families, KernelFamily.OTHER)
 
 
 @lru_cache(_REMEMBERED)
@@ -112,8 +114,8 @@ def copy_kind(name: str) -> CopyKind:
 
 def host_memory(name: str) -> HostMemory:
     """Return the kind of host memory; unknown for ROCm."""
-    found = (memory for pattern, memory in _MEMORIES if pattern.search(name))
-    return next(found, HostMemory.UNKNOWN)
+    memories = (memory for pattern, memory in _MEMORIES if pattern.search(name))
+    return next(memories, HostMemory.UNKNOWN)
 
 
 def is_wait_call(name: str) -> bool:

@@ -60,7 +60,9 @@ def excerpt(data: bytes) -> str:
     """Return the printable beginning of a file, without possible secrets."""
     text = data[: 8 * _BEGINNING].decode("utf-8", "replace")
     text = _SECRET.sub("..", " ".join(text.split()))[:_BEGINNING]
-    return "".join(each if each.isascii() and each.isprintable() else "." for each in text)
+    return "".join(
+        character if character.isascii() and character.isprintable() else "." for character in text
+    )
 
 
 def printed_number(text: str, mark: DecimalMark = ".") -> float | None:

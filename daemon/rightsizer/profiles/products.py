@@ -47,15 +47,15 @@ class _Arguments:
         keys = ("Input Dims", "Input type", "Concrete Inputs")
         lists = (arguments.get(key) for key in keys)
         self._sizes, self._types, self._values = (
-            each if isinstance(each, list) else [] for each in lists
+            operands if isinstance(operands, list) else [] for operands in lists
         )
 
     def sizes(self, place: int, dimensions: Sequence[int]) -> Sequence[int]:
         """Return the sizes of a tensor with an allowed number of dimensions; empty otherwise."""
-        found = self._sizes[place] if 0 <= place < len(self._sizes) else None
-        if not isinstance(found, list) or len(found) not in dimensions:
+        sizes = self._sizes[place] if 0 <= place < len(self._sizes) else None
+        if not isinstance(sizes, list) or len(sizes) not in dimensions:
             return ()
-        return found if all(type(each) is int and 0 < each < _LONGEST for each in found) else ()
+        return sizes if all(type(size) is int and 0 < size < _LONGEST for size in sizes) else ()
 
     def number_format(self, place: int) -> tuple[str, int] | None:
         """Return name and bytes of a tensor's format; `None` if not in the catalogue."""
@@ -67,10 +67,10 @@ class _Arguments:
 
     def numbers(self, place: int, count: int) -> Sequence[int]:
         """Return a list of `count` numbers, of which a single one stands for all; else empty."""
-        found = self.value(place).strip("[]").replace(" ", "").split(",")
-        if not all(each.isdigit() for each in found) or len(found) not in {1, count}:
+        words = self.value(place).strip("[]").replace(" ", "").split(",")
+        if not all(word.isdigit() for word in words) or len(words) not in {1, count}:
             return ()
-        return [int(each) for each in found] * (count // len(found))
+        return [int(word) for word in words] * (count // len(words))
 
 
 def is_product(name: str) -> bool:
@@ -80,9 +80,9 @@ def is_product(name: str) -> bool:
 
 def tensor_product(name: str, arguments: Mapping[str, Any]) -> TensorProduct | None:
     """Return the product of an operator; `None` if it computes none or shapes are missing."""
-    if (known := _OPERATORS.get(name)) is None:
+    if (operator := _OPERATORS.get(name)) is None:
         return None
-    place, work_of = known
+    place, work_of = operator
     operands = _Arguments(arguments)
     number_format = operands.number_format(place)
     work = work_of(operands)
@@ -95,7 +95,7 @@ def tensor_product(name: str, arguments: Mapping[str, Any]) -> TensorProduct | N
 
 def _matrices(operands: _Arguments, *, first: int) -> _Work | None:
     """Return the work of two matrices, or two batches of them."""
-    left, right = (operands.sizes(first + each, (_MATRIX, _BATCH)) for each in range(2))
+    left, right = (operands.sizes(first + side, (_MATRIX, _BATCH)) for side in range(2))
     if not left or len(left) != len(right) or left[-1] != right[-2]:
         return None
     (rows, inner), columns = left[-2:], right[-1]
@@ -167,7 +167,7 @@ def _attention(
         is_gradient: The first argument is the result's gradient; scores are recomputed.
     """
     place = int(is_gradient)
-    query, key, value = (operands.sizes(place + each, (_ATTENTION,)) for each in range(3))
+    query, key, value = (operands.sizes(place + offset, (_ATTENTION,)) for offset in range(3))
     mask = _CAUSAL.get(operands.value(causal))
     if not (query and key and value) or mask is None or operands.sizes(packed, (1,)):
         return None

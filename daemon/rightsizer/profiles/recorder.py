@@ -266,8 +266,8 @@ class Recorder:
         self.flush()
         for columns in self.stacks.waits():
             self.waits(*columns)
-        used = [each for each in self._devices.values() if each.is_used]
-        used.sort(key=lambda each: (each.facts.index or 0, each.facts.key))
+        used = [device for device in self._devices.values() if device.is_used]
+        used.sort(key=lambda device: (device.facts.index or 0, device.facts.key))
         self.stacks.find_launches(self._launches, self._frames)
         return tuple(map(self._profile, used))
 
@@ -287,13 +287,13 @@ class Recorder:
         What holds their pauses and asks for values becomes a span of the host.
         """
         self.flush()
-        if any(len(each.line) for each in self._devices.values()):
+        if any(len(device.line) for device in self._devices.values()):
             return ()
         if not (steps := apart(self._steps)):
             return ()
         kinds = SpanKind.LOADER, SpanKind.COLLECTIVE
         loader, collectives = (self._covered(kind, steps) for kind in kinds)
-        found = tuple(
+        host_steps = tuple(
             HostStep(
                 span.name,
                 span.start,
@@ -304,7 +304,7 @@ class Recorder:
             for span in steps
         )
         if not are_operators_known or not self.stacks.has_operators:
-            return found
+            return host_steps
         taken = (self._spans.times(kind) for kind in (*kinds, SpanKind.CHECKPOINT))
         line = HostLine(self.stacks, self._limits.time, steps, united(*in_order(*taken)))
         for name, (count, time) in line.holders.items():
@@ -319,7 +319,7 @@ class Recorder:
                 pause_seconds=seconds(line.paused(step)),
                 read_backs=line.read_backs(step),
             )
-            for host_step, step in zip(found, steps, strict=True)
+            for host_step, step in zip(host_steps, steps, strict=True)
         )
 
     def _device(self, key: str) -> DeviceEvents:

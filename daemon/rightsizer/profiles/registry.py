@@ -57,7 +57,7 @@ class _OtherFile(Struct, frozen=True):
         begins = head.data[:_TOLD_BYTES].decode("latin-1")
         return bool(
             (self.name and re.search(self.name, head.name))
-            or any(re.search(each, begins) for each in self.head)
+            or any(re.search(pattern, begins) for pattern in self.head)
         )
 
 
@@ -111,10 +111,10 @@ def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
     return sorted(files, key=lambda path: natural_order(str(path)))
 
 
-def grouped(found: Mapping[Path, ProfileReader]) -> Iterator[tuple[Path, ...]]:
+def grouped(readers: Mapping[Path, ProfileReader]) -> Iterator[tuple[Path, ...]]:
     """Group files into profiles: both logs of a run together, duplicates removed."""
     logs: defaultdict[tuple[Path, ProfileReader], list[Path]] = defaultdict(list)
-    for path, reader in found.items():
+    for path, reader in readers.items():
         logs[path.parent, reader].append(path)
     pairs: dict[Path, Path] = {}
     for (folder, reader), summaries in logs.items():
@@ -122,26 +122,26 @@ def grouped(found: Mapping[Path, ProfileReader]) -> Iterator[tuple[Path, ...]]:
         # With several in one folder their pairing is unknown.
         if reader is MLPERF_SUMMARY and len(summaries) == len(details) == 1:
             pairs[summaries[0]] = details[0]
-    taken = {*pairs.values(), *_repeated(found)}
-    for path in found:
+    taken = {*pairs.values(), *_repeated(readers)}
+    for path in readers:
         if path in pairs:
             yield path, pairs[path]
         elif path not in taken:
             yield (path,)
 
 
-def _repeated(found: Mapping[Path, ProfileReader]) -> Iterator[Path]:
+def _repeated(readers: Mapping[Path, ProfileReader]) -> Iterator[Path]:
     """Yield files with the same events as another file beside them."""
     from rightsizer.profiles.rocprof.tables import traces_of  # noqa: PLC0415 - the same.
 
-    formats = {path: reader.format for path, reader in found.items()}
+    formats = {path: reader.format for path, reader in readers.items()}
     planes = {_place(path) for path, named in formats.items() if named is ProfileFormat.XPLANE}
     folders = {folder for folder, _ in planes}
-    exports = {_place(path) for path in found if path.suffix == ".sqlite"}
+    exports = {_place(path) for path in readers if path.suffix == ".sqlite"}
     for path, named in formats.items():
         place = _place(path)
         if named is ProfileFormat.ROCPROF:
-            if path != next(trace for trace in traces_of(path) if trace in found):
+            if path != next(trace for trace in traces_of(path) if trace in readers):
                 yield path
         elif named is ProfileFormat.TRACE_VIEWER:
             if place in planes or (path.name.startswith(_PERFETTO) and place[0] in folders):
@@ -160,7 +160,7 @@ def _walk(folder: Path) -> Iterator[Path]:
     for here, folders, names in os.walk(folder, onerror=refuse):
         at = Path(here)
         folders[:] = sorted(
-            each for each in folders if not each.startswith(".") and len(at.parts) - root < _DEEPEST
+            name for name in folders if not name.startswith(".") and len(at.parts) - root < _DEEPEST
         )
         for name in sorted(names):
             path = at / name
@@ -276,11 +276,11 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
     profiles: list[Profile] = []
     for group in grouped(readers):
         read: list[Profile] = []
-        for each in group:
+        for file in group:
             try:
-                read.append(_read(each, readers[each], limits))
+                read.append(_read(file, readers[file], limits))
             except ProfileError as error:
-                broken[each] = error
+                broken[file] = error
         if read:
             profiles.append(merged(*read) if len(read) > 1 else read[0])
     if not profiles:

@@ -94,7 +94,7 @@ class KernelRow:
         means = {name: float(total / weight) for name, (total, weight) in self._figures.items()}
         counted: dict[str, Any] = {name: means.pop(name) for name in _COUNTERS & means.keys()}
         if self._stalls:
-            why, time = max(self._stalls.items(), key=lambda each: each[1])
+            why, time = max(self._stalls.items(), key=lambda stall: stall[1])
             counted |= {"stall": why, "stall_ratio": min(1.0, time / (self.total or 1e-9))}
         return KernelUse(
             self.name,
@@ -178,9 +178,9 @@ class CopyTable:
         count: int = 1,
     ) -> None:
         """Add one or several copies; the size of all is unknown if that of any is."""
-        known, total_bytes, total = self._rows.get((kind, memory), (0, 0, 0))
+        copies, total_bytes, total = self._rows.get((kind, memory), (0, 0, 0))
         whole = None if size is None or total_bytes is None else total_bytes + size
-        self._rows[kind, memory] = (known + count, whole, total + duration)
+        self._rows[kind, memory] = (copies + count, whole, total + duration)
 
     def uses(self) -> tuple[CopyUse, ...]:
         """Return the copies, longest first."""
@@ -220,7 +220,7 @@ class CollectiveTable:
         group = whole_number(arguments.get("Group size"))
         element = _ELEMENT_BYTES.get(str(arguments.get("dtype", "")).lower())
         counts = (whole_number(arguments.get(f"{way} msg nelems")) for way in ("In", "Out"))
-        size = max((each or 0 for each in counts), default=0) * (element or 0)
+        size = max((numbers or 0 for numbers in counts), default=0) * (element or 0)
         if not kind or not group or group < 2 or size <= 0 or duration <= 0:  # noqa: PLR2004 - a pair.
             return
         key = _SizeClass(kind, group, size.bit_length() // _SIZE_CLASS_BITS)
@@ -291,8 +291,8 @@ class HostSpans:
         self._add(self._row(kind, name), count, total)
 
     def _add(self, row: int, count: int, total: Nanoseconds) -> None:
-        known, time = self._sums[row]
-        self._sums[row] = known + count, time + total
+        calls, time = self._sums[row]
+        self._sums[row] = calls + count, time + total
 
     def _row(self, kind: SpanKind, name: str) -> int:
         key = (kind, short_name(name, self._limits.name_maximum_characters))

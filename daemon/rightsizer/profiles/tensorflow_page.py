@@ -31,9 +31,9 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
         while piece := file.read():
             data += piece
             if len(data) > limits.event_maximum_bytes:
-                most = limits.event_maximum_bytes // 2**20
+                maximum_mib = limits.event_maximum_bytes // 2**20
                 raise ProfileError(
-                    f"a page of more than {most} MiB; name the .xplane.pb of its run"
+                    f"a page of more than {maximum_mib} MiB; name the .xplane.pb of its run"
                 )
     try:
         document = json.loads(data)
@@ -42,7 +42,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
             "a page of TensorFlow's profiler that is cut off; export it again"
         ) from None
     every = document if isinstance(document, list) else [document]
-    tables = [each for each in every if isinstance(each, dict)]
+    tables = [table for table in every if isinstance(table, dict)]
     steps = list(next(filter(None, map(_steps, tables)), ()))
     if not steps:
         raise ProfileError(
@@ -85,7 +85,7 @@ def _steps(table: Mapping[str, Any]) -> list[tuple[str, float, float]]:
         waits = sum(times.get(name, 0.0) for name in _INPUT)
         whole = times.get(_WHOLE) or sum(times.values())
         if whole > 0:
-            name = next((str(values[each]) for each in _STEP if each in values), "")
+            name = next((str(values[key]) for key in _STEP if key in values), "")
             steps.append((name, whole, min(waits, whole)))
     return steps
 
@@ -107,8 +107,8 @@ def _laid(steps: Iterable[tuple[str, float, float]], longest: int) -> Iterator[H
 
 def _statements(tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the profiler's conclusions about input."""
-    properties = [each for table in tables if isinstance(each := table.get("p"), dict)]
-    for text in (str(each.get(name)) for each in properties for name in _STATEMENTS):
+    properties = [listed for table in tables if isinstance(listed := table.get("p"), dict)]
+    for text in (str(listed.get(name)) for listed in properties for name in _STATEMENTS):
         if match := _CONCLUSION.search(text):
             why = f", {match[2]}% of the step time waits for input" if match[2] else ""
             yield f"TensorFlow says: {match[1]} input-bound{why}."

@@ -347,15 +347,15 @@ class MemoryCurve:
 
     def between(self, edges: Sequence[Nanoseconds]) -> tuple[int | None, ...]:
         """Return the maximum between consecutive edges; `None` before the first point."""
-        found: list[int | None] = []
+        levels: list[int | None] = []
         points = self.points()
         last = None
         following = next(points, None)
         for end in edges[1:]:
-            most = last
+            level = last
             while following is not None and following[0] < end:
                 last = following[1]
-                most = last if following[0] < edges[0] else max(last, most or 0)
+                level = last if following[0] < edges[0] else max(last, level or 0)
                 following = next(points, None)
-            found.append(most)
-        return tuple(found) if any(each is not None for each in found) else ()
+            levels.append(level)
+        return tuple(levels) if any(value is not None for value in levels) else ()

@@ -82,8 +82,8 @@ def named_figure(key: str, value: object) -> tuple[str, float] | None:
     plain = " ".join(key.lower().replace("_", " ").split())
     unit = _UNIT.search(plain)
     plain = _UNIT.sub("", plain)
-    known = _STANDING.sub("", plain)
-    name, is_time = _FIGURES.get(known, ("", True))
+    key_words = _STANDING.sub("", plain)
+    name, is_time = _FIGURES.get(key_words, ("", True))
     if not is_time:
         return name, number
     name = name or _measured_time(plain, has_unit=unit is not None)
@@ -147,8 +147,8 @@ class LoadGeneratorFindings:
         figures = self.figures
         notes = self.notes
         for name, others in _HEADLINES:
-            if known := [figures[each] for each in others if each in figures]:
-                figures.setdefault(name, known[0])
+            if values := [figures[other] for other in others if other in figures]:
+                figures.setdefault(name, values[0])
         has_result = self.validity != "" or any(name.startswith("latency") for name in figures)
         if "accuracy" in self.mode.lower():
             notes.append("An accuracy run: it measures no speed.")
@@ -174,7 +174,7 @@ class LoadGeneratorFindings:
 
 
 def _shown(text: str) -> str:
-    return "".join(each for each in text.strip() if each.isprintable())[:_NAME_CHARACTERS]
+    return "".join(letter for letter in text.strip() if letter.isprintable())[:_NAME_CHARACTERS]
 
 
 def _recognizes_detail(head: Head) -> bool:

@@ -103,7 +103,7 @@ def _object(text: str) -> dict[str, Any] | None:
     if text.count("[") + text.count("{") > _DEEPEST:
         # Also counts brackets in texts, so that some valid lines are rejected.
         steps = {"[": 1, "{": 1, "]": -1, "}": -1}
-        if max(accumulate(steps.get(each, 0) for each in text)) > _DEEPEST:
+        if max(accumulate(steps.get(character, 0) for character in text)) > _DEEPEST:
             return None
     try:
         # Other loggers append text, such as a change of color.
@@ -175,9 +175,9 @@ class _TrainingRun:
 
     def _describe(self, system: Mapping[str, Any]) -> None:
         names = ("number_of_nodes", "accelerators_per_node")
-        nodes, each = (finite(system.get(name)) for name in names)
-        if nodes and each:
-            self.figures["accelerators"] = nodes * each
+        nodes, node_accelerators = (finite(system.get(name)) for name in names)
+        if nodes and node_accelerators:
+            self.figures["accelerators"] = nodes * node_accelerators
         name = str(system.get("accelerator_model_name", ""))
         self.system = "".join(part for part in name if part.isalnum() or part in " -_.")[:60]
 

@@ -26,7 +26,7 @@ class LaunchMetric(Struct, frozen=True):
     value: float
     unit: str
     least: float | None = None
-    most: float | None = None
+    greatest: float | None = None
 
 
 class ProfilerRule(Struct, frozen=True):
@@ -58,13 +58,13 @@ class KernelLaunch:
     ) -> float | None:
         """Return the first available of the metrics in the base unit, by `factor_of`.
 
-        `part` may be `least` or `most`, which default to the value.
+        `part` may be `least` or `greatest`, which default to the value.
         """
         for key in keys:
             if (figure := self.metrics.get(key)) is None:
                 continue
-            known = getattr(figure, part)
-            value = figure.value if known is None else known
+            number = getattr(figure, part)
+            value = figure.value if number is None else number
             is_percent = key[1].endswith((".pct", "_pct")) or ".pct_of_" in key[1]
             factor = factor_of(figure.unit or ("%" if is_percent else ""))
             if factor is not None and value >= 0:
@@ -77,7 +77,9 @@ def _keys(*texts: str) -> tuple[MetricKey, ...]:
     keys: list[MetricKey] = []
     for text in texts:
         section, _, name = text.rpartition("/")
-        keys += [(each, name) for each in (_SPEED_OF_LIGHT if section == "SOL" else (section,))]
+        keys += [
+            (spelling, name) for spelling in (_SPEED_OF_LIGHT if section == "SOL" else (section,))
+        ]
     return tuple(keys)
 
 
@@ -166,19 +168,19 @@ def is_wanted(key: MetricKey) -> bool:
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
     """Return the measurements except time, by field name in `KernelUse` or its counters."""
-    found = {name: launch.first(keys, ratio_in) for name, keys in _METRICS["ratios"].items()}
-    found |= {name: launch.first(keys, _as_it_is) for name, keys in _METRICS["numbers"].items()}
-    found["excess_sectors_ratio"] = _excess_sectors(launch)
+    measures = {name: launch.first(keys, ratio_in) for name, keys in _METRICS["ratios"].items()}
+    measures |= {name: launch.first(keys, _as_it_is) for name, keys in _METRICS["numbers"].items()}
+    measures["excess_sectors_ratio"] = _excess_sectors(launch)
     rate = _dram_rate(launch)
-    found["dram_bytes_per_second"] = rate
+    measures["dram_bytes_per_second"] = rate
     peak, clock = (launch.first(_OTHERS[name], _rate_in) for name in ("dram_peak", "dram_clock"))
-    if found["dram_ratio"] is None and rate is not None and peak and clock:
-        found["dram_ratio"] = min(1.0, rate / (peak * clock))
+    if measures["dram_ratio"] is None and rate is not None and peak and clock:
+        measures["dram_ratio"] = min(1.0, rate / (peak * clock))
     for name, pattern in _PARTS.items():
-        if found[name] is None:
-            found[name] = _busiest(launch, pattern)
-    found["flops_per_second"] = _operations_rate(launch)
-    return {name: value for name, value in found.items() if value is not None}
+        if measures[name] is None:
+            measures[name] = _busiest(launch, pattern)
+    measures["flops_per_second"] = _operations_rate(launch)
+    return {name: value for name, value in measures.items() if value is not None}
 
 
 def _busiest(launch: KernelLaunch, pattern: "re.Pattern[str]") -> float | None:
@@ -204,15 +206,15 @@ def stalls(launch: KernelLaunch) -> dict[str, float]:
         if (match := _STALL.fullmatch(name))
     }
     if whole := sum(counted.values()):
-        known = ((_STALLS.get(name), value) for name, value in counted.items())
-        return {why: value / whole for why, value in known if why is not None}
-    told = (match for rule in launch.rules if (match := _STALL_RULE.search(rule.text)))
-    return {found["why"]: min(1.0, float(found["share"]) / 100) for found in told}
+        reasons = ((_STALLS.get(name), value) for name, value in counted.items())
+        return {why: value / whole for why, value in reasons if why is not None}
+    matches = (match for rule in launch.rules if (match := _STALL_RULE.search(rule.text)))
+    return {match["why"]: min(1.0, float(match["share"]) / 100) for match in matches}
 
 
 def extremes(launch: KernelLaunch) -> tuple[float, float] | None:
     """Return the shortest and longest time; `None` if not measured."""
-    shortest, longest = (launch.first(DURATION, seconds_in, part) for part in ("least", "most"))
+    shortest, longest = (launch.first(DURATION, seconds_in, part) for part in ("least", "greatest"))
     return None if shortest is None or longest is None else (shortest, longest)
 
 
@@ -252,12 +254,14 @@ def _excess_sectors(launch: KernelLaunch) -> float | None:
     if excess is not None and whole:
         return min(1.0, excess / whole)
     # The ratio is 0 for loads or stores that do not occur.
-    if used := [each for key in _OTHERS["bytes_used"] if (each := launch.first((key,), ratio_in))]:
+    if used := [
+        stated for key in _OTHERS["bytes_used"] if (stated := launch.first((key,), ratio_in))
+    ]:
         return 1.0 - min(1.0, *used)
     if said := [match for rule in launch.rules if (match := _EXCESS_RULE.search(rule.text))]:
         return max(
-            float(each[1]) / 100 if each[1] else 1.0 - int(each[2]) / max(1, int(each[3]))
-            for each in said
+            float(stated[1]) / 100 if stated[1] else 1.0 - int(stated[2]) / max(1, int(stated[3]))
+            for stated in said
         )
     sectors, requests = (
         sum(launch.first((key,), _as_it_is) or 0.0 for key in _OTHERS[name])

@@ -172,10 +172,10 @@ class ComputePages:
             self.unread["metric without a value"] += 1
         else:
             unit, *ends = (
-                table.cell(cells, each) for each in ("Metric Unit", "Minimum", "Maximum")
+                table.cell(cells, column) for column in ("Metric Unit", "Minimum", "Maximum")
             )
-            least, most = (printed_number(each, self._mark) for each in ends)
-            launch.metrics[key] = LaunchMetric(value, unit, least, most)
+            least, greatest = (printed_number(end, self._mark) for end in ends)
+            launch.metrics[key] = LaunchMetric(value, unit, least, greatest)
 
     def _wide(self, table: LaunchTable, cells: Sequence[str]) -> KernelLaunch | None:
         """Return a launch of a wide page; `None` for the row of units."""

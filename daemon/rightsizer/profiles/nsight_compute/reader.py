@@ -95,9 +95,9 @@ class MeasuredKernels:
             where = f" ({rule.section})" if rule.section else ""
             kernel = short_name(launch.kernel, _KERNEL_CHARACTERS)
             note = f"{kernel}{where}: {text[:_TEXT_CHARACTERS]}"
-            known = self._speedups.get(note)
-            if known is not None or len(self._speedups) < _KEPT_MAXIMUM:
-                self._speedups[note] = max(rule.speedup_percent, known or 0.0)
+            former = self._speedups.get(note)
+            if former is not None or len(self._speedups) < _KEPT_MAXIMUM:
+                self._speedups[note] = max(rule.speedup_percent, former or 0.0)
 
     def rule_notes(self) -> list[str]:
         """Return the rules by estimated speed-up, highest first."""

@@ -97,24 +97,24 @@ class StatsSums:
 
     def _takes(self, row: StatsRow) -> bool:
         category = row.text("category").upper()
-        found = _sum_of(row)
+        row_sum = _sum_of(row)
         match row.report:
             case StatsReport.COPY_TIMES | StatsReport.COPY_SIZES:
                 return self._takes_copy(row)
             case StatsReport.GPU_SUMS if category.startswith("MEM"):
                 return self._takes_copy(row)
             case StatsReport.GPU_SUMS if category.endswith("API"):
-                return self._takes_call(row, row.text("operation"), found)
+                return self._takes_call(row, row.text("operation"), row_sum)
             case StatsReport.CALLS:
-                return self._takes_call(row, row.text("name"), found)
+                return self._takes_call(row, row.text("name"), row_sum)
             case StatsReport.RANGES:
                 name = range_name(row.text("range").lstrip(":"))
-                return self._takes_span(range_kind(name), name, found)
+                return self._takes_span(range_kind(name), name, row_sum)
             case report:
                 name = row.text("operation" if report is StatsReport.GPU_SUMS else "name")
-                if found is None or not name:
+                if row_sum is None or not name:
                     return False
-                self._kernels[report].row(name).add_sum(*found)
+                self._kernels[report].row(name).add_sum(*row_sum)
                 return True
 
     def _takes_copy(self, row: StatsRow) -> bool:
@@ -127,24 +127,24 @@ class StatsSums:
         self._copies[row.report].add(*kind, size, time, round(count))
         return True
 
-    def _takes_call(self, row: StatsRow, text: str, found: _Sum | None) -> bool:
+    def _takes_call(self, row: StatsRow, text: str, row_sum: _Sum | None) -> bool:
         # Two reports have the same calls; the first one present is used.
         self._calls_of = self._calls_of or row.report
-        if found is None or row.report is not self._calls_of:
+        if row_sum is None or row.report is not self._calls_of:
             return False
-        name, (count, total, _) = call_name(text), found
+        name, (count, total, _) = call_name(text), row_sum
         if not is_launch(name):
-            return is_wait_call(name) and self._takes_span(SpanKind.SYNCHRONIZATION, name, found)
+            return is_wait_call(name) and self._takes_span(SpanKind.SYNCHRONIZATION, name, row_sum)
         launch_use = self._launches or LaunchUse(0, 0.0)
         self._launches = LaunchUse(
             launch_use.count + count, launch_use.host_seconds + seconds(total)
         )
         return True
 
-    def _takes_span(self, kind: SpanKind, name: str, found: _Sum | None) -> bool:
-        if found is None or not name:
+    def _takes_span(self, kind: SpanKind, name: str, row_sum: _Sum | None) -> bool:
+        if row_sum is None or not name:
             return False
-        count, total, _ = found
+        count, total, _ = row_sum
         self._spans.add_sum(kind, name, count, total)
         return True
 
@@ -153,10 +153,10 @@ class StatsSums:
         times, sums, sizes = (
             {(use.kind, use.memory): use for use in table.uses()} for table in self._copies.values()
         )
-        known = {**sizes, **(times or sums)}
+        copies = {**sizes, **(times or sums)}
         joined = (
             replace(use, bytes=sizes[kind].bytes if kind in sizes else None)
-            for kind, use in known.items()
+            for kind, use in copies.items()
         )
         ranked = sorted(
             joined, key=lambda use: (-use.seconds, -(use.bytes or 0), use.kind, use.memory)
@@ -171,7 +171,7 @@ def _sum_of(row: StatsRow) -> _Sum | None:
     if count is None or total is None or count < 1 or total < 0:
         return None
     ends = (row.nanoseconds(name) for name in ("min", "max"))
-    shortest, longest = (round(total / count) if each is None else each for each in ends)
+    shortest, longest = (round(total / count) if end is None else end for end in ends)
     return round(count), total, (shortest, longest)
 
 

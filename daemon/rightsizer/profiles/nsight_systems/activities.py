@@ -83,8 +83,8 @@ def record_activities(
             if named:
                 lost.runs(correlations)
                 triples = [*zip(*parts, strict=True)]
-                known = {each: _name(database, each) for each in dict.fromkeys(triples)}
-                names = [known[each] for each in triples]
+                name_of = {triple: _name(database, triple) for triple in dict.fromkeys(triples)}
+                names = [name_of[triple] for triple in triples]
             recorder.kernels(
                 gpus.keys(owner, device), start, end, correlations, names, _streams(stream)
             )
@@ -96,7 +96,7 @@ def record_activities(
         database, COPIES, (*_WHEN, "bytes", "copyKind"), optional
     ):
         kinds = [*map(_kind_of, code, *ends)]
-        is_awaited = [each == (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE) for each in kinds]
+        is_awaited = [kind == (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE) for kind in kinds]
         awaited.append(_correlations_of(owner, number)[is_awaited])
         recorder.copies(gpus.keys(owner, device), start, end, kinds, size)
     return np.concatenate(awaited)
@@ -183,9 +183,11 @@ def record_host_calls(
     columns = ("start", "end", "correlationId", "globalTid")
     for *times, numbers, owners, name_ids in database.batches(CALLS, columns, ("nameId",)):
         starts, ends, threads = map(integers, (*times, owners))
-        functions = {each: _function(database.text(each)) for each in dict.fromkeys(name_ids)}
-        names = [functions[each].name for each in name_ids]
-        role = np.array([functions[each].role for each in name_ids])
+        functions = {
+            name_id: _function(database.text(name_id)) for name_id in dict.fromkeys(name_ids)
+        }
+        names = [functions[name_id].name for name_id in name_ids]
+        role = np.array([functions[name_id].role for name_id in name_ids])
         ties = _correlations_of(owners, numbers)
         is_tied = ties != NO_NUMBER
         lost.calls(*chosen(np.flatnonzero(is_tied), names, ties, starts))

@@ -141,8 +141,8 @@ class ExportDatabase:
 
     def text(self, number: Any) -> str:
         """Return a text by its number in the string table; empty if absent."""
-        if (known := self._texts.get(number)) is not None:
-            return known
+        if (stored_text := self._texts.get(number)) is not None:
+            return stored_text
         if type(number) is not int or not {"id", "value"} <= self.columns("StringIds"):
             return ""
         query = "SELECT value FROM StringIds WHERE id = ?"
@@ -244,8 +244,8 @@ def _gpu_facts(database: ExportDatabase) -> dict[int, dict[str, Any]]:
         database.rows("TARGET_INFO_GPU", ("id",), (*named, "totalMemory", "smCount")),
         database.rows("TARGET_INFO_CUDA_GPU", ("deviceId",), former),
     ):
-        found = {"name": _text(name), "uuid": _uuid(uuid), "memory_bytes": _count(memory)}
-        facts.setdefault(number, {**found, "multiprocessors": _count(multiprocessors)})
+        gpu_facts = {"name": _text(name), "uuid": _uuid(uuid), "memory_bytes": _count(memory)}
+        facts.setdefault(number, {**gpu_facts, "multiprocessors": _count(multiprocessors)})
     return facts
 
 
@@ -259,9 +259,9 @@ def _mapped(
     )
     for gpu, device, process, uuid, multiprocessors in rows:
         mapped[process if type(process) is int else 0, device] = gpu
-        known = facts.setdefault(gpu, {})
-        known["uuid"] = known.get("uuid") or _uuid(uuid)
-        known["multiprocessors"] = known.get("multiprocessors") or _count(multiprocessors)
+        gpu_facts = facts.setdefault(gpu, {})
+        gpu_facts["uuid"] = gpu_facts.get("uuid") or _uuid(uuid)
+        gpu_facts["multiprocessors"] = gpu_facts.get("multiprocessors") or _count(multiprocessors)
     return mapped
 
 

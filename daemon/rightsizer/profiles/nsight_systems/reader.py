@@ -65,12 +65,12 @@ _TIMES: Final = frozenset({"start", "timestamp", "startedAt"})
 
 
 def _version(database: ExportDatabase) -> str:
-    found = {
+    versions = {
         name: value
         for name, value in database.rows("META_DATA_EXPORT", (), ("name", "value"))
         if name in _VERSIONS and isinstance(value, str)
     }
-    product, schema = (found.get(name, "")[:40] for name in _VERSIONS)
+    product, schema = (versions.get(name, "")[:40] for name in _VERSIONS)
     return f"{product}, schema {schema}" if product and schema else product or schema
 
 

@@ -322,7 +322,7 @@ class PyTorchEvents:
             if meaning.capture_end:
                 self._recorder.capture(thread, meaning.capture_end, span)
             if is_tied[row] and meaning.is_copy:
-                self._copy_calls.extend(*(each[row : row + 1] for each in columns))
+                self._copy_calls.extend(*(column[row : row + 1] for column in columns))
         tied = np.flatnonzero(is_tied).tolist()
         for process in {spans.events[row].pid: None for row in tied}:
             self._refuse_merged(process)
@@ -331,7 +331,7 @@ class PyTorchEvents:
         )
         launches = [row for row in tied if not spans.meanings[row].capture_end]
         if launches:
-            self._recorder.launches(*(each[launches] for each in columns))
+            self._recorder.launches(*(column[launches] for column in columns))
         for row in np.flatnonzero(~is_tied).tolist():
             if not (spans.meanings[row].is_wait or spans.meanings[row].capture_end):
                 self._pass_over([spans.events[row].cat])

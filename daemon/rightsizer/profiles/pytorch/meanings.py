@@ -69,8 +69,8 @@ class EventMeanings:
 
     def of(self, category: str | None, name: str | None) -> EventMeaning:
         """Return the meaning, which is kept."""
-        if (known := self._meanings.get((category, name))) is not None:
-            return known
+        if (cached := self._meanings.get((category, name))) is not None:
+            return cached
         if len(self._meanings) >= _MEANINGS_MAXIMUM:
             self._meanings.clear()
         meaning = self._made((category or "").lower(), name or "")

@@ -47,17 +47,17 @@ def traces_of(path: Path) -> list[Path]:
     if named is None:
         return [path]
     return sorted(
-        each
-        for each in path.parent.glob("*_trace.csv")
-        if (other := TRACE_NAME.fullmatch(each.name)) and other[1] == named[1]
+        trace
+        for trace in path.parent.glob("*_trace.csv")
+        if (other := TRACE_NAME.fullmatch(trace.name)) and other[1] == named[1]
     )
 
 
 def read(path: Path, limits: ReadLimits) -> Profile:
     """Read all traces of a process; raises `ProfileError` if none has a row."""
     events = RocmEvents(Recorder(limits))
-    for each in traces_of(path):
-        _read_trace(each, limits, events)
+    for trace in traces_of(path):
+        _read_trace(trace, limits, events)
     profile = events.profile(ProfileFormat.ROCPROF, path.name)
     if not profile.events:
         raise ProfileError(

@@ -143,8 +143,8 @@ def messages(
     window: FileWindow, start: int, end: int, number: int, longest: int
 ) -> Iterator[bytes | None]:
     """Yield the fields of a number in a range, `None` for those too long; raises as `scan`."""
-    for found, wire_type, low, high in scan(window, start, end):
-        if found == number and wire_type == LENGTH:
+    for field_number, wire_type, low, high in scan(window, start, end):
+        if field_number == number and wire_type == LENGTH:
             yield window.slice(low, high) if high - low <= longest else None
 
 
@@ -273,8 +273,8 @@ class XPlane:
 
     def _value(self, stat: bytes, wanted: frozenset[int]) -> Mapping[str, StatValue]:
         """Return a stat by name, if wanted; those that events share are kept."""
-        if (known := self._shared.get((wanted, stat))) is not None:
-            return known
+        if (cached := self._shared.get((wanted, stat))) is not None:
+            return cached
         values: dict[str, StatValue] = {}
         add_stat(stat, wanted, self.stat_names, values)
         if len(self._shared) < _SHARED_MAXIMUM:

@@ -204,8 +204,8 @@ class SpaceReader:
 
     def _pass_over(self, lines: Iterable[XPlaneLine], what: str) -> None:
         for line in lines:
-            found = messages(self._window, *line.span, LINE_EVENTS, 0)
-            self._count_unread(sum(1 for _ in found), what)
+            events = messages(self._window, *line.span, LINE_EVENTS, 0)
+            self._count_unread(sum(1 for _ in events), what)
 
     def _count_unread(self, count: int, what: str) -> None:
         if count:
@@ -284,7 +284,7 @@ def device_note(devices: Iterable[DeviceProfile], unread: Mapping[str, int]) -> 
     """Return the limitation of a profile of XLA."""
     if any(device.time for device in devices):
         return "XLA does not write which GPU it is, only its size."
-    if any("TPU" in each for each in unread):
+    if any("TPU" in note for note in unread):
         return "There is no kernel of a GPU in it: TPUs worked, and GPUs alone are judged."
     return "There is no kernel of a GPU in it: the host alone was recorded, or no GPU worked."
 

@@ -68,7 +68,9 @@ STREAM_STATS: Final = frozenset(
 _REMEMBERED: Final = 10_000
 """Most names, scopes and details that are kept."""
 _DETAIL: Final = re.compile(r"(\w+):(\S*)")
-_MEMORIES: Final = {each.value: each for each in HostMemory if each is not HostMemory.UNKNOWN}
+_MEMORIES: Final = {
+    memory.value: memory for memory in HostMemory if memory is not HostMemory.UNKNOWN
+}
 
 
 def is_host_event_of_use(name: str) -> bool:
@@ -83,12 +85,12 @@ def record_host_event(
     stats: Mapping[str, object],
 ) -> bool:
     """Record an event; return whether it was useful."""
-    found = _span_of(name)
-    if found is not None and found[0] is SpanKind.SYNCHRONIZATION:
-        recorder.wait(found[1], span)
-    elif found is not None:
-        recorder.host_span(*found, span)
-    is_used = found is not None
+    host_span = _span_of(name)
+    if host_span is not None and host_span[0] is SpanKind.SYNCHRONIZATION:
+        recorder.wait(host_span[1], span)
+    elif host_span is not None:
+        recorder.host_span(*host_span, span)
+    is_used = host_span is not None
     if name in _ALLOCATIONS:
         is_used = _record_memory(recorder, stats, span[0]) or is_used
     if (correlation := _whole(stats.get("correlation_id"))) is not None:
