@@ -112,7 +112,9 @@ def test_a_table_without_names_is_a_page_too() -> None:
 def test_rows_beyond_those_of_a_terminal_are_on_a_page() -> None:
     """Each says how many are left out; charts and what is drawn of them are on a page alone."""
     rows = [(str(at), Bar(str(at), (BarPart("all", "wasted", at / 9),))) for at in range(9)]
-    long = table(("GPU", "used"), rows, most=3, page_most=5, rest=" GPUs", search="a GPU")
+    long = table(
+        ("GPU", "used"), rows, row_maximum=3, page_row_maximum=5, rest=" GPUs", search="a GPU"
+    )
     page = page_of("title", [long, Chart(lambda: "<svg></svg>"), Key((), note="Drawn.")])
     assert page.count("<tr>") == 6
     assert "and 4 more GPUs" in page

@@ -44,7 +44,7 @@ _MARKS: Final = {"+": "can", "-": "cannot", "!": "warnings"}
 def _sources(sources: Sequence[_JsonMapping], now_seconds: float, *notes: str) -> Section:
     blocks = list[Block]()
     said: set[tuple[str, str]] = set()
-    clusters = {each["cluster"] for each in sources}
+    clusters = {source["cluster"] for source in sources}
     for source in sources:
         if not source["is_found"]:
             continue
@@ -58,8 +58,8 @@ def _sources(sources: Sequence[_JsonMapping], now_seconds: float, *notes: str) -
         said |= {(source["source"], text) for _, text in sentences}
         title = ": ".join(filter(None, parts))
         blocks.append(section(title, Items(tuple(lines))) if lines else title)
-    found = {each["source"] for each in sources if each["is_found"]}
-    if absent := dict.fromkeys(e["source"] for e in sources if e["source"] not in found):
+    present = {source["source"] for source in sources if source["is_found"]}
+    if absent := dict.fromkeys(e["source"] for e in sources if e["source"] not in present):
         blocks.append(f"not in the store: {', '.join(absent)}")
     return section("Sources:", *blocks, Items(tuple(f"! {note}" for note in notes)))
 
@@ -95,7 +95,11 @@ def _clusters(clusters: Sequence[_JsonMapping]) -> Section:
 
 def _cut(name: str) -> dict[str, Any]:
     """Return how many rows a table shows, and what the others are."""
-    return {"most": _MOST_ROWS, "page_most": _PAGE_ROWS, "rest": f" {name}; --json has all"}
+    return {
+        "row_maximum": _MOST_ROWS,
+        "page_row_maximum": _PAGE_ROWS,
+        "rest": f" {name}; --json has all",
+    }
 
 
 _MOST_WAITING_ROWS: Final = 10
@@ -103,7 +107,7 @@ _MOST_NAMED: Final = 4
 
 
 def _waiting(waiting: Sequence[_JsonMapping]) -> Section:
-    blocks = [_served(each) for each in waiting[:_MOST_WAITING_ROWS]]
+    blocks = [_served(work) for work in waiting[:_MOST_WAITING_ROWS]]
     more = len(waiting) - _MOST_WAITING_ROWS
     rest = f"and {counted(more, 'piece')} more; --json has all" if more > 0 else ""
     return section("Waiting work, the longest waiting first:", *blocks, rest)
@@ -182,14 +186,14 @@ def _group(group: AdviceGroup) -> Section:
 
 def _node_advice(pieces: Sequence[_JsonMapping], advice: Sequence[_JsonMapping]) -> Section:
     """Return the advice of the nodes' own agents, a line per reason; the fleet's may overlap."""
-    known = {each["id"] for each in opened(advice)}
-    same = sum(piece["id"] in known for piece in pieces)
+    open_ids = {recommendation["id"] for recommendation in opened(advice)}
+    same = sum(piece["id"] in open_ids for piece in pieces)
     same_text = f", {same} of them listed above too" if same else ""
     title = f"The nodes' own agents have {counted(len(pieces), 'open recommendation')}{same_text}:"
     ordered = sorted(pieces, key=lambda piece: (piece["reason"], piece["action"], piece["id"]))
     lines = []
     for (reason, action), group in groupby(ordered, key=lambda e: (e["reason"], e["action"])):
-        named = first_names(list(dict.fromkeys(each["id"] for each in group)), _MOST_IDS)
+        named = first_names(list(dict.fromkeys(piece["id"] for piece in group)), _MOST_IDS)
         lines.append(f"{reason}, {_action(action)}: {named}")
     return section(title, Items(tuple(lines)))
 
@@ -228,10 +232,10 @@ def known_text(answer: _JsonMapping) -> str:
     gpus = f"{round(answer['gpus'], 2):g} GPU{'' if answer['gpus'] == 1 else 's'}"
     pools = counted(len(answer["pools"]), "pool")
     workloads = counted(answer["workloads"], "workload")
-    known = percent_text(answer["coverage_ratio"])
+    known_share = percent_text(answer["coverage_ratio"])
     return (
         f"{gpus} in {pools}, {workloads}, over {format_duration(answer['lookback_seconds'])} to "
-        f"{utc_text(answer['time'])}; {known} of the time is known.{look}"
+        f"{utc_text(answer['time'])}; {known_share} of the time is known.{look}"
     )
 
 
@@ -329,9 +333,9 @@ def _silent(verdicts: Mapping[str, _JsonMapping]) -> Section:
     rules: dict[str, list[str]] = {}
     for rule, counts in verdicts.items():
         if counts["abstained"] and not counts["complaints"] and not counts["well"]:
-            most = max(counts["abstained"], key=lambda reason: counts["abstained"][reason])
-            is_lacking = most == Reason.UNSUPPORTED_TELEMETRY and counts["missing"]
-            why = next(iter(counts["missing"])) if is_lacking else str(most)
+            commonest = max(counts["abstained"], key=lambda reason: counts["abstained"][reason])
+            is_lacking = commonest == Reason.UNSUPPORTED_TELEMETRY and counts["missing"]
+            why = next(iter(counts["missing"])) if is_lacking else str(commonest)
             rules.setdefault(why, []).append(rule)
     lines = (f"{reason}: {', '.join(silent)}" for reason, silent in sorted(rules.items()))
     return section("Rules that abstained everywhere:", Items(tuple(lines)))

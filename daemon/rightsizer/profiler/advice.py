@@ -35,17 +35,17 @@ def judgements_of(
     judgement in force. `present` are workloads by key; profiles from before `since`, wall time,
     are ignored.
     """
-    found: dict[tuple[str, str], tuple[TakenProfile, Finding]] = {}
+    findings_by_key: dict[tuple[str, str], tuple[TakenProfile, Finding]] = {}
     for profile in sorted(
         profiles, key=lambda taken_profile: (taken_profile.moment, taken_profile.taken)
     ):
         if profile.key is not None and profile.key in present and profile.moment >= since:
             for finding in profile.findings:
                 if finding.abstained is None:
-                    found[profile.key, finding.rule] = profile, finding
+                    findings_by_key[profile.key, finding.rule] = profile, finding
     return tuple(
         _judged(finding, key, present[key])
-        for (key, _), (profile, finding) in found.items()
+        for (key, _), (profile, finding) in findings_by_key.items()
         if not _is_settled(key, profile, finding, advice)
     )
 
@@ -60,7 +60,7 @@ def _judged(finding: Finding, key: str, workload: Workload | None) -> Judgement:
 
 
 def with_profiles(
-    found: Sequence[Judgement],
+    judged: Sequence[Judgement],
     profiled: Sequence[Judgement],
     open_now: AbstractSet[tuple[str, str]],
 ) -> tuple[Judgement, ...]:
@@ -69,7 +69,7 @@ def with_profiles(
     Of a workload's complaints with one reason, one may become advice: the one already open, else
     telemetry's; the other becomes part of its evidence.
     """
-    judgements = list(found)
+    judgements = list(judged)
     for judgement in profiled:
         other = judgement
         place = _place_of(judgement, judgements)
@@ -85,12 +85,12 @@ def _is_settled(
     """Whether advice for the same reason on the same workload was closed after the profile."""
     reasons = set(finding.reasons)
     return any(
-        each.closed is not None
-        and each.closed >= profile.moment
-        and (each.finding.workload or key) == key
-        and (each.finding.workload is not None or key in each.finding.devices)
-        and reasons & set(each.finding.reasons)
-        for each in advice
+        recommendation.closed is not None
+        and recommendation.closed >= profile.moment
+        and (recommendation.finding.workload or key) == key
+        and (recommendation.finding.workload is not None or key in recommendation.finding.devices)
+        and reasons & set(recommendation.finding.reasons)
+        for recommendation in advice
     )
 
 
@@ -98,15 +98,15 @@ def _place_of(judgement: Judgement, others: Sequence[Judgement]) -> int | None:
     """Return the position of telemetry's judgement with the same reason or rule, or `None`."""
     same = judgement.finding.rule.removeprefix(_PREFIX)
     reasons = set(judgement.finding.reasons)
-    known = [
-        (place, each.finding) for place, each in enumerate(others) if each.key == judgement.key
+    placed = [
+        (place, other.finding) for place, other in enumerate(others) if other.key == judgement.key
     ]
     alike = [
         place
-        for place, finding in known
+        for place, finding in placed
         if finding.is_actionable and reasons & set(finding.reasons)
     ]
-    named = [place for place, finding in known if finding.rule == same]
+    named = [place for place, finding in placed if finding.rule == same]
     return next(iter((*alike, *named)), None)
 
 

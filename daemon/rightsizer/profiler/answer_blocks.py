@@ -211,8 +211,8 @@ def _telemetry(document: ProfileDocument | None) -> Block:
         )
         details = Items(tuple(device["details"]))
         agreements = Items(tuple(device["agreements"]))
-        told = section(device["title"], details, *warnings, agreements)
-        blocks.append(told if shown((told,)) else device["title"])
+        device_section = section(device["title"], details, *warnings, agreements)
+        blocks.append(device_section if shown((device_section,)) else device["title"])
     return section("Telemetry of the same GPUs and time", unmatched, *blocks)
 
 
@@ -226,7 +226,12 @@ def _against(against: ProfileDocument) -> Section:
         _rows(("figure", *_CHANGES), map(figures.change_row, against["changes"])),
         _sentence(figures.kernels_changed_text(against)),
         _rows((f"families, per {per}", *_CHANGES), families),
-        _rows((f"kernels, per {per}", *_CHANGES), kernels, _MOST_CHANGES, page_most=_PAGE_CHANGES),
+        _rows(
+            (f"kernels, per {per}", *_CHANGES),
+            kernels,
+            _MOST_CHANGES,
+            page_row_maximum=_PAGE_CHANGES,
+        ),
     )
 
 
@@ -235,14 +240,17 @@ def _sentence(text: str) -> str:
 
 
 def _rows(
-    header: Sequence[str], rows: Iterable[Iterable[Cell]], most: int | None = None, **options: Any
+    header: Sequence[str],
+    rows: Iterable[Iterable[Cell]],
+    row_maximum: int | None = None,
+    **options: Any,
 ) -> Table:
     """Make a table whose first column and kinds are texts, all others numbers."""
     first, *others = header
     columns: list[Heading] = [Column(first, widest=_NAME_WIDTH)]
     columns += (Column(name) if name == "kind" else number_column(name) for name in others)
-    cut: dict[str, Any] = {"page_most": _PAGE_ROWS, "rest": _REST, **options}
-    return table(columns, rows, most=most, **cut)
+    cut: dict[str, Any] = {"page_row_maximum": _PAGE_ROWS, "rest": _REST, **options}
+    return table(columns, rows, row_maximum=row_maximum, **cut)
 
 
 def _devices(document: ProfileDocument) -> Iterator[Block]:
@@ -412,7 +420,7 @@ def _drawings(name: str, device: ProfileDocument, count: int) -> Iterator[Block]
             f"Roofline of {device['roof']['board']}",
             Key((), note=below),
             Chart(partial(roofline_chart, name, points)),
-            _rows(header, rows, _MOST_CHANGES, page_most=_PAGE_CHANGES),
+            _rows(header, rows, _MOST_CHANGES, page_row_maximum=_PAGE_CHANGES),
         )
     elif device["kernels"]:
         yield Key((), note=f"No roofline: {figures.no_roof_text(device)}.")
@@ -425,7 +433,7 @@ _NO_FRAMES: Final = (
 _TENSOR: Final = {True: "yes", False: "no", None: "-"}
 
 
-def _kernels(kernels: Sequence[ProfileDocument], most: int) -> Iterator[Block]:
+def _kernels(kernels: Sequence[ProfileDocument], kernel_maximum: int) -> Iterator[Block]:
     whole = sum(kernel["seconds"] for kernel in kernels) or 1.0
     families = figures.family_times(kernels)
     yield table_of(
@@ -454,8 +462,8 @@ def _kernels(kernels: Sequence[ProfileDocument], most: int) -> Iterator[Block]:
         kernels,
         columns,
         caption="Kernels by their summed time",
-        most=_MOST_KERNELS,
-        page_most=most,
+        row_maximum=_MOST_KERNELS,
+        page_row_maximum=kernel_maximum,
         rest=_REST,
         search="kernel, family",
     )
@@ -481,7 +489,7 @@ def _host(profiles: Sequence[ProfileDocument]) -> Iterator[Block]:
         yield _rows(figures.HOST_STEP_HEADER, steps, _MOST_STEPS, caption=caption)
     spans = figures.span_rows(_every(profiles, "host_spans"))
     header = ("on the host", "kind", "times", "time")
-    yield _rows(header, spans, _MOST_SPANS, page_most=_PAGE_CHANGES)
+    yield _rows(header, spans, _MOST_SPANS, page_row_maximum=_PAGE_CHANGES)
 
 
 def _source(file: ProfileDocument) -> Section:

@@ -43,14 +43,14 @@ def differences(before: Sequence[Profile], after: Sequence[Profile]) -> tuple[st
     """Return differences other than the program as sentences: boards, and number of GPUs."""
     first, second = ([member.device for member in members_of(side)] for side in (before, after))
     boards = [sorted({profile.device.name for profile in side} - {""}) for side in (first, second)]
-    found = []
+    warnings = []
     was, now = (" and ".join(board) for board in boards)
     if was and now and not (_may_mean(was, now) or _may_mean(now, was)):
-        found.append(f"Recorded on other boards: {was} before, {now} after.")
+        warnings.append(f"Recorded on other boards: {was} before, {now} after.")
     if first and second and len(first) != len(second):
         counts = f"{len(first)} before, {len(second)} after"
-        found.append(f"Recorded on another number of GPUs: {counts}.")
-    return tuple(found)
+        warnings.append(f"Recorded on another number of GPUs: {counts}.")
+    return tuple(warnings)
 
 
 def _may_mean(name: str, longer: str) -> bool:
@@ -143,11 +143,11 @@ def _renamed(
     alike: defaultdict[tuple[KernelFamily, int], list[_Key]] = defaultdict(list)
     for key in sorted(gone, key=before.__getitem__):
         alike[key[0], gone[key]].append(key)
-    found: dict[_Key, _Key] = {}
+    renamed: dict[_Key, _Key] = {}
     for key in sorted(new, key=after.__getitem__, reverse=True):
         if left := alike[key[0], new[key]]:
-            found[key] = left.pop()
-    return found
+            renamed[key] = left.pop()
+    return renamed
 
 
 def _per_second(of: Callable[[ProfiledMember], float]) -> _Figure:
@@ -173,8 +173,8 @@ def _mean_of_steps(measure: Callable[[StepUse], float]) -> _Figure:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 _FIGURES: Final[tuple[tuple[str, _Figure], ...]] = (

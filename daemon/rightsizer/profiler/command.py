@@ -37,7 +37,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     out = arguments.report
     files = (*arguments.files, *arguments.against)
-    if out is not None and out.resolve() in {each.resolve() for each in files}:
+    if out is not None and out.resolve() in {file.resolve() for file in files}:
         raise UsageError(f"--report {out}: is a profile to read; name another file")
     settings = settings_of(arguments, ProfileAnswerSettings)
     shows = sys.stderr.isatty()

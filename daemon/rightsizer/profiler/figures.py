@@ -69,7 +69,7 @@ def time_text(value: float | None) -> str:
     """Format seconds, as in `1.23 s`, `45.6 ms`, `7.8 µs`."""
     if not value:
         return NOTHING if value is None else "0 s"
-    scale, unit = next((each for each in _SCALES if value >= each[0]), _SCALES[-1])
+    scale, unit = next((scale for scale in _SCALES if value >= scale[0]), _SCALES[-1])
     return f"{value / scale:,.4g} {unit}"
 
 
@@ -109,8 +109,8 @@ def idle_parts(time: ProfileDocument) -> dict[str, float]:
 
 def judged_time(device: ProfileDocument) -> ProfileDocument | None:
     """Return the time use of a device, including the wait of its first step for a kernel."""
-    found: ProfileDocument | None = device["steps_time"] or device["time"]
-    return found
+    time_use: ProfileDocument | None = device["steps_time"] or device["time"]
+    return time_use
 
 
 def lost_text(workload: ProfileDocument) -> str:
@@ -121,13 +121,13 @@ def lost_text(workload: ProfileDocument) -> str:
     parts_of = [
         {part: seconds / time["span_seconds"] for part, seconds in idle_parts(time).items()}
         for profile in workload["profiles"]
-        for each in profile["devices"]
-        if (time := judged_time(each)) and time["span_seconds"]
+        for device in profile["devices"]
+        if (time := judged_time(device)) and time["span_seconds"]
     ]
-    parts = min(parts_of, key=lambda each: each["compute"], default={"compute": 1.0})
+    parts = min(parts_of, key=lambda part: part["compute"], default={"compute": 1.0})
     if parts["compute"] >= _NEARLY_ALL:
         return ""
-    rest = sorted(parts.items() - {("compute", parts["compute"])}, key=lambda each: -each[1])
+    rest = sorted(parts.items() - {("compute", parts["compute"])}, key=lambda item: -item[1])
     parts_text = [
         f"{CAUSES[part]} {percent_text(ratio)}" for part, ratio in rest if ratio >= _HALF_PERCENT
     ]
@@ -142,17 +142,19 @@ def gain_text(finding: dict[str, Any]) -> str:
         high = option["time_ratio_high"]
         if low is not None and high is not None:
             least = percent_text(1 - high)
-            most = percent_text(1 - low)
+            upper = percent_text(1 - low)
             step = _per_step(finding["evidence"])
             return (
-                f"{_range_text(least if 1 - high >= _HALF_PERCENT else '', most)} less time{step}"
+                f"{_range_text(least if 1 - high >= _HALF_PERCENT else '', upper)} less time{step}"
             )
     return ""
 
 
-def _range_text(least: str, most: str) -> str:
+def _range_text(least: str, greatest: str) -> str:
     """Return a range, or its one value; an empty `least` is none."""
-    return f"{least} to {most}" if least not in ("", most) else (least or f"up to {most}")
+    return (
+        f"{least} to {greatest}" if least not in ("", greatest) else (least or f"up to {greatest}")
+    )
 
 
 def _per_step(evidence: dict[str, Any]) -> str:
@@ -206,7 +208,9 @@ def _rounded(value: float) -> str:
 
 def pace_text(against: ProfileDocument) -> str:
     """Say how much longer a step takes, and which part of it changed most; empty without steps."""
-    changes = {each["figure"]: (each["before"], each["after"]) for each in against["changes"]}
+    changes = {
+        change["figure"]: (change["before"], change["after"]) for change in against["changes"]
+    }
     before, after = changes.get("step_seconds", (None, None))
     if not before or not after:
         return ""
@@ -223,8 +227,14 @@ def pace_text(against: ProfileDocument) -> str:
         },
     }
     measured = {name: pair for name, pair in parts.items() if None not in pair}
-    most = max(measured, key=lambda name: abs(measured[name][1] - measured[name][0]), default="")
-    named = f"; {most}: {' to '.join(map(time_text, measured[most]))}" if most else ""
+    largest_change = max(
+        measured, key=lambda name: abs(measured[name][1] - measured[name][0]), default=""
+    )
+    named = (
+        f"; {largest_change}: {' to '.join(map(time_text, measured[largest_change]))}"
+        if largest_change
+        else ""
+    )
     pace = (
         "as long"
         if abs(ratio) < _HALF_PERCENT
@@ -245,11 +255,13 @@ def kernels_changed_text(against: ProfileDocument) -> str:
     ]
     first = (slower or families)[0]
     change = first["after"] - first["before"]
-    kernels = [each for each in against["kernels"] if each["family"] == first["family"]]
-    most = max(
+    kernels = [kernel for kernel in against["kernels"] if kernel["family"] == first["family"]]
+    largest = max(
         kernels, key=lambda kernel: (kernel["after"] - kernel["before"]) / change, default=None
     )
-    named = "" if most is None else f", most of it in {short_text(most['name'], _LONGEST_KERNEL)}"
+    named = (
+        "" if largest is None else f", most of it in {short_text(largest['name'], _LONGEST_KERNEL)}"
+    )
     ratio = "" if first["ratio"] is None else f" (x{first['ratio']:.2f})"
     return (
         f"{readable_name(first['family'])} kernels take {time_text(abs(change))} "
@@ -259,8 +271,10 @@ def kernels_changed_text(against: ProfileDocument) -> str:
 
 def collective_text(use: CollectiveUse | ProfileDocument) -> str:
     """Return kind, size and group: `all_reduce of 23.5 MB among 8`."""
-    found = use if isinstance(use, Mapping) else asdict(use)
-    return f"{found['kind']} of {size_text(found['bytes'])} among {found['group_size']}"
+    collective = use if isinstance(use, Mapping) else asdict(use)
+    return (
+        f"{collective['kind']} of {size_text(collective['bytes'])} among {collective['group_size']}"
+    )
 
 
 def collective_rows(document: ProfileDocument) -> list[Sequence[str]]:
@@ -268,26 +282,26 @@ def collective_rows(document: ProfileDocument) -> list[Sequence[str]]:
     link = document["link_bytes_per_second"]
     return [
         (
-            collective_text(each),
-            f"{each['count']:,}",
-            time_text(each["seconds"]),
-            f"{size_text(each['bus_bytes_per_second'])}/s",
-            f"{size_text(each['best_bus_bytes_per_second'])}/s",
-            percent_text(each["best_bus_bytes_per_second"] / link) if link else "-",
+            collective_text(collective),
+            f"{collective['count']:,}",
+            time_text(collective["seconds"]),
+            f"{size_text(collective['bus_bytes_per_second'])}/s",
+            f"{size_text(collective['best_bus_bytes_per_second'])}/s",
+            percent_text(collective["best_bus_bytes_per_second"] / link) if link else "-",
         )
-        for each in document["collectives"]
+        for collective in document["collectives"]
     ]
 
 
 def older_text(document: ProfileDocument) -> str:
     """Return the share of kernel time in kernels for an older architecture than the board's."""
-    whole = sum(each["seconds"] for each in document["kernels"])
+    whole = sum(kernel["seconds"] for kernel in document["kernels"])
     order = _ARCHITECTURES
     if document["architecture"] not in order or not whole:
         return ""
     times = Counter[str]()
-    for each in document["kernels"]:
-        times[kernel_architecture(each["name"])] += each["seconds"]
+    for kernel_use in document["kernels"]:
+        times[kernel_architecture(kernel_use["name"])] += kernel_use["seconds"]
     newest = order.index(document["architecture"])
     older = [name for name in order[:newest] if times[name] >= _WORTH_NAMING * whole]
     parts = ", ".join(f"{percent_text(times[name] / whole)} for {name}" for name in older)
@@ -303,8 +317,8 @@ def span_rows(spans: Sequence[ProfileDocument]) -> list[Sequence[str]]:
     """Return rows of host spans: name, kind, count, time; longest first, annotations last."""
     ranked = sorted(spans, key=lambda span: (span["kind"] == "annotation", -span["seconds"]))
     return [
-        (each["name"], each["kind"], f"{each['count']:,}", time_text(each["seconds"]))
-        for each in ranked
+        (span["name"], span["kind"], f"{span['count']:,}", time_text(span["seconds"]))
+        for span in ranked
     ]
 
 
@@ -361,15 +375,15 @@ def short_text(name: str, longest: int) -> str:
 
 def beside(document: ProfileDocument | None) -> list[ProfileDocument]:
     """Return devices with telemetry's statements; empty without a history."""
-    found: list[ProfileDocument] = []
-    for each in document["devices"] if document else ():
+    compared: list[ProfileDocument] = []
+    for device in document["devices"] if document else ():
         texts: dict[bool, list[str]] = {True: [], False: []}
-        for one in each["comparisons"]:
+        for one in device["comparisons"]:
             texts[one["is_contradiction"]].append(one["text"])
         comparisons = {"contradictions": texts[True], "agreements": texts[False]}
-        details = _details(each, document["workload"] if document else None)
-        found.append({"title": _title(each), "details": details, **comparisons})
-    return found
+        details = _details(device, document["workload"] if document else None)
+        compared.append({"title": _title(device), "details": details, **comparisons})
+    return compared
 
 
 def _title(device: ProfileDocument) -> str:
@@ -387,11 +401,11 @@ def _details(device: ProfileDocument, workload: str | None) -> list[str]:
     holder = telemetry["workload"] or workload
     held = f", held by {holder}" if holder and holder != device["uuid"] else ""
     ours, theirs = (
-        f"{time_text(each['end'] - each['start'])} from {utc_text(each['start'], '%H:%M:%S')}"
-        for each in (device, telemetry)
+        f"{time_text(window['end'] - window['start'])} from {utc_text(window['start'], '%H:%M:%S')}"
+        for window in (device, telemetry)
     )
     active = f"active for {time_text(telemetry['active_seconds'])}"
-    shares = sorted(telemetry["states"].items(), key=lambda each: (-each[1], each[0]))
+    shares = sorted(telemetry["states"].items(), key=lambda item: (-item[1], item[0]))
     shares = [*shares[:_MOST_STATES], *telemetry["conditions"].items()]
     parts = ", ".join(f"{readable_name(name)} {percent(share)}" for name, share in shares)
     states = f", of that {parts}" if parts else ""
@@ -400,7 +414,7 @@ def _details(device: ProfileDocument, workload: str | None) -> list[str]:
 
 def no_roof_text(device: ProfileDocument) -> str:
     """Explain why there is no roofline."""
-    if device["products"] or any(each["flops_per_second"] for each in device["kernels"]):
+    if device["products"] or any(kernel["flops_per_second"] for kernel in device["kernels"]):
         if not device["name"]:
             return "the profile does not name the board"
         if device["roof"] is None:

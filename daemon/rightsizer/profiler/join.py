@@ -55,27 +55,27 @@ class JoinedDevice(Struct, frozen=True):
         return any(contradiction.figure == ACTIVE_SECONDS for contradiction in self.contradictions)
 
 
-def match_device(found: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
+def match_device(profiled: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
     """Match a profile's device with a device of the node, as far as the profile allows."""
-    if found.uuid:
-        same = next((device for device in node if _uuid(device.uuid) == _uuid(found.uuid)), None)
+    if profiled.uuid:
+        same = next((device for device in node if _uuid(device.uuid) == _uuid(profiled.uuid)), None)
         if same is None:
-            return _foreign(f"no GPU of this node has the uuid {found.uuid}")
+            return _foreign(f"no GPU of this node has the uuid {profiled.uuid}")
         return _of_its_own(same, node, "uuid")
     gpus = [device for device in node if device.mig is None]
     if len(gpus) == 1:
-        if _differs(found, gpus[0]):
-            return _foreign(f"it is of a {found.name}, and this node has a {gpus[0].name}")
+        if _differs(profiled, gpus[0]):
+            return _foreign(f"it is of a {profiled.name}, and this node has a {gpus[0].name}")
         return _of_its_own(gpus[0], node, "only GPU")
-    if found.index is None or not found.name:
-        named = "the number" if found.index is not None else "nothing"
+    if profiled.index is None or not profiled.name:
+        named = "the number" if profiled.index is not None else "nothing"
         why = f"it tells {named} of its GPU, and this node has {len(gpus)}"
         return JoinedDevice(None, unmatched=why)
-    if (at := next((gpu for gpu in gpus if gpu.index == found.index), None)) is None:
-        return _foreign(f"this node has no GPU {found.index}")
-    if _differs(found, at):
-        return _foreign(f"it is of a {found.name}, and GPU {at.index} here is a {at.name}")
-    alike = sum(not _differs(found, gpu) for gpu in gpus)
+    if (at := next((gpu for gpu in gpus if gpu.index == profiled.index), None)) is None:
+        return _foreign(f"this node has no GPU {profiled.index}")
+    if _differs(profiled, at):
+        return _foreign(f"it is of a {profiled.name}, and GPU {at.index} here is a {at.name}")
+    alike = sum(not _differs(profiled, gpu) for gpu in gpus)
     note = "" if alike == 1 else "CUDA_VISIBLE_DEVICES gives GPUs other numbers"
     return _of_its_own(at, node, "index and name", note)
 
@@ -88,16 +88,16 @@ def _of_its_own(device: Device, node: Sequence[Device], by: str, note: str = "")
     """Match a GPU, or its only MIG instance: a divided GPU has no states."""
     parts = [device]
     if device.has_mig_instances:
-        parts = [each for each in node if each.mig and each.mig.parent_uuid == device.uuid]
+        parts = [gpu for gpu in node if gpu.mig and gpu.mig.parent_uuid == device.uuid]
     if len(parts) == 1:
         return JoinedDevice(parts[0], by, note=note)
     why = f"GPU {device.index} is cut into {len(parts)} MIG instances, and it does not say which"
     return JoinedDevice(None, unmatched=why)
 
 
-def _differs(found: ProfiledDevice, device: Device) -> bool:
+def _differs(profiled: ProfiledDevice, device: Device) -> bool:
     """Whether two names cannot be of the same GPU; some profilers shorten them."""
-    one, other = (each.name.casefold().removeprefix("nvidia ").strip() for each in (found, device))
+    one, other = (gpu.name.casefold().removeprefix("nvidia ").strip() for gpu in (profiled, device))
     return one not in other and other not in one
 
 
@@ -157,26 +157,26 @@ def join(
 
 def _joined(
     profile: Profile,
-    found: DeviceProfile,
+    profiled: DeviceProfile,
     node: Sequence[Device],
     telemetry_of: ProfileTelemetryOf,
     settings: ProfileComparisonSettings,
 ) -> JoinedDevice:
     start = None
     end = None
-    if profile.start is not None and found.start is not None and found.time is not None:
-        first = profile.start + found.start
-        last = first + nanoseconds(found.time.span_seconds)
+    if profile.start is not None and profiled.start is not None and profiled.time is not None:
+        first = profile.start + profiled.start
+        last = first + nanoseconds(profiled.time.span_seconds)
         if 0 <= first <= last < _LATEST:
             start = first
             end = last
-    match = match_device(found.device, node)
-    match = replace(match, key=key_of(profile, found), start=start, end=end)
+    match = match_device(profiled.device, node)
+    match = replace(match, key=key_of(profile, profiled), start=start, end=end)
     if (device := match.device) is None:
         return match
-    if found.time is None or start is None or end is None:
+    if profiled.time is None or start is None or end is None:
         why = "its time is none that a clock has"
-        if found.time is None:
+        if profiled.time is None:
             why = "the profile has no timeline"
         elif profile.start is None:
             why = f"{profile.format} has no wall time in it"
@@ -184,7 +184,7 @@ def _joined(
     telemetry = telemetry_of(device.uuid, start, end)
     if telemetry is None or not telemetry.window.known:
         return replace(match, unmatched=f"no telemetry of GPU {device.index} at that time is kept")
-    member = ProfiledMember(profile, found, found.time)
+    member = ProfiledMember(profile, profiled, profiled.time)
     compared = compare(member, f"GPU {device.index}", telemetry, settings)
     return replace(match, telemetry=telemetry, comparisons=compared)
 
@@ -215,12 +215,12 @@ def _only_holder(
     if span is None or any(device.device is not None or device.is_foreign for device in devices):
         return None
     start, end = span
-    found = (
+    telemetries = (
         telemetry_of(device.uuid, start, end) for device in node if not device.has_mig_instances
     )
     held = {
         telemetry.workload
-        for telemetry in found
+        for telemetry in telemetries
         if telemetry is not None and telemetry.workload is not None
     }
     return (held.pop(), "") if len(held) == 1 else None

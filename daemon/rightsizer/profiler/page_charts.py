@@ -76,13 +76,17 @@ def colored(time: ProfileDocument | None) -> dict[str, float]:
 
 def timeline(name: str, document: ProfileDocument) -> str:
     """Render the timeline of a device."""
-    found = {lane: document["lanes"][lane] for lane in _LANES if lane in document["lanes"]}
-    rows = [ChartLane(*_LANES[lane], shares=row) for lane, row in found.items()]
-    rows += [ChartLane(each, "working", row) for each, row in document["streams"].items()]
-    rows += [ChartLane(f"host, {each}", "held", row) for each, row in document["threads"].items()]
-    if most := max(filter(None, document["memory_bytes"]), default=0):
-        shares = [(each or 0) / most for each in document["memory_bytes"]]
-        rows.append(ChartLane(f"memory of {size_text(most)}", "waiting", shares, is_curve=True))
+    shown_lanes = {lane: document["lanes"][lane] for lane in _LANES if lane in document["lanes"]}
+    rows = [ChartLane(*_LANES[lane], shares=row) for lane, row in shown_lanes.items()]
+    rows += [ChartLane(stream, "working", row) for stream, row in document["streams"].items()]
+    rows += [
+        ChartLane(f"host, {thread}", "held", row) for thread, row in document["threads"].items()
+    ]
+    if peak_bytes := max(filter(None, document["memory_bytes"]), default=0):
+        shares = [(size or 0) / peak_bytes for size in document["memory_bytes"]]
+        rows.append(
+            ChartLane(f"memory of {size_text(peak_bytes)}", "waiting", shares, is_curve=True)
+        )
     if not (count := max((len(row.shares) for row in rows), default=0)):
         return ""
     moment = document["moment_seconds"]
@@ -189,15 +193,17 @@ def flame_chart(name: str, frames: Sequence[ProfileDocument], count: int) -> str
 
 def _frame_tip(chain: Sequence[ProfileDocument], share: float) -> str:
     frame = chain[-1]
-    own = f", of that {time_text(frame['self_seconds'])} itself" if frame["self_seconds"] else ""
+    self_text = (
+        f", of that {time_text(frame['self_seconds'])} itself" if frame["self_seconds"] else ""
+    )
     calls = f" in {frame['calls']:,} calls" if frame["calls"] else ""
     runs = f"{frame['kernels']:,} kernels{calls}"
     names = _frame_names(chain[-_MOST_NAMES:])
-    return f"{names}: {time_text(frame['seconds'])}, {share:.1%}{own}; {runs}"
+    return f"{names}: {time_text(frame['seconds'])}, {share:.1%}{self_text}; {runs}"
 
 
 def _frame_names(chain: Sequence[ProfileDocument]) -> str:
-    return " > ".join(short_text(each["name"], _LONGEST_FRAME) for each in chain)
+    return " > ".join(short_text(frame["name"], _LONGEST_FRAME) for frame in chain)
 
 
 class RooflinePoint(Struct, frozen=True):
@@ -227,34 +233,34 @@ def roofline_points(device: ProfileDocument) -> list[RooflinePoint]:
     """Return the longest products, or counted kernels; empty without a roof."""
     if (roof := device["roof"]) is None:
         return []
-    found = [
+    points = [
         (
-            f"{each['name']} {each['shape']}",
-            each["number_format"],
-            each["calls"],
-            each["seconds"],
-            each["flops"] / each["seconds"],
-            each["flops"] / each["bytes"],
+            f"{product['name']} {product['shape']}",
+            product["number_format"],
+            product["calls"],
+            product["seconds"],
+            product["flops"] / product["seconds"],
+            product["flops"] / product["bytes"],
         )
-        for each in device["products"]
-        if each["seconds"]
+        for product in device["products"]
+        if product["seconds"]
     ] or [
         (
-            each["name"],
-            "bf16" if each["uses_tensor_cores"] else "fp32",
-            each["count"],
-            each["seconds"],
-            each["flops_per_second"],
-            each["flops_per_second"] / each["dram_bytes_per_second"],
+            kernel["name"],
+            "bf16" if kernel["uses_tensor_cores"] else "fp32",
+            kernel["count"],
+            kernel["seconds"],
+            kernel["flops_per_second"],
+            kernel["flops_per_second"] / kernel["dram_bytes_per_second"],
         )
-        for each in device["kernels"]
-        if each["flops_per_second"] and each["dram_bytes_per_second"]
+        for kernel in device["kernels"]
+        if kernel["flops_per_second"] and kernel["dram_bytes_per_second"]
     ]
-    least = _SMALLEST_FRAME * sum(each[3] for each in found)
+    least = _SMALLEST_FRAME * sum(point[3] for point in points)
     return [
-        RooflinePoint(*each, over)
-        for each in found[:_MOST_POINTS]
-        if each[3] >= least and (over := _roof_over(roof, each[1], each[4])) is not None
+        RooflinePoint(*point, over)
+        for point in points[:_MOST_POINTS]
+        if point[3] >= least and (over := _roof_over(roof, point[1], point[4])) is not None
     ]
 
 
@@ -262,9 +268,12 @@ def _roof_over(roof: ProfileDocument, number_format: str, rate: float) -> ChartR
     """Return a format's roof; fast 32-bit rates mean tensor cores."""
     peaks = roof["flops_per_second"]
     names = _PEAKS_OF.get(number_format, (number_format,))
-    if not (known := [(peaks[name], name) for name in names if name in peaks]):
+    if not (format_peaks := [(peaks[name], name) for name in names if name in peaks]):
         return None
-    peak, name = min((each for each in known if each[0] >= rate), default=max(known))
+    peak, name = min(
+        (format_peak for format_peak in format_peaks if format_peak[0] >= rate),
+        default=max(format_peaks),
+    )
     return ChartRoof(f"{name} {rate_text(peak)}", roof["bytes_per_second"], peak)
 
 

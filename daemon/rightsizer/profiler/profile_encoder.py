@@ -55,21 +55,21 @@ def _evidence(profile: Profile) -> Iterator[Evidence]:
     yield Evidence(EvidenceKind.READ, f"{counted(profile.events, 'event')}", count=profile.events)
 
 
-def _device(found: DeviceProfile) -> JsonObject:
+def _device(profiled: DeviceProfile) -> JsonObject:
     document = plain_fields(
-        replace(found, time=None, steps=(), steps_time=None, work_time=None, timeline=None)
+        replace(profiled, time=None, steps=(), steps_time=None, work_time=None, timeline=None)
     )
     del document["start"]
     return {
         **document.pop("device"),
         **document,
-        "time": _time(found.time),
-        "steps_time": _time(found.steps_time),
-        "work_time": _time(found.work_time),
-        "roof": _roof(found),
-        **_board(found),
+        "time": _time(profiled.time),
+        "steps_time": _time(profiled.steps_time),
+        "work_time": _time(profiled.work_time),
+        "roof": _roof(profiled),
+        **_board(profiled),
         # Not by `plain_fields`, which copies each number.
-        "timeline": None if found.timeline is None else asdict(found.timeline),
+        "timeline": None if profiled.timeline is None else asdict(profiled.timeline),
         "steps": [
             {
                 "name": step.name,
@@ -80,25 +80,27 @@ def _device(found: DeviceProfile) -> JsonObject:
                 if step.last_long_collective is None
                 else seconds(step.last_long_collective - step.start),
             }
-            for step in found.steps
+            for step in profiled.steps
         ],
     }
 
 
-def _board(found: DeviceProfile) -> JsonObject:
+def _board(profiled: DeviceProfile) -> JsonObject:
     """Encode the catalogue's data of its board; `None` if unknown."""
-    board = built_in().find(found.device.name) if found.device.name else None
+    board = built_in().find(profiled.device.name) if profiled.device.name else None
     return {
         "architecture": board and board.architecture.lower().split()[0],
         "link_bytes_per_second": (board and board.link_bytes_per_second) or None,
     }
 
 
-def _roof(found: DeviceProfile) -> JsonObject | None:
+def _roof(profiled: DeviceProfile) -> JsonObject | None:
     """Encode the board's peaks; `None` if unknown, or without arithmetic to compare."""
-    if not found.products and all(kernel.flops_per_second is None for kernel in found.kernels):
+    if not profiled.products and all(
+        kernel.flops_per_second is None for kernel in profiled.kernels
+    ):
         return None
-    if not found.device.name or (board := built_in().find(found.device.name)) is None:
+    if not profiled.device.name or (board := built_in().find(profiled.device.name)) is None:
         return None
     return {
         "board": board.usual_name,
@@ -111,42 +113,42 @@ def _time(time: TimeUse | None) -> JsonObject | None:
     return None if time is None else {**plain_fields(time), "idle_seconds": time.idle_seconds}
 
 
-def encode_joined_device(found: JoinedDevice) -> JsonObject:
+def encode_joined_device(joined: JoinedDevice) -> JsonObject:
     """Encode a device with telemetry, with the keys of docs/profiles.md."""
-    device = found.device
+    device = joined.device
     return {
-        "key": found.key,
+        "key": joined.key,
         "uuid": device and device.uuid,
         "index": device and device.index,
         "name": device and device.name,
-        "matched_by": found.matched_by or None,
-        "note": found.note or None,
-        "start": _seconds(found.start),
-        "end": _seconds(found.end),
-        "unmatched": found.unmatched or None,
-        "telemetry": None if found.telemetry is None else _telemetry(found.telemetry),
-        "comparisons": [plain_fields(comparison) for comparison in found.comparisons],
+        "matched_by": joined.matched_by or None,
+        "note": joined.note or None,
+        "start": _seconds(joined.start),
+        "end": _seconds(joined.end),
+        "unmatched": joined.unmatched or None,
+        "telemetry": None if joined.telemetry is None else _telemetry(joined.telemetry),
+        "comparisons": [plain_fields(comparison) for comparison in joined.comparisons],
     }
 
 
-def _telemetry(found: ProfileTelemetry) -> JsonObject:
-    window = found.window
+def _telemetry(telemetry: ProfileTelemetry) -> JsonObject:
+    window = telemetry.window
     return {
         "start": seconds(window.start),
         "end": seconds(window.end),
         "known_seconds": window.known_seconds,
-        "active_seconds": found.active_seconds,
+        "active_seconds": telemetry.active_seconds,
         "tier": window.tier,
-        "workload": found.workload,
-        "busy_ratio": None if (busy := found.busy_ratio) is None else round(busy, 4),
-        "memory_peak_bytes": found.memory_peak_bytes,
+        "workload": telemetry.workload,
+        "busy_ratio": None if (busy := telemetry.busy_ratio) is None else round(busy, 4),
+        "memory_peak_bytes": telemetry.memory_peak_bytes,
         "states": {
-            str(state): round(found.share(state), 4)
+            str(state): round(telemetry.share(state), 4)
             for state in sorted(ACTIVE_STATES)
             if window.states.get(state)
         },
         "conditions": {
-            str(condition): round(found.condition_share(condition), 4)
+            str(condition): round(telemetry.condition_share(condition), 4)
             for condition in Condition
             if window.conditions.get(condition)
         },
@@ -168,13 +170,13 @@ def encode_profile_answer(answer: ProfileAnswer) -> JsonObject:
 
 
 def _workload(
-    found: ProfiledWorkload, before: ProfiledWorkload | None, joined: ProfileJoin | None
+    workload: ProfiledWorkload, before: ProfiledWorkload | None, joined: ProfileJoin | None
 ) -> JsonObject:
     return {
-        "workload": found.name,
-        "profiles": [encode_profile(profile) for profile in found.profiles],
-        "clock_offsets_seconds": found.clock_offsets_seconds,
-        "findings": [encode_finding(finding) for finding in found.findings],
+        "workload": workload.name,
+        "profiles": [encode_profile(profile) for profile in workload.profiles],
+        "clock_offsets_seconds": workload.clock_offsets_seconds,
+        "findings": [encode_finding(finding) for finding in workload.findings],
         "telemetry": None
         if joined is None
         else {
@@ -187,21 +189,21 @@ def _workload(
         if before is None
         else {
             "workload": before.name,
-            "warnings": list(differences(before.profiles, found.profiles)),
+            "warnings": list(differences(before.profiles, workload.profiles)),
             "changes": [
                 {**plain_fields(change), "ratio": change.ratio}
-                for change in profile_changes(before.profiles, found.profiles)
+                for change in profile_changes(before.profiles, workload.profiles)
             ],
-            **_kernel_changes(kernel_changes(before.profiles, found.profiles)),
+            **_kernel_changes(kernel_changes(before.profiles, workload.profiles)),
         },
     }
 
 
-def _kernel_changes(found: KernelChanges) -> JsonObject:
+def _kernel_changes(all_changes: KernelChanges) -> JsonObject:
     families, kernels = (
         [{**plain_fields(change), "ratio": change.ratio} for change in changes]
-        for changes in (found.families, found.kernels)
+        for changes in (all_changes.families, all_changes.kernels)
     )
     for family in families:
         del family["name"]
-    return {"per": found.per, "families": families, "kernels": kernels}
+    return {"per": all_changes.per, "families": families, "kernels": kernels}

@@ -82,10 +82,10 @@ class ProfileService:
 
         settings = self._settings
         now = self._clock.wall_time()
-        found = taken_profiles(profiles, self._accounting, self._tenures(), settings, now)
+        taken = taken_profiles(profiles, self._accounting, self._tenures(), settings, now)
         with self._lock:
-            new = [taken_profile for taken_profile in found if taken_profile.id not in self._kept]
-            self._kept |= {taken_profile.id: taken_profile.text for taken_profile in found}
+            new = [taken_profile for taken_profile in taken if taken_profile.id not in self._kept]
+            self._kept |= {taken_profile.id: taken_profile.text for taken_profile in taken}
             self._kept = _latest(self._kept, settings.kept_maximum)
             self._is_saved = False
             # Replaced, not changed: the sampling thread reads it.
@@ -95,7 +95,7 @@ class ProfileService:
             self._save()
         for profile in new:
             self._log_profile(profile)
-        return found
+        return taken
 
     def profiles(self) -> tuple[TakenProfile, ...]:
         """Return all stored profiles, latest first; those of a newer version are skipped."""
@@ -109,7 +109,7 @@ class ProfileService:
 
     def combined_with(
         self,
-        found: Sequence[Judgement],
+        judgements: Sequence[Judgement],
         open_now: AbstractSet[tuple[str, str]],
         now: Nanoseconds,
         advice: Sequence[Advice] = (),
@@ -122,13 +122,13 @@ class ProfileService:
             if not self._is_saved or self._storage.database.breaks != self._breaks:
                 self._save()
             if not self._kept:
-                return tuple(found)
+                return tuple(judgements)
         from rightsizer.profiler.advice import judgements_of, with_profiles  # noqa: PLC0415 - see above.
 
-        present = {judgement.key: judgement.workload for judgement in found}
+        present = {judgement.key: judgement.workload for judgement in judgements}
         since = now - nanoseconds(self._settings.valid_for)
         profiled = judgements_of(self.profiles(), present, advice, since)
-        return with_profiles(found, profiled, open_now) if profiled else tuple(found)
+        return with_profiles(judgements, profiled, open_now) if profiled else tuple(judgements)
 
     def _tenures(self) -> tuple[HolderPeriod, ...]:
         history = self._storage.history
@@ -165,7 +165,7 @@ class ProfileService:
 
 
 def _latest(kept: Mapping[str, str], maximum: int) -> dict[str, str]:
-    return dict(sorted(kept.items(), key=lambda each: _taken(each[1]))[-maximum:])
+    return dict(sorted(kept.items(), key=lambda item: _taken(item[1]))[-maximum:])
 
 
 def _taken(text: str) -> Nanoseconds:

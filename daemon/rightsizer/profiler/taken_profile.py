@@ -92,13 +92,13 @@ def _holder(
 
 
 def _telemetry(
-    known: Sequence[DeviceRecord],
+    records: Sequence[DeviceRecord],
     tenures: Sequence[HolderPeriod],
     window_of: Callable[[str, Nanoseconds, Nanoseconds], Window | None],
     present: Sequence[DeviceRecord] = (),
 ) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
     """Combine devices with telemetry from windows; present devices have their current holders."""
-    devices = {device.device.uuid: device.device for device in known}
+    devices = {device.device.uuid: device.device for device in records}
 
     def telemetry(uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
         if (window := window_of(uuid, start, end)) is None or not window.accounted:
@@ -113,7 +113,7 @@ def _telemetry(
         unseen = max(0, min(window.start, end) - start) + max(0, end - max(window.end, start))
         return ProfileTelemetry(window, holder, total, seconds(unseen))
 
-    return tuple(device.device for device in known), telemetry
+    return tuple(device.device for device in records), telemetry
 
 
 class TakenProfile(Struct, frozen=True):
@@ -151,7 +151,7 @@ class TakenProfile(Struct, frozen=True):
     def text(self) -> str:
         """JSON for the history."""
         fields = plain_fields(self)
-        fields["findings"] = [stored_finding(each) for each in fields["findings"]]
+        fields["findings"] = [stored_finding(finding) for finding in fields["findings"]]
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -175,8 +175,10 @@ def taken(
     """Return the stored form of one workload's profiles: one file, or one per rank."""
     profiles = workload.profiles
     written_by = str(workload.profiles[0].format)
-    sources = tuple(each.source[:_LONGEST] for each in profiles)
-    parts = "|".join(f"{each.source}/{each.start}/{each.rank}/{each.events}" for each in profiles)
+    sources = tuple(profile.source[:_LONGEST] for profile in profiles)
+    parts = "|".join(
+        f"{profile.source}/{profile.start}/{profile.rank}/{profile.events}" for profile in profiles
+    )
     profile: dict[str, object] = {"sources": list(sources[:_MOST_NAMED]), "format": written_by}
     profile |= {"start": None, "seconds": None}
     # A profile's clock that is ahead must not extend its validity.
@@ -256,7 +258,7 @@ def _short(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_short(str(key)): _short(inside) for key, inside in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_short(each) for each in value[:_MOST_NAMED]]
+        return [_short(item) for item in value[:_MOST_NAMED]]
     return value
 
 

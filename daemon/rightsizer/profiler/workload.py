@@ -84,7 +84,7 @@ def _is_rank_of(profile: Profile, group: Sequence[Profile]) -> bool:
         profile.rank is not None
         and first.rank is not None
         and (profile.format, profile.world_size) == (first.format, first.world_size)
-        and profile.rank not in [each.rank for each in group]
+        and profile.rank not in [member.rank for member in group]
     )
 
 

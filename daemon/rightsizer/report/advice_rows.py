@@ -158,8 +158,8 @@ def _rank(row: AdviceRow) -> tuple[float, float, int, str]:
 
 def sum_known(values: Iterable[float | None]) -> float | None:
     """Sum the known values; `None` if there are none."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -172,8 +172,8 @@ def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
     Closed advice is included, since it holds for the whole span; dismissed advice is not.
     """
     labels = {device.device.uuid: device.label for device in facts.devices}
-    known = {advice.id for advice in _open_at_end(facts)}
-    known |= {advice.id for advice in facts.advice if advice.state is AdviceState.DISMISSED}
-    found = (finding for finding in facts.findings if finding.id not in known)
-    rows = (_finding_row(finding, labels) for finding in found)
+    advised_ids = {advice.id for advice in _open_at_end(facts)}
+    advised_ids |= {advice.id for advice in facts.advice if advice.state is AdviceState.DISMISSED}
+    other_findings = (finding for finding in facts.findings if finding.id not in advised_ids)
+    rows = (_finding_row(finding, labels) for finding in other_findings)
     return tuple(sorted(rows, key=lambda row: (-row.confidence, row.id)))

@@ -151,9 +151,9 @@ class Table(Struct, frozen=True):
     """Columns that a narrow terminal leaves out, first to last."""
     has_total: bool = False
     """Whether the last row sums up the others."""
-    most: int | None = None
+    row_maximum: int | None = None
     """Rows that are not only on a page; `None` for all."""
-    page_most: int | None = None
+    page_row_maximum: int | None = None
     """Rows of a page."""
     rest: str = ""
     """What the other rows are, and where, such as ` teams; --json has all`."""
@@ -182,18 +182,18 @@ class Table(Struct, frozen=True):
             if not all(_is_drawn(row[place]) for row in self.rows)
         ]
         columns = tuple(self.columns[place] for place in places)
-        cut = self.cut(self.most)
+        cut = self.cut(self.row_maximum)
         rows = tuple(
             tuple(_cut(row[place], self.columns[place].widest) for place in places)
             for row in cut.rows
         )
         return replace(cut, columns=columns, rows=rows)
 
-    def cut(self, most: int | None) -> "Table":
+    def cut(self, row_maximum: int | None) -> "Table":
         """Return the first rows, and how many there are more."""
-        more = len(self.rows) - len(self.rows[:most])
+        more = len(self.rows) - len(self.rows[:row_maximum])
         notes = (f"and {more:,} more{self.rest}" if more else "", self.note)
-        return replace(self, rows=self.rows[:most], note="; ".join(filter(None, notes)))
+        return replace(self, rows=self.rows[:row_maximum], note="; ".join(filter(None, notes)))
 
 
 def _cut(cell: Cell, widest: int | None) -> Cell:

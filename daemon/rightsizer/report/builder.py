@@ -65,7 +65,7 @@ def _device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
     total = accounted if device.has_mig_instances else max(report.until - report.since, accounted)
     total_hours = total * part / _HOUR
     unrecorded = max(0.0, total_hours - sum(states.values()))
-    known = sum(states.values()) - states.get(State.UNKNOWN, 0.0)
+    known_hours = sum(states.values()) - states.get(State.UNKNOWN, 0.0)
     return DeviceRow(
         uuid=device.uuid,
         index=device.stated_index,
@@ -76,7 +76,7 @@ def _device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
         workloads=facts.workloads,
         tier=window.tier,
         total=priced(total_hours, energy_of(facts, window.energy_joules), facts.rate),
-        coverage_ratio=min(1.0, known / total_hours) if total_hours else 0.0,
+        coverage_ratio=min(1.0, known_hours / total_hours) if total_hours else 0.0,
         groups=_grouped(states, unrecorded),
         states=states,
         unrecorded_hours=unrecorded,
@@ -110,10 +110,10 @@ def _hours_by_state(states: Mapping[State, Nanoseconds], part: float = 1.0) -> d
 
 
 def _grouped(states: Mapping[str, float], unrecorded: float = 0.0) -> dict[str, float]:
-    found: Counter[StateGroup] = Counter({StateGroup.NO_DATA: unrecorded})
+    group_hours: Counter[StateGroup] = Counter({StateGroup.NO_DATA: unrecorded})
     for state, hours in states.items():
-        found[GROUP_OF[State(state)]] += hours  # type: ignore[assignment] # Hours.
-    return {group: float(found[group]) for group in GROUPS}
+        group_hours[GROUP_OF[State(state)]] += hours  # type: ignore[assignment] # Hours.
+    return {group: float(group_hours[group]) for group in GROUPS}
 
 
 def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:
@@ -128,8 +128,8 @@ def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:
             counts[GROUP_OF[state]] += time
     cells = range(-(-hours // cell))
     # Ties go to the first group; no data without any time.
-    found = (times.get(place) or {StateGroup.NO_DATA: 1} for place in cells)
-    mostly = (max(GROUPS, key=lambda group: each.get(group, 0)) for each in found)
+    cell_times = (times.get(place) or {StateGroup.NO_DATA: 1} for place in cells)
+    mostly = (max(GROUPS, key=lambda group: cell.get(group, 0)) for cell in cell_times)
     return StripRow(cell, tuple(mostly))
 
 
@@ -154,7 +154,7 @@ def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]
     rate = spanning_rate(device_facts.rate for device_facts in held or devices.values())
     states = _hours_by_state(window.states, part)
     total = sum(states.values())
-    known = total - states.get(State.UNKNOWN, 0.0)
+    known_hours = total - states.get(State.UNKNOWN, 0.0)
     waste = _waste_hours(window, part)
     drawn = window.energy_joules
     lost = sum(window.waste_joules.values())
@@ -162,7 +162,7 @@ def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]
         workload=facts.key,
         devices=tuple(device_facts.label for device_facts in held),
         held=priced(total, drawn or None, rate),
-        coverage_ratio=known / total if total else 0.0,
+        coverage_ratio=known_hours / total if total else 0.0,
         groups=_grouped(states),
         used_hours=window.used_seconds * part / HOUR_SECONDS,
         wasted=priced(sum(waste.values()), lost if drawn else None, rate),
@@ -184,12 +184,12 @@ def days_of(facts: ReportFacts) -> tuple[ReportDay, ...]:
         for device_facts in facts.devices
         if not device_facts.device.has_mig_instances
     )
-    found = []
+    days = []
     for date, start, end in _calendar(facts):
         states = _hours_by_state(sums[date])
         unrecorded = max(0.0, (end - start) * gpus / _HOUR - sum(states.values()))
-        found.append(ReportDay(date.isoformat(), _grouped(states, unrecorded), states))
-    return tuple(found)
+        days.append(ReportDay(date.isoformat(), _grouped(states, unrecorded), states))
+    return tuple(days)
 
 
 def _calendar(facts: ReportFacts) -> Iterator[tuple[dt.date, Nanoseconds, Nanoseconds]]:
@@ -274,7 +274,7 @@ def _summary(
     states: Counter[str] = Counter()
     for row in devices:
         states.update(row.states)
-    known = sum(states.values()) - states[State.UNKNOWN]
+    known_hours = sum(states.values()) - states[State.UNKNOWN]
     used = summed(
         amount_of(device, device.window.used_seconds, device.window.used_joules)
         for device in facts.devices
@@ -283,12 +283,12 @@ def _summary(
     return Summary(
         devices=len(devices),
         total=summed(row.total for row in devices),
-        known_hours=float(known),
+        known_hours=float(known_hours),
         groups={group: sum(row.groups[group] for row in devices) for group in GROUPS},
         states={state: float(states[state]) for state in State if states[state]},
         used=used,
         wasted=wasted,
-        unattributed_hours=max(0.0, known - used.gpu_hours - wasted.gpu_hours),
+        unattributed_hours=max(0.0, known_hours - used.gpu_hours - wasted.gpu_hours),
         open_advice=len(advice),
         savings=total_savings(facts),
         realized_gpu_hours=sum_known(row.realized_gpu_hours for row in outcomes),
@@ -328,11 +328,11 @@ def _health(facts: ReportFacts, devices: Sequence[DeviceRow]) -> ReportHealth:
 
 
 def _unknown_reasons(devices: Iterable[ReportDeviceFacts]) -> dict[str, float]:
-    found: Counter[str] = Counter()
+    reason_hours: Counter[str] = Counter()
     for device in devices:
         for reason, time in device.window.unknown_reasons.items():
-            found[reason] += time * device.device.capacity_ratio / _HOUR  # type: ignore[assignment] # Hours.
-    return {reason: float(time) for reason, time in found.most_common()}
+            reason_hours[reason] += time * device.device.capacity_ratio / _HOUR  # type: ignore[assignment] # Hours.
+    return {reason: float(time) for reason, time in reason_hours.most_common()}
 
 
 def _conditions(devices: Iterable[ReportDeviceFacts]) -> Iterable[ConditionRow]:
@@ -347,7 +347,7 @@ def _prices(devices: Sequence[ReportDeviceFacts]) -> Iterable[PriceRow]:
     by_model: dict[tuple[str, str], list[ReportDeviceFacts]] = defaultdict(list)
     for device in devices:
         by_model[device.device.board or "", device.device.name].append(device)
-    for (board, name), same in sorted(by_model.items(), key=lambda each: each[0]):
+    for (board, name), same in sorted(by_model.items(), key=lambda item: item[0]):
         rate = same[0].rate
         terms = _NO_RATE if rate is None else asdict(rate)
         yield PriceRow(model=board or name or "unknown", devices=len(same), **terms)

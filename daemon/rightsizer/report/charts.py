@@ -194,8 +194,8 @@ def _levels(row: ChartLane, count: int) -> Iterator[int]:
 
 def _digits(shares: Iterable[float]) -> str:
     """Encode shares as digits: 0 for exactly nothing, the last digit for 1."""
-    most = len(_DIGITS) - 1
-    return "".join(_DIGITS[min(most, math.ceil(most * share))] for share in shares)
+    last = len(_DIGITS) - 1
+    return "".join(_DIGITS[min(last, math.ceil(last * share))] for share in shares)
 
 
 class ChartRoof(Struct, frozen=True):
@@ -255,7 +255,7 @@ def roofline(name: str, roofs: Sequence[ChartRoof], points: Sequence[ChartPoint]
     for roof, ridge in zip(roofs, ridges, strict=True):
         start = max(10.0 ** across[0], 10.0 ** upward[0] / roof.bandwidth)
         ends = ((start, start * roof.bandwidth), (ridge, roof.peak), (10.0 ** across[1], roof.peak))
-        corners = "L".join(f"{_short(x)} {_short(y)}" for x, y in (place(*each) for each in ends))
+        corners = "L".join(f"{_short(x)} {_short(y)}" for x, y in (place(*end) for end in ends))
         drawn.append(f'<path class="roof" d="M{corners}"/>')
         drawn.append(text(right, place(ridge, roof.peak)[1] - 4, roof.words, "end"))
     for point in points:

@@ -54,8 +54,8 @@ def accounts_evidence(accounts: Sequence[tuple[Device, Window]]) -> Iterator[Evi
             reason,
             effect="counted neither as idle nor as work",
         )
-    known = sum(window.known_seconds for window in windows) * NANOSECONDS_PER_SECOND
-    subject = f"{_hours(known)} of {counted(len(accounts), 'GPU')}"
+    known_nanoseconds = sum(window.known_seconds for window in windows) * NANOSECONDS_PER_SECOND
+    subject = f"{_hours(known_nanoseconds)} of {counted(len(accounts), 'GPU')}"
     yield Evidence(EvidenceKind.READ, subject, count=len(accounts))
 
 
@@ -66,8 +66,8 @@ def noted(kind: EvidenceKind, notes: Iterable[str]) -> Iterator[Evidence]:
 
 def rests_on(evidence: Iterable[Evidence]) -> list[str]:
     """Return what matters most, a line each, of what is not simply read."""
-    evidences = [each for each in evidence if each.kind is not EvidenceKind.READ and each.effect]
-    return [each.text for each in weightiest(evidences, SHOWN)]
+    evidences = [item for item in evidence if item.kind is not EvidenceKind.READ and item.effect]
+    return [item.text for item in weightiest(evidences, SHOWN)]
 
 
 def _hours(time: float) -> str:

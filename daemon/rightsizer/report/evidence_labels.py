@@ -39,12 +39,12 @@ def value_label(unit: str, value: object, names: Mapping[str, str]) -> str:
     if isinstance(value, Mapping):
         items = ((str(key), *_split(str(key)), inside) for key, inside in value.items())
         parts = (
-            f"{names.get(key) or _subject(key, name)} {value_label(own or unit, inside, names)}"
-            for key, name, own, inside in items
+            f"{names.get(key) or _subject(key, name)} {value_label(stated or unit, inside, names)}"
+            for key, name, stated, inside in items
         )
         return ", ".join(parts) or "none"
     if isinstance(value, (list, tuple, set, frozenset)):
-        between = "; " if any(isinstance(each, Mapping) for each in value) else ", "
+        between = "; " if any(isinstance(element, Mapping) for element in value) else ", "
         return between.join(value_label(unit, inside, names) for inside in value) or "none"
     return names.get(str(value), str(value))
 

@@ -169,10 +169,10 @@ def _whole(finding: Finding, span: _Span) -> Iterator[Query]:
     """Yield queries common to all findings, over the device with the least known time."""
     uuids = "|".join(finding.devices)
     total = f'rightsizer_state_seconds_total{{uuid=~"{uuids}",{_KNOWN}}}'
-    known = f"min(sum by (uuid) (increase({total}[{span.length_seconds}s] {span.at})))"
+    known_query = f"min(sum by (uuid) (increase({total}[{span.length_seconds}s] {span.at})))"
     for name, promql in (
-        ("known_seconds", known),
-        ("coverage_ratio", f"{known} / {span.length_seconds}"),
+        ("known_seconds", known_query),
+        ("coverage_ratio", f"{known_query} / {span.length_seconds}"),
     ):
         value = finding.evidence.get(name)
         if isinstance(value, int | float):
@@ -242,8 +242,8 @@ def explain_finding(
 ) -> Explanation:
     """Explain a finding as of the time of its judgement."""
     trees = rules if isinstance(rules, Mapping) else {_NODE_RULES: rules}
-    found = ((key, getattr(tree, finding.rule, None)) for key, tree in trees.items())
-    tree, settings = next((each for each in found if each[1] is not None), ("", None))
+    settings_of_rule = ((key, getattr(tree, finding.rule, None)) for key, tree in trees.items())
+    tree, settings = next((pair for pair in settings_of_rule if pair[1] is not None), ("", None))
     prefix = f"{tree}.{finding.rule}" if tree else finding.rule
     is_of_pool = prefix.startswith(_FLEET_RULES) and finding.workload is None
     queries = (pool_queries_of if is_of_pool else queries_of)(finding, judged)
@@ -268,11 +268,11 @@ def explain_finding(
 
 def _window(evidence: Mapping[str, Any], end: float) -> JudgedWindow:
     length = evidence.get("window_seconds")
-    known = length if isinstance(length, int | float) else None
+    seconds = length if isinstance(length, int | float) else None
     return JudgedWindow(
-        start=None if known is None else end - float(known),
+        start=None if seconds is None else end - float(seconds),
         end=end,
-        seconds=known,
+        seconds=seconds,
         known_seconds=evidence.get("known_seconds"),
         coverage_ratio=evidence.get("coverage_ratio"),
         tier=evidence.get("tier"),

@@ -69,11 +69,11 @@ def _window(window: JudgedWindow) -> Iterator[str]:
     span = ""
     if window.start is not None and window.end is not None:
         span = f"from {_when(window.start)} to {_when(window.end)}: "
-    known = format_duration(window.known_seconds or 0.0)
+    known_time = format_duration(window.known_seconds or 0.0)
     share = percent_text(window.coverage_ratio or 0.0)
     tier = ", ".join(sorted(set(window.tier or ())))
     lasted = format_duration(window.seconds)
-    yield f"{span}{lasted}, of which {known} are known ({share}), {tier} tier"
+    yield f"{span}{lasted}, of which {known_time} are known ({share}), {tier} tier"
 
 
 def _evidence(advice: FindingDocument) -> tuple[tuple[str, str], ...]:

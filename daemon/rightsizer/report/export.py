@@ -198,10 +198,14 @@ def _figure(measure: Measure, place: int, row: ExportRow) -> float | None:
 @lru_cache(len(Measure))
 def _mean_and_peak(blocks: Blocks, measure: Measure) -> tuple[float | None, float | None]:
     """Return mean and peak over a row's blocks; cached, as two columns need them."""
-    found = blocks.of(measure)
-    known = sum(block.known_seconds for block in found)
-    mean = sum(block.mean * block.known_seconds for block in found) / known if known else None
-    return mean, max((block.peak for block in found), default=None)
+    measured = blocks.of(measure)
+    known_seconds = sum(block.known_seconds for block in measured)
+    mean = (
+        sum(block.mean * block.known_seconds for block in measured) / known_seconds
+        if known_seconds
+        else None
+    )
+    return mean, max((block.peak for block in measured), default=None)
 
 
 COLUMNS: Final = (*_identity(), *_time(), *_waste(), *_use(), *_cycles())

@@ -51,10 +51,10 @@ def price_rate(market: Market, board: str | None) -> PriceRate | None:
 
 def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:
     """Return the range over several prices; `None` unless all are known."""
-    found = list(rates)
-    if not (price_rates := [rate for rate in found if rate is not None]) or len(price_rates) < len(
-        found
-    ):
+    all_rates = list(rates)
+    if not (price_rates := [rate for rate in all_rates if rate is not None]) or len(
+        price_rates
+    ) < len(all_rates):
         return None
     return replace(
         price_rates[0],

@@ -89,8 +89,8 @@ def main_cause(waste: Mapping[str, float]) -> str:
 
 def group_percent(group: StateGroup, row: DeviceRow) -> str:
     """Return a group's share of a device's known time."""
-    known = sum(row.groups[known_group] for known_group in KNOWN_GROUPS)
-    return percent(row.groups[group] / known) if known else "-"
+    known_hours = sum(row.groups[known_group] for known_group in KNOWN_GROUPS)
+    return percent(row.groups[group] / known_hours) if known_hours else "-"
 
 
 def resources_of(model: ReportModel) -> list[Resource]:

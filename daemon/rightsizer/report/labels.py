@@ -86,19 +86,19 @@ _ABBREVIATIONS: Final = {
 def gpus_label(low: float, high: float | None) -> str:
     """Format a number of GPUs, as in `0.22 to 0.28 GPUs`."""
     ends = (low, low if high is None else high)
-    least, most = (f"{each:,.2f}".rstrip("0").rstrip(".") for each in ends)
-    count = least if least == most else f"{least} to {most}"
-    return f"{count} {'GPU' if most == '1' else 'GPUs'}"
+    least, greatest = (f"{end:,.2f}".rstrip("0").rstrip(".") for end in ends)
+    count = least if least == greatest else f"{least} to {greatest}"
+    return f"{count} {'GPU' if greatest == '1' else 'GPUs'}"
 
 
 def dollars_label(low: float, high: float | None, point: float | None = None) -> str:
     """Format hourly money per day, as in `$87 a day ($41 to $233)`; negative is a cost."""
-    least, most = (each * HOURS_A_DAY for each in (low, low if high is None else high))
-    if least < 0 < most:
-        return f"from {dollars_text(-least)} more to {dollars_text(most)} less a day"
+    least, greatest = (dollars * HOURS_A_DAY for dollars in (low, low if high is None else high))
+    if least < 0 < greatest:
+        return f"from {dollars_text(-least)} more to {dollars_text(greatest)} less a day"
     costs, more = ("costs ", "more ") if least < 0 else ("", "")
-    largest = max(abs(least), abs(most))
-    amounts = abs(least), abs(most), abs(typical(low, high, point)) * HOURS_A_DAY
+    largest = max(abs(least), abs(greatest))
+    amounts = abs(least), abs(greatest), abs(typical(low, high, point)) * HOURS_A_DAY
     first, last, middle = (dollars_text(amount, beside=largest) for amount in amounts)
     near, far = (first, last) if costs == "" else (last, first)
     ends = "" if near == far else f" ({near} to {far})"
@@ -156,10 +156,10 @@ RESOURCE_LABELS: Final[Mapping[Resource, str]] = {
 }
 
 
-def first_names(names: Sequence[str], most: int) -> str:
+def first_names(names: Sequence[str], shown_maximum: int) -> str:
     """Join the first names, and add how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - shown_maximum
+    return ", ".join(names[:shown_maximum]) + (f" and {more} more" if more > 0 else "")
 
 
 def unknown_parts(reasons: Mapping[UnknownReason, float]) -> list[tuple[str, float]]:

@@ -57,9 +57,9 @@ def amount_of(facts: ReportDeviceFacts, seconds: float, joules: float) -> UsageA
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if len(known) == len(found) else None
+    all_values = list(values)
+    numbers = [value for value in all_values if value is not None]
+    return sum(numbers) if len(numbers) == len(all_values) else None
 
 
 class ReportSpan(Struct, frozen=True):

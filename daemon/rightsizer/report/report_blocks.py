@@ -96,15 +96,20 @@ def report_blocks(model: ReportModel, timezone: dt.tzinfo) -> Iterator[Block]:
 
 def _tiles(model: ReportModel) -> Iterator[Tile]:
     summary = model.summary
-    known = summary.known_hours
+    known_hours = summary.known_hours
     total = summary.total
     wasted = summary.wasted
     covered = f"{percent(model.span.coverage_ratio)} of it known"
-    used = f"of the known time; {percent(summary.used.gpu_hours / known)} of what the GPUs can do"
-    found = f"{len(model.findings)} findings over the span" if model.findings else "no finding"
-    saves = f"would save {saved_text(summary.savings)}" if summary.open_advice else found
+    used = (
+        f"of the known time; {percent(summary.used.gpu_hours / known_hours)} of what the GPUs "
+        "can do"
+    )
+    findings_text = (
+        f"{len(model.findings)} findings over the span" if model.findings else "no finding"
+    )
+    saves = f"would save {saved_text(summary.savings)}" if summary.open_advice else findings_text
     yield Tile("GPU time", hours(total.gpu_hours), f"{money(total)}; {covered}")
-    yield Tile("Working", percent(summary.groups[StateGroup.WORKING] / known), used)
+    yield Tile("Working", percent(summary.groups[StateGroup.WORKING] / known_hours), used)
     energy = kilowatt_hours(wasted.kilowatt_hours)
     yield Tile("Unused", hours(wasted.gpu_hours), f"{money(wasted)}; {energy}")
     yield Tile("Open recommendations", str(summary.open_advice), saves)
@@ -201,16 +206,16 @@ def _unused(model: ReportModel) -> Iterator[Block]:
         "at the GPUs.",
         Tone.FAINT,
     )
-    known = model.summary.known_hours
+    known_hours = model.summary.known_hours
     amounts = [(CAUSE_LABELS[Cause(row.cause)], row.wasted) for row in model.causes]
     yield table_of(
         [*amounts, ("all", model.summary.wasted)] if amounts else [],
         {
             "cause": lambda row: row[0],
             "of the known time": lambda row: Bar(
-                row[0], (BarPart(row[0], "wasted", row[1].gpu_hours / known),)
+                row[0], (BarPart(row[0], "wasted", row[1].gpu_hours / known_hours),)
             ),
-            number_column("share"): lambda row: percent(row[1].gpu_hours / known),
+            number_column("share"): lambda row: percent(row[1].gpu_hours / known_hours),
             number_column("GPU-hours"): lambda row: row[1].gpu_hours,
             number_column("energy"): lambda row: kilowatt_hours(row[1].kilowatt_hours),
             number_column("money"): lambda row: money(row[1]),

@@ -33,11 +33,11 @@ def gres_conf(
     device without `files` gets a comment instead of a line. `cores` maps the kernel's CPUs to
     Slurm's cores.
     """
-    known = tuple(devices)
-    names = {each.uuid: each.name for each in known}
-    given = [each for each in known if each.is_given_out]
-    listed = [each for each in given if each.uuid in files]
-    has_links = len(listed) > 1 and all(each.mig is None for each in listed)
+    all_devices = tuple(devices)
+    names = {device.uuid: device.name for device in all_devices}
+    given = [device for device in all_devices if device.is_given_out]
+    listed = [device for device in given if device.uuid in files]
+    has_links = len(listed) > 1 and all(device.mig is None for device in listed)
     lines = []
     absent = []
     counts = Counter[str]()
@@ -49,9 +49,13 @@ def gres_conf(
         board = device.board_uuid
         kind = _spelled(names.get(board, "")) + (f"_{device.mig.profile}" if device.mig else "")
         counts[kind] += 1
-        own = files[device.uuid]
+        device_files = files[device.uuid]
         place = topology.placements.get(board)
-        file = f"File={own[0]}" if len(own) == 1 else f"MultipleFiles={','.join(own)}"
+        file = (
+            f"File={device_files[0]}"
+            if len(device_files) == 1
+            else f"MultipleFiles={','.join(device_files)}"
+        )
         words = ["Name=gpu", f"Type={kind}", file]
         cpus = () if place is None else place.cpus
         if near := cpu_list(cores[cpu] for cpu in cpus if cpu in cores):
@@ -111,14 +115,14 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
 
     def same(value: Callable[[Device], object]) -> object:
         """Return the common value, or `mixed`."""
-        found = {value(board) for board in boards}
-        return _SEVERAL if len(found) > 1 else next(iter(found), None)
+        values = {value(board) for board in boards}
+        return _SEVERAL if len(values) > 1 else next(iter(values), None)
 
     def mebibytes(device: Device) -> int | None:
         size = device.memory_total_bytes
         return None if size is None else int(size / MIB)
 
-    found: dict[str, object] = {
+    label_values: dict[str, object] = {
         "gpu-count": len(boards),
         "gpu-healthy-count": sum(uuid in facts.healthy for uuid in uuids),
         "gpu-product": same(lambda device: device.name),
@@ -131,10 +135,10 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
         "pcie-width": same(lambda device: device.pcie_width_maximum),
     }
     profiles = Counter(device.mig.profile for device in facts.devices if device.mig is not None)
-    found |= {f"mig-{profile}": count for profile, count in profiles.items()}
+    label_values |= {f"mig-{profile}": count for profile, count in profiles.items()}
     return {
         f"{_PREFIX}.{_word(name)}": _word(str(value))
-        for name, value in sorted(found.items())
+        for name, value in sorted(label_values.items())
         if value is not None and _word(str(value))
     }
 
@@ -237,11 +241,11 @@ def _resources(
         name = _GPU if device.mig is None else f"{_MIG}{device.mig.profile}"
         counts[name] += 1
         free[name] += device.uuid not in held
-    found = sorted(counts.items())
+    amounts = sorted(counts.items())
     if cpus:
-        found.append((_CPU, len(cpus)))
+        amounts.append((_CPU, len(cpus)))
         free[_CPU] = len(cpus)
-    for name, count in found:
+    for name, count in amounts:
         capacity = str(count)
         available = str(free[name])
         yield {"name": name, "capacity": capacity, "allocatable": capacity, "available": available}
@@ -249,8 +253,8 @@ def _resources(
 
 def _node_of(device: Device, topology: Topology) -> int | None:
     place = topology.placements.get(device.board_uuid)
-    found = None if place is None else place.numa_node
-    return device.numa_node if found is None else found
+    node = None if place is None else place.numa_node
+    return device.numa_node if node is None else node
 
 
 def _costs(

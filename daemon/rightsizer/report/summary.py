@@ -69,9 +69,9 @@ def unknown_text(health: ReportHealth) -> str:
 
 def _done(model: ReportModel) -> str:
     summary = model.summary
-    known = summary.known_hours
+    known_hours = summary.known_hours
     parts = [
-        f"{percent(summary.groups[group] / known)} {GROUP_NAMES[group]}"
+        f"{percent(summary.groups[group] / known_hours)} {GROUP_NAMES[group]}"
         for group in GROUPS
         if group is not StateGroup.NO_DATA and summary.groups[group] > 0
     ]
@@ -110,12 +110,13 @@ def _to_do(model: ReportModel) -> str:
     if not model.advice:
         if not model.findings:
             return "No recommendation is open, and no rule has a finding over the span."
-        found = len(model.findings)
+        finding_count = len(model.findings)
         summary = model.findings[0].summary
-        if found == 1:
+        if finding_count == 1:
             return f"No recommendation is open; there is 1 finding over the span. {summary}"
         return (
-            f"No recommendation is open; there are {found} findings over the span. First: {summary}"
+            f"No recommendation is open; there are {finding_count} findings over the span. "
+            f"First: {summary}"
         )
     count = len(model.advice)
     pieces = "1 recommendation is" if count == 1 else f"{count} recommendations are"

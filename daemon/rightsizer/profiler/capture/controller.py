@@ -74,14 +74,16 @@ def active_workloads(report: Report, now: Nanoseconds) -> Mapping[str, ActiveWor
     workloads: dict[str, ActiveWorkload] = {}
     for key, devices in held.items():
         holdings = chain.from_iterable(device_report.holdings for device_report in devices)
-        is_alone = all(each.workload.key == key for each in holdings if each.has_process)
+        is_alone = all(holding.workload.key == key for holding in holdings if holding.has_process)
         processes = [
             None if device_report.reading is None else device_report.reading.processes
             for device_report in devices
         ]
         pids = None
         if is_alone and None not in processes:
-            pids = frozenset(process.pid for each in processes for process in each or ())
+            pids = frozenset(
+                process.pid for device_processes in processes for process in device_processes or ()
+            )
         account = accounts[key]
         sample = WorkloadSample(now, account.totals.state_seconds, len(devices), pids)
         workload = replace(account.workload, unproven=_doubt(key, devices))
@@ -286,8 +288,8 @@ class CaptureController:
         """Drop captures beyond their age or number, and delete old profiles."""
         now = self._clock.wall_time()
         by_age = self._is_clock_trusted()
-        for each in self._storage.prune(records, now, by_age=by_age):
-            self._log.info("capture_deleted", id=each)
+        for capture_id in self._storage.prune(records, now, by_age=by_age):
+            self._log.info("capture_deleted", id=capture_id)
         oldest = now - nanoseconds(_RECORDS_KEPT_SECONDS)
         beyond = [
             record.id
@@ -306,9 +308,9 @@ class CaptureController:
             self._trusted_from = self._clock.time() + _LEAP
         return self._clock.time() >= self._trusted_from
 
-    def _log_uncaptured(self, found: Sequence[CaptureCandidate]) -> None:
+    def _log_uncaptured(self, candidates: Sequence[CaptureCandidate]) -> None:
         """Log why findings have no capture, whenever the kind of reason changes."""
-        for candidate in found:
+        for candidate in candidates:
             before = self._reported.get(candidate.finding.id, "")
             if candidate.why_not is not None and _kind(candidate.why_not) != _kind(before or ""):
                 self._log.info(
@@ -318,7 +320,8 @@ class CaptureController:
                     why=candidate.why_not,
                 )
         self._reported = {
-            capture_candidate.finding.id: capture_candidate.why_not for capture_candidate in found
+            capture_candidate.finding.id: capture_candidate.why_not
+            for capture_candidate in candidates
         }
 
 

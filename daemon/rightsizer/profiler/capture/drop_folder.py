@@ -44,11 +44,11 @@ def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
     right in both cases.
     """
 
-    def named(found: DeviceProfile) -> DeviceProfile:
-        place = 0 if len(devices) == 1 else found.device.index
-        if found.device.uuid or place is None or not 0 <= place < len(devices):
-            return found
-        return replace(found, device=replace(found.device, uuid=devices[place]))
+    def named(profiled: DeviceProfile) -> DeviceProfile:
+        place = 0 if len(devices) == 1 else profiled.device.index
+        if profiled.device.uuid or place is None or not 0 <= place < len(devices):
+            return profiled
+        return replace(profiled, device=replace(profiled.device, uuid=devices[place]))
 
     return replace(profile, devices=tuple(map(named, profile.devices)))
 
@@ -132,7 +132,7 @@ def _walk(folder: Path) -> Iterator[DroppedFile]:
     for here, folders, names, place in os.fwalk(root, onerror=refuse, follow_symlinks=False):
         inner = here[len(root) :].strip("/")
         depth = len(inner.split("/")) if inner else 0
-        folders[:] = [each for each in folders if not each.startswith(".") and depth < _DEEPEST]
+        folders[:] = [name for name in folders if not name.startswith(".") and depth < _DEEPEST]
         holder = os.fstat(place)
         for name in names:
             if name.startswith("."):

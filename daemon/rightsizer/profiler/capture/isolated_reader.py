@@ -161,7 +161,7 @@ def main() -> None:
 
 
 def _confine(task: ReaderTask) -> None:
-    for what, most in (
+    for what, maximum in (
         (resource.RLIMIT_AS, task.memory_bytes),
         (resource.RLIMIT_CPU, task.cpu_seconds),
         (resource.RLIMIT_FSIZE, task.memory_bytes),
@@ -169,7 +169,7 @@ def _confine(task: ReaderTask) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(what)
-        soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        soft = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
         # One second above the soft limit, whose signal ends the process with a reason.
         last = soft + 1 if hard == resource.RLIM_INFINITY else hard
         resource.setrlimit(what, (soft, last))
@@ -193,10 +193,10 @@ def _answer(task: ReaderTask) -> ReaderAnswer:
     except ProfileError as error:
         return ReaderAnswer(None, str(error).replace(task.path, task.name))
     except MemoryError:
-        most = task.memory_bytes // 2**20
+        size_mib = task.memory_bytes // 2**20
         return ReaderAnswer(
             None,
-            f"{task.name}: takes more than {most} MiB to read; record a shorter time, or raise "
+            f"{task.name}: takes more than {size_mib} MiB to read; record a shorter time, or raise "
             "profiles.drop_folder.read_memory",
         )
     return ReaderAnswer(replace(profile, source=task.name))

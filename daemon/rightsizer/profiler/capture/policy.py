@@ -85,7 +85,7 @@ class WorkloadCourse(Struct, frozen=True):
         whole = _shares(self.points[0], self.points[-1])
         return max(
             sum(abs(shares.get(state, 0.0) - whole.get(state, 0.0)) for state in State) / 2
-            for shares in (_shares(*each) for each in pairwise(self.points))
+            for shares in (_shares(*pair) for pair in pairwise(self.points))
         )
 
 
@@ -172,8 +172,8 @@ def capture_candidates(  # noqa: PLR0913 - all inputs of the decision.
     )
 
 
-def _rank(each: Judgement) -> tuple[int, float, str]:
-    return -each.finding.severity.rank, -each.finding.confidence, each.finding.id
+def _rank(judgement: Judgement) -> tuple[int, float, str]:
+    return -judgement.finding.severity.rank, -judgement.finding.confidence, judgement.finding.id
 
 
 def _of_the_finding(

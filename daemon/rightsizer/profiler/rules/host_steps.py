@@ -115,7 +115,7 @@ def of_pauses(
     """Judge by time without operators, in at least half of the steps; `None` if unknown."""
     if not (shares := _usual(profiles, lambda step: step.pause_seconds)):
         return None
-    profile, share = max(shares, key=lambda each: each[1].ratio)
+    profile, share = max(shares, key=lambda pair: pair[1].ratio)
     spans = _pauses_text(profile, settings.held_minimum_ratio, len(share.steps))
     named = f" ({spans})" if spans else "; record with stacks to see in which line"
     count = _reads(share)
@@ -125,7 +125,9 @@ def of_pauses(
         f"{share.seconds_per_step * 1e3:,.1f} ms of a step of the host{named}{reads}; {_UNSEEN}.",
         share.certainty(settings.on_ratio) | {"unseen": settings.steady.unseen_ratio},
         {"pause_ratio_at_most": round(share.ratio, 4), "read_backs_per_step": count},
-        tuple(_name(p, profiles) for p, each in shares if each.ratio >= settings.on_ratio),
+        tuple(
+            _name(p, profiles) for p, host_share in shares if host_share.ratio >= settings.on_ratio
+        ),
         reason=Reason.HOST_BOUND,
         action=Action.NONE,
         gain=share.gain(),
@@ -141,7 +143,7 @@ def of_read_backs(
     """Judge by values that most steps read back; `None` if unknown."""
     if not (shares := _usual(profiles, lambda step: float(step.read_backs > 0))):
         return None
-    profile, share = max(shares, key=lambda each: _reads(each[1]))
+    profile, share = max(shares, key=lambda pair: _reads(pair[1]))
     count = _reads(share)
     asked = sum(step.read_backs > 0 for step in share.steps)
     least = settings.read_backs_per_step_minimum
@@ -153,7 +155,7 @@ def of_read_backs(
         "in it, so what that costs is not known.",
         asking.certainty(0.5) | {"unseen": settings.steady.unseen_ratio},
         {"read_backs_per_step": count, "steps_with_read_backs_ratio": round(asking.ratio, 4)},
-        tuple(_name(p, profiles) for p, each in shares if _reads(each) >= least),
+        tuple(_name(p, profiles) for p, host_share in shares if _reads(host_share) >= least),
         reason=Reason.HOST_BOUND,
         action=Action.NONE,
         gain=Gain(0.0, _OVERLAPPED, None),
@@ -170,7 +172,7 @@ def of_dispatch(
         return None
     least = settings.steady.kernels_minimum
     threshold = settings.dispatch_on_ratio
-    profile, share = max(shares, key=lambda each: each[1].ratio)
+    profile, share = max(shares, key=lambda pair: pair[1].ratio)
     count = median(step.operators or 0 for step in share.steps)
     return ProfileVerdict(
         f"{_name(profile, profiles)} spends {share.ratio:.1%} of a step of the host on {count:,g} "
@@ -180,8 +182,8 @@ def of_dispatch(
         {"dispatch_ratio_at_most": round(share.ratio, 4), "operators_per_step": count},
         tuple(
             _name(p, profiles)
-            for p, each in shares
-            if each.ratio >= threshold and median(s.operators or 0 for s in each.steps) >= least
+            for p, usual in shares
+            if usual.ratio >= threshold and median(s.operators or 0 for s in usual.steps) >= least
         ),
         reason=Reason.LAUNCH_BOUND,
         action=Action.ENABLE_CUDA_GRAPHS,
@@ -207,23 +209,23 @@ def _usual(
     profiles: Iterable[Profile], taken_seconds: Callable[[HostStep], float]
 ) -> list[tuple[Profile, _Share]]:
     """Return the median share of each profile's steps, which ignores rare events."""
-    found = []
+    usual_shares = []
     for profile in profiles:
         host_steps = [step for step in profile.host_steps if step.operators is not None]
         if steps := [step for step in host_steps if _length(step) > 0]:
             ratio = median(taken_seconds(step) / _length(step) for step in steps)
             length = median(map(_length, steps))
             share = _Share(min(1.0, ratio), median(map(taken_seconds, steps)), length, steps)
-            found.append((profile, share))
-    return found
+            usual_shares.append((profile, share))
+    return usual_shares
 
 
 def _length(step: HostStep) -> float:
     return seconds(step.end - step.start)
 
 
-def _reads(found: _Share) -> float:
-    return median(step.read_backs for step in found.steps)
+def _reads(host_share: _Share) -> float:
+    return median(step.read_backs for step in host_share.steps)
 
 
 def _times(count: float) -> str:

@@ -46,11 +46,11 @@ class _JudgedKernel(Struct, frozen=True):
     @property
     def saved_ratio(self) -> float:
         """Upper bound of the saving: the busiest resource cannot exceed its peak."""
-        most = max((cause.saved_ratio for cause in self.causes), default=1.0)
+        largest_saving = max((cause.saved_ratio for cause in self.causes), default=1.0)
         if self.throughput_ratio is None:
-            return most
+            return largest_saving
         excess = self.kernel.counters and self.kernel.counters.excess_sectors_ratio
-        return min(most, 1.0 - self.throughput_ratio * (1.0 - (excess or 0.0)))
+        return min(largest_saving, 1.0 - self.throughput_ratio * (1.0 - (excess or 0.0)))
 
     @property
     def text(self) -> str:
@@ -129,9 +129,9 @@ def _judged(
     elif memory is not None and memory >= settings.bound_minimum_ratio:
         limit = "memory"
         throughput = memory
-    elif told := [ratio for ratio in (compute, memory) if ratio is not None]:
-        limit = "latency" if len(told) > 1 else "open"
-        throughput = max(told)
+    elif ratios := [ratio for ratio in (compute, memory) if ratio is not None]:
+        limit = "latency" if len(ratios) > 1 else "open"
+        throughput = max(ratios)
     causes = tuple(_causes(kernel, counters, limit, settings))
     if counters.spill_requests:
         causes = tuple(map(_of_spilling, causes))
@@ -189,9 +189,9 @@ def _room(
             "its shared memory": counters.shared_memory_blocks,
             "its block size": counters.warp_blocks,
         }
-        known = {name: round(blocks) for name, blocks in limits.items() if blocks}
-        least = min(known.values(), default=None)
-        by = " and ".join(name for name, blocks in known.items() if blocks == least)
+        block_limits = {name: round(blocks) for name, blocks in limits.items() if blocks}
+        least = min(block_limits.values(), default=None)
+        by = " and ".join(name for name, blocks in block_limits.items() if blocks == least)
         text = f"{by or 'what it takes'} leave room for {percent_text(room)} of the warps"
         yield _Cause(text, 1.0 - room, "raise_occupancy")
 

@@ -74,19 +74,21 @@ class Gain(Struct, frozen=True):
         length = member.step_seconds
         steps = member.device.steps
         if length is not None:
-            most = min(length, sum(map(exposed, member.step_times)) / len(steps))
-            step = StepGain(length, most * removed_low_ratio, most * removed_high_ratio)
+            removed_seconds = min(length, sum(map(exposed, member.step_times)) / len(steps))
+            step = StepGain(
+                length, removed_seconds * removed_low_ratio, removed_seconds * removed_high_ratio
+            )
         return cls(ratio * removed_low_ratio, ratio * removed_high_ratio, step)
 
     @property
     def evidence(self) -> dict[str, object]:
         """Figures for the evidence."""
-        found: dict[str, object] = {
+        evidence: dict[str, object] = {
             "saved_ratio_low": round(self.low_ratio, 4),
             "saved_ratio_high": round(self.high_ratio, 4),
         }
         step = {} if self.step is None else self.step._asdict()
-        return found | {name: round(seconds, 9) for name, seconds in step.items()}
+        return evidence | {name: round(seconds, 9) for name, seconds in step.items()}
 
 
 @cache
@@ -259,10 +261,10 @@ def at_work(
         )
     ]
     if not busy:
-        most = max(member.kernel_count for member in members)
+        kernel_count = max(member.kernel_count for member in members)
         why = (
-            f"only {counted(most, 'kernel')}, too few for a steady phase; mark and profile several "
-            "steps"
+            f"only {counted(kernel_count, 'kernel')}, too few for a steady phase; mark and "
+            "profile several steps"
         )
         raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     steady = [member for member in busy if member.launch_seconds <= settings.launch_maximum_seconds]
