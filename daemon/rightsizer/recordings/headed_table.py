@@ -178,15 +178,15 @@ def timed_lines(
             time = dated
         if dated is not None or not line.strip():
             continue
-        own, rest = leading_time(line, notes)
+        line_time, rest = leading_time(line, notes)
         width_of_rest = len(split_csv_line(rest, delimiter))
         if is_heading(rest):
             first = number
             width = width_of_rest
             yield number, f"timestamp{delimiter}{rest}"
-        elif own is not None and width_of_rest == width:
-            time = own
-            yield number, f"{seconds_text(own)}{delimiter}{rest}{line[len(line.rstrip()) :]}"
+        elif line_time is not None and width_of_rest == width:
+            time = line_time
+            yield number, f"{seconds_text(line_time)}{delimiter}{rest}{line[len(line.rstrip()) :]}"
         elif time is not None:
             yield number, f"{seconds_text(time)}{delimiter}{line}"
         elif len(split_csv_line(line, delimiter)) == width:
@@ -443,19 +443,19 @@ class UnitSample:
             )
             return _SMALLER[unit][1] if is_wrong else self._of_size(unit, unit)
         signal = heading.signal
-        most = self._most.get((heading.signal, ""), 0.0)
-        if (signal, "") in self._most and not most:
+        maximum = self._most.get((heading.signal, ""), 0.0)
+        if (signal, "") in self._most and not maximum:
             return signal.unit.value
         if signal.unit is Unit.WATTS:
-            return "mW" if most >= _MILLIWATTS_FROM else "W"
+            return "mW" if maximum >= _MILLIWATTS_FROM else "W"
         if signal.unit is Unit.RATIO:
-            is_ratio = most <= 1.0 and signal in self._fractions
-            return "ratio" if is_ratio else "%" if most > 1.0 else None
+            is_ratio = maximum <= 1.0 and signal in self._fractions
+            return "ratio" if is_ratio else "%" if maximum > 1.0 else None
         # What is used is in the unit of the whole, which no board has less of than half a GiB.
         total = self._most.get((Signal.MEMORY_TOTAL_BYTES, ""), 0.0)
-        most = max(most, total)
-        if most >= _MIB_FROM:
-            return "bytes" if most >= _BYTES_FROM else self._of_size("MiB", "")
+        maximum = max(maximum, total)
+        if maximum >= _MIB_FROM:
+            return "bytes" if maximum >= _BYTES_FROM else self._of_size("MiB", "")
         return self._of_size("GiB", "") if total else None
 
     def _of_size(self, unit: str, stated: str) -> str:
@@ -466,20 +466,20 @@ class UnitSample:
         decimal, tolerance = _DECIMAL[unit]
         fits = (
             any(
-                abs(total * convert(each)[1] / board.memory_bytes - 1.0) <= tolerance
+                abs(total * convert(size_unit)[1] / board.memory_bytes - 1.0) <= tolerance
                 for board in built_in().boards.values()
             )
-            for each in (unit, decimal)
+            for size_unit in (unit, decimal)
         )
         return decimal if [*fits] == [False, True] else unit
 
 
 def with_units_of_cells(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the headings, with the units that their cells have."""
-    found = dict.fromkeys(range(len(headings)), "")
+    unit_suffixes = dict.fromkeys(range(len(headings)), "")
     for cells in islice(rows, _ROWS_WITH_UNITS):
-        for at in [at for at, unit in found.items() if not unit]:
+        for at in [at for at, unit in unit_suffixes.items() if not unit]:
             quantity = QUANTITY.fullmatch(cells[at].strip())
             if quantity and (quantity["unit"] or "").lower() in UNITS:
-                found[at] = f" [{quantity['unit']}]"
-    return [f"{heading}{found[at]}" for at, heading in enumerate(headings)]
+                unit_suffixes[at] = f" [{quantity['unit']}]"
+    return [f"{heading}{unit_suffixes[at]}" for at, heading in enumerate(headings)]

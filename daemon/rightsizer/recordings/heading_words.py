@@ -182,12 +182,12 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
     return Heading(signal, unit, device, facts) if is_of_kind else None
 
 
-def _tracker_heading(found: re.Match[str]) -> Heading | None:
-    column = _TRACKER.get(found["metric"] or found["collected"])
+def _tracker_heading(match: re.Match[str]) -> Heading | None:
+    column = _TRACKER.get(match["metric"] or match["collected"])
     if column is None:
         return None
-    index = int(found["index"] or found["physical"])
-    device = on_node(f"{BY_INDEX}{index}", found["node"] or found["run"] or "")
+    index = int(match["index"] or match["physical"])
+    device = on_node(f"{BY_INDEX}{index}", match["node"] or match["run"] or "")
     facts = DeviceDescription(index=index)
     return Heading(column.signal, column.unit or None, device, facts, is_exact=True)
 
@@ -196,13 +196,13 @@ def _number_place(words: Sequence[str]) -> int | None:
     """Return the place of a GPU's number: behind its word, or last in a heading about a GPU."""
     pairs = enumerate(pairwise(words), 1)
     numbers = (at for at, (_, number) in pairs if number.isdecimal())
-    found = (
+    places = (
         at
         for at in numbers
         if words[at - 1] in _DEVICE_WORDS
         or (words[at - 1] in _IDS and not _DEVICE_WORDS.isdisjoint(words[at - 2 : at - 1]))
     )
-    if (at := next(found, None)) is not None:
+    if (at := next(places, None)) is not None:
         return at
     is_last = bool(words) and words[-1].isdecimal() and not _OF_GPUS.isdisjoint(words)
     return len(words) - 1 if is_last else None
@@ -237,7 +237,7 @@ def read_headings(headings: Sequence[str]) -> dict[int, Heading]:
     texts = _without_run(named)
     if not (is_of_host or has_devices):
         texts = _with_numbered_gpus(texts)
-    found: dict[tuple[str | None, Signal, int], tuple[int, Heading]] = {}
+    chosen: dict[tuple[str | None, Signal, int], tuple[int, Heading]] = {}
     read = (
         (at, heading)
         for at, text in enumerate(texts)
@@ -246,9 +246,9 @@ def read_headings(headings: Sequence[str]) -> dict[int, Heading]:
             or heading_of(text, is_of_host=is_of_host, has_devices=has_devices)
         )
     )
-    for at, heading in sorted(read, key=lambda each: each[1].is_bare):
-        found.setdefault((heading.device, heading.signal, heading.rank), (at, heading))
-    return dict(sorted(found.values(), key=lambda each: (each[1].rank, each[0])))
+    for at, heading in sorted(read, key=lambda column: column[1].is_bare):
+        chosen.setdefault((heading.device, heading.signal, heading.rank), (at, heading))
+    return dict(sorted(chosen.values(), key=lambda column: (column[1].rank, column[0])))
 
 
 def _without_run(headings: Sequence[str]) -> Sequence[str]:
@@ -332,7 +332,7 @@ def field_names(headings: Sequence[str], unread: Collection[str]) -> str:
 
     A device has one; other columns keep their names.
     """
-    found: dict[str, str] = {}
+    text_by_name: dict[str, str] = {}
     for text in unread:
         words = words_of(text)
         unit = next((UNITS[word] for word in words if word in UNITS), "")
@@ -342,6 +342,6 @@ def field_names(headings: Sequence[str], unread: Collection[str]) -> str:
         at = _number_place(words)
         name = "" if at is None else f"gpu{words[at]}_"
         if name or not _OF_GPUS.isdisjoint(words):
-            found.setdefault(f"{name}memory_used_{_ENDINGS[unit]}", text)
-    names = {text: name for name, text in found.items()}
+            text_by_name.setdefault(f"{name}memory_used_{_ENDINGS[unit]}", text)
+    names = {text: name for name, text in text_by_name.items()}
     return ",".join(names.get(text, text) for text in headings) if names else ""

@@ -122,11 +122,11 @@ def _compared_load(series: LoadSeries, device: Device) -> _ComparedLoad:
 
 
 def _allocations(levels: Sequence[float]) -> list[int]:
-    known = [(at, level) for at, level in enumerate(levels) if not math.isnan(level)]
-    step = _MEMORY_STEP * max((level for _, level in known), default=0.0)
+    measured = [(at, level) for at, level in enumerate(levels) if not math.isnan(level)]
+    step = _MEMORY_STEP * max((level for _, level in measured), default=0.0)
     allocations: list[int] = []
     last: tuple[int, bool] | None = None
-    for (_, before), (at, after) in pairwise(known):
+    for (_, before), (at, after) in pairwise(measured):
         if step <= 0.0 or abs(after - before) < step:
             continue
         is_rise = after > before
@@ -155,12 +155,12 @@ def _link(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
         return shared
     if min(one.moments, other.moments) < _FEWEST_MOMENTS:
         return None
-    found = (
+    evidence = (
         _in_step(one.changes, other.changes),
         _allocated_together(one, other),
         _spin_together(one, other),
     )
-    return max(filter(None, found), default=None)
+    return max(filter(None, evidence), default=None)
 
 
 def _shared_process(one: LoadSeries, other: LoadSeries) -> JobEvidence | None:
@@ -205,8 +205,8 @@ def _allocated_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence
     )
     if chance > _CHANCE:
         return None
-    most = _MOST_SURE if matched > 1 else _STARTED_TOGETHER
-    return JobEvidence(most, "memory is taken and given back at the same moments")
+    confidence = _MOST_SURE if matched > 1 else _STARTED_TOGETHER
+    return JobEvidence(confidence, "memory is taken and given back at the same moments")
 
 
 def _matched(moments: Sequence[int], others: Sequence[int]) -> int:
@@ -286,13 +286,15 @@ def _is_there(load: _ComparedLoad, group: Sequence[_ComparedLoad]) -> bool:
     if 2 * works >= len(moments):
         return True
     levels = [_mean(compared_load.series.values[Load.MEMORY], moments) for compared_load in group]
-    own = _mean(load.series.values[Load.MEMORY], moments)
-    return own is not None and all(level is not None and 2 * own >= level for level in levels)
+    load_memory = _mean(load.series.values[Load.MEMORY], moments)
+    return load_memory is not None and all(
+        level is not None and 2 * load_memory >= level for level in levels
+    )
 
 
 def _mean(values: Sequence[float], moments: Iterable[int]) -> float | None:
-    known = [values[at] for at in moments if not math.isnan(values[at])]
-    return fmean(known) if known else None
+    measured = [values[at] for at in moments if not math.isnan(values[at])]
+    return fmean(measured) if measured else None
 
 
 def _job(

@@ -92,17 +92,19 @@ def _named(part: str, text: str, devices: Sequence[Device]) -> list[Device]:
     low, _, high = name.partition("-")
     if low.isdecimal() and (high or low).isdecimal():
         wanted = range(int(low), int(high or low) + 1)
-        found = [device for device in devices if device.index in wanted]
-        missing = len(wanted) - len({device.index for device in found})
+        matching = [device for device in devices if device.index in wanted]
+        missing = len(wanted) - len({device.index for device in matching})
     else:
-        found = [device for device in devices if name in {device.uuid, device.pci_bus_id}]
-        missing = 0 if found else 1
-    if missing or not found:
-        known = ", ".join(
+        matching = [device for device in devices if name in {device.uuid, device.pci_bus_id}]
+        missing = 0 if matching else 1
+    if missing or not matching:
+        gpu_names = ", ".join(
             str(device.index) if device.has_index else device.uuid for device in devices
         )
-        raise UsageError(f"--job {text}: '{name}' is not in the recording; its GPUs are {known}")
-    return found
+        raise UsageError(
+            f"--job {text}: '{name}' is not in the recording; its GPUs are {gpu_names}"
+        )
+    return matching
 
 
 def gpu_list(devices: Sequence[Device]) -> str:

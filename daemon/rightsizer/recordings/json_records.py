@@ -45,8 +45,8 @@ def records_of(document: Any) -> Iterator[Record]:
     if isinstance(document, dict):
         yield from _of_object(document)
     elif isinstance(document, list):
-        for each in document:
-            yield from records_of(each)
+        for element in document:
+            yield from records_of(element)
 
 
 def _of_object(document: dict[str, Any]) -> Iterator[Record]:
@@ -66,26 +66,26 @@ def _of_object(document: dict[str, Any]) -> Iterator[Record]:
             yield shared | made
     elif entity is not None:
         numbers = count()
-        for gpu in (gpu for key, each in lists if key == entity for gpu in each if gpu):
+        for gpu in (gpu for key, gpus in lists if key == entity for gpu in gpus if gpu):
             yield shared | _of_gpu(gpu, next(numbers))
     elif {"fields", "tags", "timestamp"} <= document.keys():
         yield point(str(document.get("name", "")), plain, document["fields"])
     elif lists and not time_places([*plain]):
-        for _, each in lists:
-            yield from (shared | record for record in records_of(each))
+        for _, objects in lists:
+            yield from (shared | record for record in records_of(objects))
     else:
         yield plain
 
 
 def _list_of_gpus(keys: Sequence[str]) -> str | None:
     """Return the key of the list of GPUs: one of the usual keys, else one about them."""
-    found = [key for key in keys if key.lower() in _ENTITIES]
-    found += [
+    entity_keys = [key for key in keys if key.lower() in _ENTITIES]
+    entity_keys += [
         key
         for key in keys
         if not _OF_GPUS.isdisjoint(words := words_of(key)) and _OF_PROCESSES.isdisjoint(words)
     ]
-    return found[0] if found else None
+    return entity_keys[0] if entity_keys else None
 
 
 def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) -> Record:
@@ -98,23 +98,23 @@ def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) 
 
 def _of_gpu(gpu: dict[str, Any], number: int) -> Record:
     """Return the record of a GPU in a list, by its place there if nothing else names it."""
-    own = {
+    record = {
         key if is_time(key) or words_of(key)[:1] == ["gpu"] else f"gpu {key}": cell
         for key, cell in _flat(gpu)
     }
-    names = [key for key, cell in own.items() if missing_cell(cell) is None]
+    names = [key for key, cell in record.items() if missing_cell(cell) is None]
     if place_of(names, DEVICES | UUIDS) is None:
-        own[_INDEX] = str(number)
+        record[_INDEX] = str(number)
     if isinstance(gpu.get("processes"), list):
-        own[PROCESSES] = json.dumps(gpu["processes"])
-    return own
+        record[PROCESSES] = json.dumps(gpu["processes"])
+    return record
 
 
 def _tables(document: Any) -> Iterator[Record]:
     """Yield the records of tables within a document, by name of column."""
     if isinstance(document, list):
-        for each in document:
-            yield from _tables(each)
+        for element in document:
+            yield from _tables(element)
     if not isinstance(document, dict):
         return
     for names, rows in ((document.get(one), document.get(two)) for one, two in _COLUMNS):
@@ -136,8 +136,8 @@ def _tables(document: Any) -> Iterator[Record]:
         for cells in zip(*columns.values(), strict=True):
             yield shared | dict(zip(columns, map(_text, cells), strict=True))
         return
-    for each in document.values():
-        yield from _tables(each)
+    for element in document.values():
+        yield from _tables(element)
 
 
 def _is_row(cells: Any) -> bool:
@@ -150,24 +150,24 @@ def _otlp_points(document: Mapping[str, Any]) -> Iterator[Record]:
     """Yield the data points of OpenTelemetry's metrics."""
     for resource in document.get("resourceMetrics", ()):
         of_resource = _attributes(resource.get("resource", {}))
-        metrics = (each for scope in resource["scopeMetrics"] for each in scope["metrics"])
+        metrics = (metric for scope in resource["scopeMetrics"] for metric in scope["metrics"])
         for metric in metrics:
             kind: Any = next((metric[key] for key in ("gauge", "sum") if key in metric), {})
             unit = metric.get("unit", "")
-            for each in kind.get("dataPoints", ()):
+            for data_point in kind.get("dataPoints", ()):
                 yield {
                     **of_resource,
-                    **_attributes(each),
+                    **_attributes(data_point),
                     "metric": f"{metric['name']}{_OTLP_UNITS.get(unit, '')}",
-                    "time": _text(each.get("timeUnixNano")),
-                    "value": _text(each.get("asDouble", each.get("asInt"))),
+                    "time": _text(data_point.get("timeUnixNano")),
+                    "value": _text(data_point.get("asDouble", data_point.get("asInt"))),
                 }
 
 
 def _attributes(of: Mapping[str, Any]) -> Record:
     return {
-        each["key"]: _text(next(iter(each["value"].values()), None))
-        for each in of.get("attributes", ())
+        attribute["key"]: _text(next(iter(attribute["value"].values()), None))
+        for attribute in of.get("attributes", ())
     }
 
 
@@ -176,8 +176,8 @@ def _lists(document: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, An
     for key, value in document.items():
         if isinstance(value, dict):
             yield from _lists(value)
-        elif isinstance(value, list) and (found := [e for e in value if isinstance(e, dict)]):
-            yield key, found
+        elif isinstance(value, list) and (objects := [e for e in value if isinstance(e, dict)]):
+            yield key, objects
 
 
 def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -203,7 +203,7 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, _text(value)
         elif _is_row(value) and len(value) <= _MOST_GPUS:
             # A number for each GPU, in their order.
-            yield from ((f"{key} {at}", _text(each)) for at, each in enumerate(value))
+            yield from ((f"{key} {at}", _text(element)) for at, element in enumerate(value))
 
 
 def _text(value: Any) -> str:

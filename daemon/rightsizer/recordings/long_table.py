@@ -85,14 +85,14 @@ class SampleColumns:
 
     def labels(self, cells: Sequence[str]) -> _Labels:
         """Return a row's labels by their own and dcgm-exporter's names."""
-        found: dict[str, str] = {}
+        label_values: dict[str, str] = {}
         written = "" if self._label_list is None else cells[self._label_list].strip()
         stated = _LABEL.findall(written) or [("", written)]
         for name, value in (*((text, cells[at]) for at, text in self._labels), *stated):
             if value := value.strip():
-                found.setdefault(*_label(name, value))
-                found.setdefault(name, value)
-        return tuple(found.items())
+                label_values.setdefault(*_label(name, value))
+                label_values.setdefault(name, value)
+        return tuple(label_values.items())
 
 
 def _label(name: str, value: str) -> tuple[str, str]:
@@ -111,12 +111,12 @@ def _series(
     Beside metrics of hosts, one whose name and labels name no GPU may be the host's.
     """
 
-    def meaning(name: str, own: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
-        all_labels = {**dict(labels), **own}
-        known = interpreted(name, all_labels)
-        if isinstance(known, DcgmSeries):
-            return known
-        return _by_words(name, all_labels, unit, has_hosts=has_hosts) or known
+    def meaning(name: str, row_labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
+        all_labels = {**dict(labels), **row_labels}
+        series = interpreted(name, all_labels)
+        if isinstance(series, DcgmSeries):
+            return series
+        return _by_words(name, all_labels, unit, has_hosts=has_hosts) or series
 
     try:
         return interpret(named_line(metric), meaning)
@@ -171,13 +171,13 @@ def long_rows(
             continue
         try:
             time = times.parse(cells)
-            found = local_number(value)
+            reading = local_number(value)
         except ValueError:
             notes.count("unreadable sample", number, f"{times.text(cells)} {value}")
             continue
-        teach(series, found, time, notes)
+        teach(series, reading, time, notes)
         if series.signal is not None:
-            yield sample_row(series, series.signal, time, found, table.text.name)
+            yield sample_row(series, series.signal, time, reading, table.text.name)
 
 
 def _metrics(columns: SampleColumns, table: HeadedTable) -> _Metrics:

@@ -115,8 +115,8 @@ class ColumnMap(Struct, frozen=True):
 
     def columns_of(self, file: Path) -> Mapping[str, Heading] | None:
         """Return the columns of a file by its name, or `None`."""
-        known = self.files.items()
-        fitting = (columns for pattern, columns in known if fnmatchcase(file.name, pattern))
+        patterns = self.files.items()
+        fitting = (columns for pattern, columns in patterns if fnmatchcase(file.name, pattern))
         return next(fitting, None)
 
 

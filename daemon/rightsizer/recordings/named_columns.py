@@ -83,12 +83,12 @@ def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) ->
     if not time_places(headings):
         return False
     has_devices = place_of(headings, DEVICES | UUIDS) is not None
-    found = read_headings(with_units_of_cells(headings, rows)).items()
+    columns = read_headings(with_units_of_cells(headings, rows)).items()
     return any(
         heading.signal in _BUSY
         or (heading.signal is Signal.POWER_WATTS and (has_devices or names_gpu(headings[at])))
         or (heading.is_exact and column_name(headings[at]) not in SIGNAL_COLUMNS)
-        for at, heading in found
+        for at, heading in columns
     )
 
 
@@ -130,18 +130,18 @@ def _signal_columns(headings: Sequence[str], notes: RecordingNotes) -> LayoutCol
 def _queried_columns(table: HeadedTable) -> LayoutColumns:
     headings = table.headings
     at = {column_name(heading): place for place, heading in enumerate(headings)}
-    known = sorted(
+    queried = sorted(
         at.keys() & SIGNAL_COLUMNS, key=lambda name: (SIGNAL_COLUMNS[name].rank, at[name])
     )
     reasons = {int(bit): at[name] for name, bit in REASON_BITS.items() if name in at}
-    if not known and not reasons:
+    if not queried and not reasons:
         raise RecordingError(
             f"{table.text.name}: none of the columns {', '.join(headings)} tells how busy a GPU "
             f"is; {QUERY}"
         )
     identity = next((name for name in IDENTITY if name in at), "index")
     return LayoutColumns(
-        {at[name]: Heading(*SIGNAL_COLUMNS[name][:2]) for name in known},
+        {at[name]: Heading(*SIGNAL_COLUMNS[name][:2]) for name in queried},
         uuid=None if identity == "index" else at[identity],
         device=at.get("index", place_of(headings, DEVICES)),
         node=place_of(headings, NODES),
@@ -179,9 +179,9 @@ def named_columns(table: HeadedTable, times: TimeColumns, notes: RecordingNotes)
             instance = place_of(headings, INSTANCES)
     if uuid is None and device is None:
         read = _of_named_devices(read, headings, notes)
-    found = _with_units(read, table, units, notes)
-    _remark_words(found, table, notes)
-    return LayoutColumns(found, uuid, device, node, board, instance=instance)
+    signal_columns = _with_units(read, table, units, notes)
+    _remark_words(signal_columns, table, notes)
+    return LayoutColumns(signal_columns, uuid, device, node, board, instance=instance)
 
 
 def _device_place(

@@ -39,7 +39,7 @@ def other_names(facts: Mapping[str, DeviceDescription]) -> dict[str, str]:
             named.setdefault(fact.index, []).append(device)
     return {
         by_index: uuid
-        for index, (uuid, *others) in ((at, sorted(each)) for at, each in named.items())
+        for index, (uuid, *others) in ((at, sorted(uuids)) for at, uuids in named.items())
         if others == [by_index := f"{BY_INDEX}{index}"]
     }
 

@@ -95,12 +95,12 @@ def column_name(heading: str) -> str:
 
 def exported_spellings(name: str) -> frozenset[str]:
     """Return the spellings of a column with underscores, as exporters and Telegraf name it."""
-    found = {name}
+    spellings = {name}
     if name.startswith("clocks."):
-        found |= {name.removesuffix(b) + a for a, b in _ENDINGS if name.endswith(b)}
+        spellings |= {name.removesuffix(b) + a for a, b in _ENDINGS if name.endswith(b)}
     for spelling, ours in _SPELLINGS:
-        found |= {_respelled(each, ours, spelling) for each in found}
-    return frozenset(each.replace(".", "_") for each in found)
+        spellings |= {_respelled(spelled, ours, spelling) for spelled in spellings}
+    return frozenset(spelled.replace(".", "_") for spelled in spellings)
 
 
 def is_query_heading(headings: Iterable[str]) -> bool:

@@ -38,10 +38,10 @@ class BoardLimits:
                 Signal.POWER_WATTS: device.power_limit_watts,
                 Signal.MEMORY_USED_BYTES: device.memory_total_bytes,
             }
-            for signal, own in stated.items():
+            for signal, board_limit in stated.items():
                 key = device.uuid, signal
-                board = "its board" if own else "the largest known board"
-                limit = own or largest[signal]
+                board = "its board" if board_limit else "the largest known board"
+                limit = board_limit or largest[signal]
                 if (highest := maxima.get(key, 0.0)) > _EXCESS_RATIO * limit:
                     self._limits[key] = _EXCESS_RATIO * limit
                     unit = _UNITS[signal]

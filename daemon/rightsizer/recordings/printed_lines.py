@@ -279,8 +279,8 @@ def _gpustat_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRo
         power = _POWER.search(match["use"])
         cells = match.groupdict("") | (power.groupdict("") if power else {})
         cells["busy"] = (_SHARE.findall(match["use"]) or [""])[-1]
-        known = {name: cell.strip("?") for name, cell in cells.items()}
-        yield printed.row(number, device, known, time)
+        named_cells = {name: cell.strip("?") for name, cell in cells.items()}
+        yield printed.row(number, device, named_cells, time)
 
 
 GPUSTAT: Final = RecordingFormat(

@@ -104,16 +104,16 @@ def known_rows(
     """Return the reader of a row per sample of known metrics, which may have different times."""
 
     def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        known: dict[str, DcgmSeries | None] = {}
+        series_of_head: dict[str, DcgmSeries | None] = {}
         for number, head, value, time in samples(text, notes, is_known):
-            if head not in known:
-                if len(known) >= _REMEMBERED:
-                    known.clear()
-                known[head] = _learned(head, value, time, number, notes)
-            series = known[head]
+            if head not in series_of_head:
+                if len(series_of_head) >= _REMEMBERED:
+                    series_of_head.clear()
+                series_of_head[head] = _learned(head, value, time, number, notes)
+            series = series_of_head[head]
             if series is not None and series.signal is not None:
                 yield sample_row(series, series.signal, time, value, text.name)
-        if not known:
+        if not series_of_head:
             notes.remark(
                 "none of its metrics is DCGM_FI_*, rightsizer_* or nvidia_smi_*, or says by its "
                 "name how busy a GPU is"
@@ -188,8 +188,8 @@ def teach(series: DcgmSeries, value: float, time: Nanoseconds, notes: RecordingN
     facts = notes.of(series.device)
     series.teach(facts, series.read(value), time)
     if (fact := _SMI_FACTS.get(series.metric)) and math.isfinite(value):
-        known: dict[str, Any] = {fact: value if "watts" in fact else int(value)}
-        facts.learn(DeviceDescription(**known))
+        fact_values: dict[str, Any] = {fact: value if "watts" in fact else int(value)}
+        facts.learn(DeviceDescription(**fact_values))
 
 
 def _json_series(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -227,17 +227,17 @@ def json_samples(
 
 def is_json(head: Sequence[str]) -> bool:
     """Whether lines are of answers of Prometheus's API."""
-    return any(each.match("\n".join(head)) for each in (_START, _ERROR))
+    return any(pattern.match("\n".join(head)) for pattern in (_START, _ERROR))
 
 
 def _series_samples(
-    found: Mapping[str, Any], number: int, notes: RecordingNotes
+    result: Mapping[str, Any], number: int, notes: RecordingNotes
 ) -> Iterator[tuple[Nanoseconds, float]]:
     """Yield times and values of a series."""
-    values = found.get("values") or ()
-    times = found.get("timestamps")
+    values = result.get("values") or ()
+    times = result.get("timestamps")
     unit = EPOCH_UNITS["s" if times is None else "ms"]
-    pairs = (values or [found.get("value")]) if times is None else zip(times, values, strict=False)
+    pairs = (values or [result.get("value")]) if times is None else zip(times, values, strict=False)
     for pair in pairs:
         try:
             time, value = pair

@@ -239,8 +239,8 @@ def _have_gpus(records: Sequence[Record]) -> bool:
 
 def _time_of(line: str) -> Nanoseconds | None:
     """Return the time that a line is, or begins with."""
-    found = page_time(line)
-    return leading_time(line, RecordingNotes(""))[0] if found is None else found
+    time = page_time(line)
+    return leading_time(line, RecordingNotes(""))[0] if time is None else time
 
 
 def _timed(record: Record, time: Nanoseconds | None) -> Record:
@@ -263,23 +263,23 @@ def _json_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, 
             continue
         while at < number and (read := next(lines, None)) is not None:
             at = read[0]
-            found = _time_of(read[1])
-            time = time if found is None else found
+            line_time = _time_of(read[1])
+            time = time if line_time is None else line_time
         yield from ((number, _timed(record, time)) for record in records)
 
 
 def _is_json(head: Sequence[str]) -> bool:
     text = "\n".join(head)
-    time = next((each for each in map(_time_of, head) if each is not None), None)
-    found: list[Record] = []
+    time = next((moment for moment in map(_time_of, head) if moment is not None), None)
+    timed_records: list[Record] = []
     at = 0
     for start in islice(_OBJECT.finditer(text), len(head)):
         if start.start() >= at:
             # Others may be torn by the end of the head.
             with contextlib.suppress(*_UNREADABLE):
                 document, at = json.JSONDecoder().raw_decode(text, start.start())
-                found += (_timed(record, time) for record in records_of(document))
-    return _have_gpus(found)
+                timed_records += (_timed(record, time) for record in records_of(document))
+    return _have_gpus(timed_records)
 
 
 JSON_RECORDS: Final = RecordingFormat(
@@ -294,10 +294,10 @@ def _records_of_line(line: str, notes: RecordingNotes) -> list[Record]:
 
     Where keys are repeated, each of them begins a record of what is before the first.
     """
-    if (found := _POINT.fullmatch(line)) is not None:
-        tags = {name: _ESCAPED.sub(r"\1", value) for name, value in _TAG.findall(found["tags"])}
-        fields = {name: value.rstrip("iu") for name, value in _FIELD.findall(found["fields"])}
-        return [point(found["name"], tags, fields) | {"time": found["time"]}]
+    if (match := _POINT.fullmatch(line)) is not None:
+        tags = {name: _ESCAPED.sub(r"\1", value) for name, value in _TAG.findall(match["tags"])}
+        fields = {name: value.rstrip("iu") for name, value in _FIELD.findall(match["fields"])}
+        return [point(match["name"], tags, fields) | {"time": match["time"]}]
     pairs = [*_PAIR.finditer(line)]
     if len(pairs) < _FEWEST_PAIRS:
         return []
@@ -307,10 +307,10 @@ def _records_of_line(line: str, notes: RecordingNotes) -> list[Record]:
     records: list[Record] = [{} if time is None else {"time": str(time)}]
     if (gpu := _GPU.search(line, 0, pairs[0].start())) is not None:
         records[0]["gpu"] = gpu[1]
-    for found in pairs:
-        if found[1] == first:
+    for match in pairs:
+        if match[1] == first:
             records.append(dict(records[0]))
-        records[-1][found[1]] = found[2].strip('"')
+        records[-1][match[1]] = match[2].strip('"')
     return records[1:] or records
 
 
@@ -354,12 +354,12 @@ def _exporter_rows(
             yield number, sample
 
     def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        for read in (known, _records_table_rows(records)):
+        for read in (sample_rows, _records_table_rows(records)):
             if next(read(text, RecordingNotes(text.name)), None) is not None:
                 return read(text, notes)
-        return known(text, notes)
+        return sample_rows(text, notes)
 
-    known = known_rows(samples)
+    sample_rows = known_rows(samples)
     return rows
 
 

@@ -42,10 +42,10 @@ class SortedRows:
 
     def __iter__(self) -> Iterator[RecordingRow]:
         """Yield the rows by time, stable."""
-        found = self._database.cursor()
-        found.arraysize = _BATCH
-        found.execute("SELECT time, shape, numbers FROM row ORDER BY time, rowid")
-        return map(self._decode, found)
+        cursor = self._database.cursor()
+        cursor.arraysize = _BATCH
+        cursor.execute("SELECT time, shape, numbers FROM row ORDER BY time, rowid")
+        return map(self._decode, cursor)
 
     def close(self) -> None:
         """Delete the temporary file."""
@@ -59,8 +59,8 @@ class SortedRows:
             self._by_number.append(shape)
         return row.time, number, array("d", row.values.values()).tobytes()
 
-    def _decode(self, found: tuple[int, int, bytes]) -> RecordingRow:
-        time, number, numbers = found
+    def _decode(self, row: tuple[int, int, bytes]) -> RecordingRow:
+        time, number, numbers = row
         device, signals, missing, *rest = self._by_number[number]
         values = dict(zip(signals, array("d", numbers), strict=True))
         return RecordingRow(time, device, values, dict(missing), *rest)

@@ -115,7 +115,9 @@ def _is_read(head: Sequence[str], fields: str, device: str | None) -> bool:
             contextlib.suppress(RecordingError),
             closing(TextFile(Path(file.name), stated=stated, fields=fields)) as text,
         ):
-            recording_format = next((each for each in FORMATS if each.recognizes(text.head)), None)
+            recording_format = next(
+                (candidate for candidate in FORMATS if candidate.recognizes(text.head)), None
+            )
             rows = (
                 ()
                 if recording_format is None
@@ -281,16 +283,16 @@ def _evidence(
 
 
 def _gone(
-    found: RecordingSurvey, devices: Iterable[Device], notes: Iterable[RecordingNotes]
+    survey: RecordingSurvey, devices: Iterable[Device], notes: Iterable[RecordingNotes]
 ) -> dict[str, Nanoseconds]:
     """Return last times of devices that end before others, where nvidia-smi has lost a handle."""
     slots = {slot.lstrip("0:") for note in notes for slot in note.lost}
-    latest = found.end - _GONE_INTERVALS * (found.interval or _ASSUMED_INTERVAL)
+    latest = survey.end - _GONE_INTERVALS * (survey.interval or _ASSUMED_INTERVAL)
     return {
         device.uuid: end
         for device in devices
         if slots
-        and (end := found.ends.get(device.uuid, found.end)) < latest
+        and (end := survey.ends.get(device.uuid, survey.end)) < latest
         and (not device.pci_bus_id or device.pci_bus_id.upper().lstrip("0:") in slots)
     }
 
@@ -312,14 +314,14 @@ def _faults(
 
 def _jobs(
     stated: Sequence[str],
-    found: RecordingSurvey,
+    survey: RecordingSurvey,
     devices: Sequence[Device],
 ) -> RecordedJobs:
     if stated:
         return RecordedJobs(stated_jobs(stated, devices))
-    if found.loads.has_owners:
+    if survey.loads.has_owners:
         return RecordedJobs(())
-    loads = found.loads.series(found.interval or _ASSUMED_INTERVAL)
+    loads = survey.loads.series(survey.interval or _ASSUMED_INTERVAL)
     return RecordedJobs(inferred_jobs(loads, devices))
 
 
@@ -371,7 +373,7 @@ def _formats(texts: Sequence[TextFile], column_map: ColumnMap | None) -> Sequenc
 
 def _snapshots(
     rows: Iterable[RecordingRow],
-    found: RecordingSurvey,
+    survey: RecordingSurvey,
     devices: tuple[Device, ...],
     jobs: RecordedJobs,
     gone: Mapping[str, Nanoseconds],
@@ -380,10 +382,10 @@ def _snapshots(
 
     A poll ends when a device is repeated, or the next reading is late.
     """
-    interval = found.interval or _ASSUMED_INTERVAL
+    interval = survey.interval or _ASSUMED_INTERVAL
     poll_gap = min(_POLL_GAP, interval // 2)
     held = _DeviceState(
-        {key: round(_HOLD_INTERVALS * each) for key, each in found.intervals.items()}
+        {key: round(_HOLD_INTERVALS * interval) for key, interval in survey.intervals.items()}
     )
     poll: dict[str, list[RecordingRow]] = {}
     last: Nanoseconds = 0

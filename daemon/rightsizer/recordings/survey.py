@@ -134,11 +134,11 @@ class LoadSeriesBuilder:
         return moment
 
     def _add_processes(self, device: str, processes: Iterable[Process], time: Nanoseconds) -> None:
-        known = self._processes.setdefault(device, {})
+        device_processes = self._processes.setdefault(device, {})
         for process in processes:
-            if process.kind is ProcessKind.COMPUTE and len(known) < _MOST_PROCESSES:
-                first, _ = known.get(process.pid, (time, time))
-                known[process.pid] = first, time
+            if process.kind is ProcessKind.COMPUTE and len(device_processes) < _MOST_PROCESSES:
+                first, _ = device_processes.get(process.pid, (time, time))
+                device_processes[process.pid] = first, time
 
     def _widen(self) -> None:
         self._step *= 2
@@ -152,12 +152,12 @@ class LoadSeriesBuilder:
 
 
 def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:
-    found = {load: [math.nan] * count for load in _LOADS}
+    means = {load: [math.nan] * count for load in _LOADS}
     for moment in range(len(sums) // _WIDTH):
         for place, load in enumerate(_LOADS):
             if times := sums[moment * _WIDTH + 2 * place]:
-                found[load][moment] = sums[moment * _WIDTH + 2 * place + 1] / times
-    return found
+                means[load][moment] = sums[moment * _WIDTH + 2 * place + 1] / times
+    return means
 
 
 class IntervalMedian:

@@ -57,8 +57,8 @@ class _Factors(dict[str, float | None]):
             kind, factor = convert(word if word == self._usual else UNITS.get(word.lower(), word))
         except KeyError:
             return None
-        self[spelling] = found = factor if kind is self._unit else None
-        return found
+        self[spelling] = unit_factor = factor if kind is self._unit else None
+        return unit_factor
 
 
 def local_number(text: str) -> float:
@@ -147,17 +147,17 @@ class CellTable:
     ) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
         """Return the values of a row, and reasons for missing ones; note faults of the device."""
         of_row = self._cells(cells)
-        found = [*map(getitem, self.columns, of_row)]
+        row_values = [*map(getitem, self.columns, of_row)]
         values: dict[Signal, float] = {}
         missing: dict[Signal, Missing] = {}
-        for signal, value in zip(self._signals, found, strict=True):
+        for signal, value in zip(self._signals, row_values, strict=True):
             if isinstance(value, float):
                 values[signal] = value
             else:
                 missing[signal] = value
         if missing:
-            if not _NOTED.isdisjoint(found):
-                self._note(of_row, found, line, notes, device)
+            if not _NOTED.isdisjoint(row_values):
+                self._note(of_row, row_values, line, notes, device)
             if self._has_rivals:
                 missing = {signal: why for signal, why in missing.items() if signal not in values}
         return values, missing
@@ -165,12 +165,12 @@ class CellTable:
     def _note(
         self,
         cells: Sequence[str],
-        found: Sequence[float | Missing],
+        values: Sequence[float | Missing],
         line: int,
         notes: RecordingNotes,
         device: str,
     ) -> None:
-        for column, cell, value in zip(self.columns, cells, found, strict=True):
+        for column, cell, value in zip(self.columns, cells, values, strict=True):
             if value is Missing.INVALID:
                 notes.count(column.fault(cell), line, cell.strip())
             elif value is Missing.FAILED and device:
@@ -181,14 +181,14 @@ def signal_table(
     names: Sequence[str], columns: Mapping[str, SignalColumn], where: str, remedy: str
 ) -> CellTable:
     """Return the columns with signals, the less preferred first; fail without any."""
-    found = [(at, name, columns[name]) for at, name in enumerate(names) if name in columns]
-    if not found:
+    present = [(at, name, columns[name]) for at, name in enumerate(names) if name in columns]
+    if not present:
         raise RecordingError(
             f"{where}: none of the columns {', '.join(names)} says how busy a GPU is; {remedy}"
         )
     return CellTable(
         CellColumn(at, name, column.signal, column.unit)
-        for at, name, column in sorted(found, key=lambda each: each[2].rank)
+        for at, name, column in sorted(present, key=lambda column: column[2].rank)
     )
 
 

@@ -112,8 +112,8 @@ def _logged(line: str) -> str:
 def delimiter_of(line: str) -> str:
     """Return the separator of a line's cells: semicolons in some locales; else blanks."""
     plain = _QUOTED.sub("", line) if '"' in line else line
-    found = max(_DELIMITERS, key=plain.count)
-    return found if found in plain else " "
+    delimiter = max(_DELIMITERS, key=plain.count)
+    return delimiter if delimiter in plain else " "
 
 
 def row_of(head: Sequence[str]) -> str:
@@ -239,8 +239,8 @@ class TextFile:
         """Return what the first call found out about the file."""
         if self._study is None:
             self._study = study()
-        found: _Study = self._study
-        return found
+        result: _Study = self._study
+        return result
 
     def close(self) -> None:
         """Delete the copy of a pipe."""
@@ -369,7 +369,7 @@ def json_objects(
             line += rest.count("\n", at, start.start())
             at = start.start()
             try:
-                found, end = decoder.raw_decode(rest, at)
+                document, end = decoder.raw_decode(rest, at)
             except (ValueError, RecursionError) as error:
                 damage = _damage(error, len(rest))
                 if is_last or damage is not None:
@@ -386,7 +386,7 @@ def json_objects(
                         "than 64 MB; cut the file before it, or record shorter spans"
                     ) from None
                 break
-            yield line, found
+            yield line, document
             line += rest.count("\n", at, end)
             at = end
             needed = 0

@@ -177,9 +177,9 @@ def parse_time_of_day(text: str) -> Nanoseconds:
 def _parse_date(text: str) -> Nanoseconds:
     plain = " ".join(_NOISE.sub("", text).replace("+", " +").split())
     fraction = _FRACTION.search(text)
-    for known in _FORMATS:
+    for date_format in _FORMATS:
         with contextlib.suppress(ValueError):
-            moment = datetime.strptime(plain, known)  # noqa: DTZ007 - UTC without a zone.
+            moment = datetime.strptime(plain, date_format)  # noqa: DTZ007 - UTC without a zone.
             whole = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
             below = _below_second(fraction[1] if fraction else "")
             return storable(whole * NANOSECONDS_PER_SECOND + below)

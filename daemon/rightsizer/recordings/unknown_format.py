@@ -110,8 +110,10 @@ def unknown_format(
             "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
             "--columns MAP.yaml takes any"
         )
-    elif told := _told_but_busy(heading_line(text.head)[1]):
-        remedy = f"it tells {told} of GPUs, but not how busy they are: record utilization.gpu too"
+    elif quantities := _told_but_busy(heading_line(text.head)[1]):
+        remedy = (
+            f"it tells {quantities} of GPUs, but not how busy they are: record utilization.gpu too"
+        )
     elif is_table:
         remedy = (
             f"name its columns {_COLUMNS}, of several GPUs in a row gpu0_util_pct; tell what they "
@@ -130,9 +132,11 @@ def unknown_format(
 
 def _told_but_busy(headings: Sequence[str]) -> str:
     """Return the signals of a table with times that does not tell how busy GPUs are."""
-    told = {str(heading.signal) for heading in read_headings(headings).values()}
+    signals = {str(heading.signal) for heading in read_headings(headings).values()}
     return (
-        " and ".join(sorted(told)) if time_places(headings) and Signal.GPU_BUSY not in told else ""
+        " and ".join(sorted(signals))
+        if time_places(headings) and Signal.GPU_BUSY not in signals
+        else ""
     )
 
 
@@ -216,7 +220,7 @@ def _named_by_units(
     Of a unit it is the first that varies: fans and sizes are constant. Of several shares that do
     not vary none is named.
     """
-    found: dict[str, int] = {}
+    column_of_name: dict[str, int] = {}
     shares = []
     for at in places:
         cells = [row[at] for row in rows]
@@ -228,11 +232,13 @@ def _named_by_units(
             if not _may_be_percent(cells):
                 continue
             shares.append(at)
-        if name not in found or (_varies(rows, at) and not _varies(rows, found[name])):
-            found[name] = at
-    if len(shares) > 1 and not _varies(rows, found[_UTIL]):
-        del found[_UTIL]
-    return {at: name for name, at in found.items() if name != _LEFT_OUT}
+        if name not in column_of_name or (
+            _varies(rows, at) and not _varies(rows, column_of_name[name])
+        ):
+            column_of_name[name] = at
+    if len(shares) > 1 and not _varies(rows, column_of_name[_UTIL]):
+        del column_of_name[_UTIL]
+    return {at: name for name, at in column_of_name.items() if name != _LEFT_OUT}
 
 
 def _varies(rows: Sequence[Sequence[str]], at: int) -> bool:
@@ -274,5 +280,5 @@ def _take_turns(cells: Sequence[str]) -> bool:
 
 def _gpu_number(title: str) -> str:
     """Return the number behind 'gpu' in a heading, else its last one; empty without any."""
-    found = _GPU.findall(title) or _DIGITS.findall(title)
-    return found[-1] if found else ""
+    numbers = _GPU.findall(title) or _DIGITS.findall(title)
+    return numbers[-1] if numbers else ""
