@@ -36,7 +36,7 @@ def advice_block(advice: Mapping[str, Any], action: str, subject: str, *others: 
     """Make a section: action and subject, reason, savings and confidence, alternatives."""
     by = f" by {advice['actor']}" if advice["actor"] else ""
     title = action[:1].upper() + action[1:] + (f": {subject}" if subject else "")
-    best = next((each["description"] for each in advice["options"] if each["target"]), "")
+    best = next((option["description"] for option in advice["options"] if option["target"]), "")
     best_text = f"best: {best}; " if best and best not in advice["summary"] else ""
     risk = reason_label(advice["risk"]).lower()
     rest = f"confidence {percent_text(advice['confidence'])}, risk of the change {risk}"

@@ -46,19 +46,19 @@ class NodeRow(GpuRow, frozen=True, kw_only=True):
 
 def node_rows(frame: NodeFrame) -> list[NodeRow]:
     """Return a row for each device with states of its own."""
-    past = {each["uuid"]: each for each in frame.strip["devices"]}
-    opened = [each for each in frame.report["advice"] if each["closed"] is None]
+    past = {device["uuid"]: device for device in frame.strip["devices"]}
+    opened = [advice for advice in frame.report["advice"] if advice["closed"] is None]
     # Agents of former versions tell no models.
     served = convert(frame.report.get("served", ()), tuple[ServedLoad, ...])
     needs = convert(frame.report["agent"].get("served_needs", ()), tuple[ServedNeed, ...])
     return [
         replace(
-            _row(each, past.get(each["uuid"], {}), opened),
-            served=tuple(load for load in served if each["uuid"] in load.devices),
-            needs=tuple(need for need in needs if each["uuid"] in need.devices),
+            _row(device, past.get(device["uuid"], {}), opened),
+            served=tuple(load for load in served if device["uuid"] in load.devices),
+            needs=tuple(need for need in needs if device["uuid"] in need.devices),
         )
-        for each in frame.report["devices"]
-        if not each["has_mig_instances"]
+        for device in frame.report["devices"]
+        if not device["has_mig_instances"]
     ]
 
 
@@ -66,9 +66,9 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
     uuid = device["uuid"]
     down = device["down"]
     waste: Mapping[str, float] = past.get("waste_seconds", {})
-    known = past.get("used_seconds", 0.0) + sum(waste.values())
+    known_seconds = past.get("used_seconds", 0.0) + sum(waste.values())
     wasted = sum(seconds for cause, seconds in waste.items() if cause != "headroom")
-    about = [each for each in opened if uuid in each["devices"]]
+    about = [advice for advice in opened if uuid in advice["devices"]]
     advice = min(about, key=dearest_first, default=None)
     return NodeRow(
         uuid=uuid,
@@ -76,11 +76,11 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
         model=printable(_model(device)),
         state=device["state"],
         cells=_stretches(past.get("cells", ())),
-        used_ratio=past["used_seconds"] / known if known else None,
-        wasted_ratio=wasted / known if known else None,
+        used_ratio=past["used_seconds"] / known_seconds if known_seconds else None,
+        wasted_ratio=wasted / known_seconds if known_seconds else None,
         wasted_gpu_hours=wasted / HOUR_SECONDS * device.get("capacity_ratio", 1.0),
         readings=device["signals"],
-        holders=tuple(printable(each["workload"]) for each in device["workloads"]),
+        holders=tuple(printable(workload["workload"]) for workload in device["workloads"]),
         processes=tuple(device["processes"] or ()),
         down="" if down is None else printable(str(down.get("detail") or down.get("reason"))),
         advice=advice,
@@ -108,13 +108,13 @@ def _model(device: JsonMapping) -> str:
 def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
     """Reduce the strip to the number of cells that fit a row."""
     size = max(1, -(-len(cells) // _STRIP_CELLS))
-    found = list[str]()
+    states = list[str]()
     for at in range(0, len(cells), size):
         seconds = Counter[str]()
         for cell in cells[at : at + size]:
             seconds.update(cell["state_seconds"])
-        found.append(max(seconds, key=seconds.__getitem__, default=""))
-    return tuple(found)
+        states.append(max(seconds, key=seconds.__getitem__, default=""))
+    return tuple(states)
 
 
 def _by(column: GpuColumn, row: NodeRow) -> tuple[float | str, str]:

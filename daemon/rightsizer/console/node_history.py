@@ -44,7 +44,7 @@ class NodeHistory:
 def bars(values: Iterable[float | None], width: int, height: int) -> list[str]:
     """Return lines of bars for shares, the last ones at the right; unknown ones are empty."""
     last = [*values][-width:] if width > 0 else []
-    filled = [round(min(1.0, max(0.0, each or 0.0)) * height * 8) for each in last]
+    filled = [round(min(1.0, max(0.0, value or 0.0)) * height * 8) for value in last]
     lines = (
         "".join(_BARS[min(8, max(0, steps - 8 * level))] for steps in filled)
         for level in reversed(range(height))

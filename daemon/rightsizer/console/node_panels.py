@@ -44,7 +44,7 @@ def processes(
         lines: How many it may take.
         local: By pid, what this host tells of it; none for an agent elsewhere.
     """
-    held = [(row, each) for row in rows for each in row.processes]
+    held = [(row, process) for row in rows for process in row.processes]
     held.sort(key=lambda pair: -(pair[1]["memory_used_bytes"] or 0))
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
     for name in ("PID", "GPU", "User", "Process", "Holder"):

@@ -121,7 +121,7 @@ def _headline(frame: NodeFrame) -> Text:
     stalled = sum(row.state == "hidden_stall" for row in rows)
     silent = sum(bool(row.down) or row.state == "unknown" for row in rows)
     working = len(rows) - idle - stalled - silent
-    opened = sum(each["closed"] is None for each in frame.report["advice"])
+    opened = sum(advice["closed"] is None for advice in frame.report["advice"])
     boards = {row.model for row in rows}
     devices = frame.report["devices"]
     instances = sum(bool(device["mig_profile"]) for device in devices)
@@ -163,9 +163,9 @@ def _details(row: NodeRow, view: TableView) -> list[RenderableType]:
     if advice is None:
         return [*lines, Text("No open advice.", style="dim")]
     lines.append(Text(printable(advice["summary"]), style=_SEVERITIES[advice["severity"]]))
-    for each in advice["instructions"][:_MOST_INSTRUCTIONS]:
-        lines.append(Text(f"{printable(each['title'])}:"))
-        text = printable(each["text"]).strip()
+    for instruction in advice["instructions"][:_MOST_INSTRUCTIONS]:
+        lines.append(Text(f"{printable(instruction['title'])}:"))
+        text = printable(instruction["text"]).strip()
         lines += [Text(f"  {line}", overflow="fold") for line in text.split("\n")]
     commands = (f"{program()} {verb} {advice['id']}{view.flags}" for verb in ("explain", "claim"))
     return [

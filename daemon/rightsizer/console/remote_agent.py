@@ -88,10 +88,10 @@ class RemoteAgent:
             is_foreign = is_unknown or result.answer.lstrip().startswith("<")
             text = f"{place}: {_NO_AGENT if is_foreign else _remedy(result, self._user)}"
             raise (AgentAbsentError if result.kind is FailureKind.AWAY else RightsizerError)(text)
-        found: Any = result.body
-        if key and found is not None and not (isinstance(found, Mapping) and key in found):
+        answer: Any = result.body
+        if key and answer is not None and not (isinstance(answer, Mapping) and key in answer):
             raise RightsizerError(f"{place}: {_NO_AGENT}")
-        return found
+        return answer
 
 
 def ask_node(
@@ -145,8 +145,8 @@ def _has_tls(file: str) -> bool:
 
     with contextlib.suppress(OSError, UnicodeDecodeError, YamlError):
         text = Path(file).read_text("utf-8-sig") if file else ""
-        found = load_yaml(text, file).data
-        return isinstance(found, Mapping) and bool(found.get("tls_server_config"))
+        settings = load_yaml(text, file).data
+        return isinstance(settings, Mapping) and bool(settings.get("tls_server_config"))
     return False
 
 

@@ -24,12 +24,14 @@ _JsonObject = dict[str, Any]
 def ranked(advice: Sequence[_JsonObject]) -> list[_JsonObject]:
     """Return open advice first, by savings, severity and GPUs; the rest in its order."""
 
-    def rank(each: _JsonObject) -> tuple[float, int, float, str]:
-        savings = Savings(**each["savings"])
-        severity = Severity(each["severity"]).rank
-        return -savings.dollars_per_hour, -severity, -savings.gpus, each["id"]
+    def rank(recommendation: _JsonObject) -> tuple[float, int, float, str]:
+        savings = Savings(**recommendation["savings"])
+        severity = Severity(recommendation["severity"]).rank
+        return -savings.dollars_per_hour, -severity, -savings.gpus, recommendation["id"]
 
-    closed = (each for each in advice if each["state"] not in OPEN_STATES)
+    closed = (
+        recommendation for recommendation in advice if recommendation["state"] not in OPEN_STATES
+    )
     return [*sorted(opened(advice), key=rank), *closed]
 
 
@@ -55,11 +57,15 @@ def selected(
             raise UsageError(f"--{flag}: there is no '{wanted}' here; there are {words}")
     wanted_keys = {"cluster": cluster, "team": team}
     keys = {name: value for name, value in wanted_keys.items() if value is not None}
-    found = _limited(document, keys) if keys else dict(document)
+    selection = _limited(document, keys) if keys else dict(document)
     if since_seconds is not None:
         first = document["time"] - since_seconds
-        found["advice"] = [each for each in found["advice"] if each["opened"] >= first]
-    return found | summarized(found)
+        selection["advice"] = [
+            recommendation
+            for recommendation in selection["advice"]
+            if recommendation["opened"] >= first
+        ]
+    return selection | summarized(selection)
 
 
 def shortened(document: _JsonObject, top: int) -> _JsonObject:
@@ -77,25 +83,25 @@ def _limited(document: _JsonObject, keys: Mapping[str, str]) -> _JsonObject:
         # Of a team are only rows that name one; what names none, as sources do, is judged below.
         return [row for row in rows if all(row.get(key, keys[key]) == keys[key] for key in keys)]
 
-    found = document | {name: wanted(document[name]) for name in (*_PLACED, "waiting_work")}
-    found |= usage_tables(wanted(document["usage"]["parts"]))
+    limited = document | {name: wanted(document[name]) for name in (*_PLACED, "waiting_work")}
+    limited |= usage_tables(wanted(document["usage"]["parts"]))
     if "team" in keys:
-        found["pools"] = pools_of_team(found, found["pools"])
-        clusters = {row["cluster"] for row in (*found["pools"], *found["teams"])}
-        found["sources"] = [row for row in found["sources"] if row["cluster"] in clusters]
-    names = (row["cluster"] for row in found["sources"])
-    holdings = found["holdings"]
-    found["clusters"] = cluster_rows(names, found["pools"], holdings, found["waiting"])
-    total = found["usage"]["total"]
+        limited["pools"] = pools_of_team(limited, limited["pools"])
+        clusters = {row["cluster"] for row in (*limited["pools"], *limited["teams"])}
+        limited["sources"] = [row for row in limited["sources"] if row["cluster"] in clusters]
+    names = (row["cluster"] for row in limited["sources"])
+    holdings = limited["holdings"]
+    limited["clusters"] = cluster_rows(names, limited["pools"], holdings, limited["waiting"])
+    total = limited["usage"]["total"]
     hours = total["held_gpu_hours"] + total["unknown_gpu_hours"]
-    return found | {
+    return limited | {
         "coverage_ratio": total["held_gpu_hours"] / hours if hours else 0.0,
         "devices": len({row["uuid"] for row in holdings}),
         "gpus": sum(row["gpus"] for row in holdings),
-        "workloads": sum(row["workloads"] for row in found["clusters"]),
+        "workloads": sum(row["workloads"] for row in limited["clusters"]),
         # Verdicts without a finding are counted by rule alone.
         "verdicts": {},
-        "evidence": evidence_of(found | {"verdicts": {}}),
+        "evidence": evidence_of(limited | {"verdicts": {}}),
     }
 
 
@@ -193,7 +199,7 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
     _check(answers, names)
     answers = sorted(answers, key=lambda answer: [row["name"] for row in answer["clusters"]])
     devices = sum(answer["devices"] for answer in answers)
-    known = sum(answer["coverage_ratio"] * answer["devices"] for answer in answers)
+    known_devices = sum(answer["coverage_ratio"] * answer["devices"] for answer in answers)
     rows: _JsonObject = {
         name: list(chain.from_iterable(a[name] for a in answers)) for name in _ROWS
     }
@@ -203,7 +209,7 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
     document = {
         "time": max(answer["time"] for answer in answers),
         "lookback_seconds": answers[0]["lookback_seconds"],
-        "coverage_ratio": known / devices if devices else 0.0,
+        "coverage_ratio": known_devices / devices if devices else 0.0,
         **{
             name: sum(answer[name] for answer in answers)
             for name in ("devices", "gpus", "workloads")
@@ -241,7 +247,7 @@ def evidence_of(document: _JsonObject) -> list[_JsonObject]:
             for source in sources
         ),
     )
-    return [plain_fields(each) for each in evidence]
+    return [plain_fields(item) for item in evidence]
 
 
 def _check(answers: Sequence[_JsonObject], names: Sequence[str]) -> None:
@@ -263,13 +269,13 @@ def _check(answers: Sequence[_JsonObject], names: Sequence[str]) -> None:
 
 
 def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _JsonObject:
-    found: _JsonObject = {}
+    verdicts: _JsonObject = {}
     for rule, row in chain.from_iterable(table.items() for table in tables):
-        whole = found.setdefault(rule, {"complaints": 0, "well": 0})
+        whole = verdicts.setdefault(rule, {"complaints": 0, "well": 0})
         for name in ("complaints", "well"):
             whole[name] += row[name]
         for name in ("abstained", "missing"):
             whole[name] = whole.get(name, Counter()) + Counter(row[name])
-    for row in found.values():
-        row["missing"] = dict(sorted(row["missing"].items(), key=lambda each: (-each[1], each[0])))
-    return dict(sorted(found.items()))
+    for row in verdicts.values():
+        row["missing"] = dict(sorted(row["missing"].items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(verdicts.items()))

@@ -49,10 +49,10 @@ _PLACES: Final = 4
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
     """Return the GPUs that work waits for, by pool."""
-    found: defaultdict[str, float] = defaultdict(float)
+    gpus_by_pool: defaultdict[str, float] = defaultdict(float)
     for waiting_work in waiting:
-        found[waiting_work.pool] += waiting_work.gpus
-    return found
+        gpus_by_pool[waiting_work.pool] += waiting_work.gpus
+    return gpus_by_pool
 
 
 class FleetAnswer(Struct, frozen=True):
@@ -220,10 +220,10 @@ def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, An
 
     def place(key: str | None, finding: Finding) -> dict[str, Any]:
         workload = workloads.get(key or "")
-        known = (clusters[uuid] for uuid in finding.devices if uuid in clusters)
+        device_clusters = (clusters[uuid] for uuid in finding.devices if uuid in clusters)
         return {
             "key": key,
-            "cluster": workload.cluster if workload else next(known, ""),
+            "cluster": workload.cluster if workload else next(device_clusters, ""),
             "team": workload.team if workload else team_of(finding.devices),
         }
 
@@ -237,8 +237,8 @@ def _teams(answer: FleetAnswer) -> Callable[[Iterable[str]], str]:
         teams[held.uuid].add(held.team)
 
     def team_of(uuids: Iterable[str]) -> str:
-        found = {team for uuid in uuids for team in teams.get(uuid, ("",))}
-        return found.pop() if len(found) == 1 else ""
+        team_names = {team for uuid in uuids for team in teams.get(uuid, ("",))}
+        return team_names.pop() if len(team_names) == 1 else ""
 
     return team_of
 
@@ -273,7 +273,7 @@ def encode_reading(context: FleetContext, use: StoreUse, days: Path) -> dict[str
 def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
     """Encode verdicts by rule."""
     verdicts: dict[str, RuleVerdicts] = {}
-    ordered = sorted(answer.tallies.items(), key=lambda each: (each[0].rule, -each[1], each[0][1:]))
+    ordered = sorted(answer.tallies.items(), key=lambda item: (item[0].rule, -item[1], item[0][1:]))
     for tally, count in ordered:
         rule = verdicts.setdefault(tally.rule, RuleVerdicts())
         if tally.abstained is not None:
@@ -408,15 +408,15 @@ def _wasted_gpus(answer: FleetAnswer, limit: int) -> dict[str, float]:
 
 def _verdicts_by_reason(answer: FleetAnswer) -> Counter[tuple[str, str]]:
     """Count complaints and abstentions by their first reason, which bounds their number."""
-    found = Counter(
+    counts = Counter(
         ("findings", str(finding.reasons[0]))
         for finding in answer.findings
         if finding.is_actionable and finding.reasons
     )
     for tally, count in answer.tallies.items():
         if tally.abstained is not None:
-            found["abstentions", str(tally.abstained)] += count
-    return found
+            counts["abstentions", str(tally.abstained)] += count
+    return counts
 
 
 def _pool_figures(answer: FleetAnswer, limit: int) -> dict[str, dict[str, float | None]]:

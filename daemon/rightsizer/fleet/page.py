@@ -46,12 +46,12 @@ def fleet_document(
     """Render the page from the JSON of `rightsizer fleet`; a service may have more pages."""
     gpus = f"{number_text(answer['gpus'])} GPU{'' if answer['gpus'] == 1 else 's'}"
     title = f"{gpus} in {counted(len(answer['pools']), 'pool')}"
-    most = _MOST_GROUPS if top is None else min(top, _MOST_GROUPS)
-    blocks = _blocks(answer, most, has_plan_form=has_plan_form)
+    group_maximum = _MOST_GROUPS if top is None else min(top, _MOST_GROUPS)
+    blocks = _blocks(answer, group_maximum, has_plan_form=has_plan_form)
     return page_of(title, blocks, **scripts(*_SCRIPTS))
 
 
-def _blocks(answer: _JsonMapping, most: int, *, has_plan_form: bool) -> Iterator[Block]:
+def _blocks(answer: _JsonMapping, group_maximum: int, *, has_plan_form: bool) -> Iterator[Block]:
     """Yield what it costs, what to do and its GPUs, both of which a script filters; the rest."""
     summary = summary_of(answer)
     yield Sentence(known_text(answer), Tone.FAINT)
@@ -66,7 +66,7 @@ def _blocks(answer: _JsonMapping, most: int, *, has_plan_form: bool) -> Iterator
         _fragment,
         "fleet_advice.html",
         groups=summary.groups,
-        most_groups=most,
+        most_groups=group_maximum,
         prices=_prices(answer["usage"]["total"]),
         savings_of=savings_of,
         savings_label=savings_label,
@@ -76,7 +76,7 @@ def _blocks(answer: _JsonMapping, most: int, *, has_plan_form: bool) -> Iterator
     yield models
     yield teams
     if answer["holdings"]:
-        packed = _packed(answer, summary.groups[:most])
+        packed = _packed(answer, summary.groups[:group_maximum])
         yield Chart(partial(_fragment, "fleet_gpus.html", holdings=packed))
     yield from rest
 
@@ -93,10 +93,10 @@ def _tiles(answer: _JsonMapping, summary: FleetSummary) -> Iterator[Tile]:
     worth = "no price is known; " if gained is None else f"{dollars(gained.low, gained.high)}, "
     count = counted(len(summary.advice), "recommendation")
     others = len(answer["node_advice"])
-    own = f"; {others:,} at the nodes' own agents" if others else ""
+    node_text = f"; {others:,} at the nodes' own agents" if others else ""
     first = worth if summary.advice else "nothing to do: "
     gpus = f"{number_text(summary.gpus or 0)} GPUs at least, by {count}"
-    yield Tile("To regain a day", _money(gained), f"{first}{gpus}{own}")
+    yield Tile("To regain a day", _money(gained), f"{first}{gpus}{node_text}")
     if summary.saved_gpu_hours:
         saved = "-" if summary.saved_dollars is None else dollars_text(summary.saved_dollars)
         verified = "GPU-hours, verified in the trials of what was done"

@@ -120,7 +120,9 @@ def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
     total = answer["usage"]["total"]
     days = answer["lookback_seconds"] / DAY_SECONDS
     advice = tuple(opened(answer["advice"]))
-    savings = [savings_of(each) for each in compatible(advice, _exclusive_keys(answer))]
+    savings = [
+        savings_of(recommendation) for recommendation in compatible(advice, _exclusive_keys(answer))
+    ]
     hours = {part: total[f"{part}_gpu_hours"] for part in HOUR_PARTS}
     verified = [piece for piece in answer["advice"] if piece["realized_gpu_hours"]]
     whole = sum(hours.values())
@@ -138,7 +140,7 @@ def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
         ),
         advice=advice,
         groups=tuple(groups_of(advice)),
-        waiting_gpus=sum(each["gpus"] for each in answer["waiting"]),
+        waiting_gpus=sum(work["gpus"] for work in answer["waiting"]),
         saved_gpu_hours=sum(piece["realized_gpu_hours"] for piece in verified),
         saved_dollars=sum_known(map(_saved_dollars, verified)),
     )

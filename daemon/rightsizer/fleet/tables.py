@@ -80,17 +80,19 @@ def summed(parts: Sequence[Mapping[str, Any]]) -> JsonRow:
     held = [part for part in parts if part["held_gpu_hours"]]
     energies = [part["kilowatt_hours"] for part in held]
     workloads = {(part["cluster"], key) for part in parts for key in part["workloads"]}
-    found: JsonRow = {"workloads": len(workloads)}
-    found |= {name: sum(part[name] for part in parts) for name in HOURS}
-    found["kilowatt_hours"] = sum(energies) if energies and None not in energies else None
+    row_sum: JsonRow = {"workloads": len(workloads)}
+    row_sum |= {name: sum(part[name] for part in parts) for name in HOURS}
+    row_sum["kilowatt_hours"] = sum(energies) if energies and None not in energies else None
     for name in _MONEY:
         costs = [part[name] for part in held]
         is_known = None not in costs
-        found[name] = {end: sum(cost[end] for cost in costs) for end in _ENDS} if is_known else None
+        row_sum[name] = (
+            {end: sum(cost[end] for cost in costs) for end in _ENDS} if is_known else None
+        )
     for name in ("price_source", "price_date", "price_basis"):
         words = set(chain.from_iterable(part[name].split(_SEPARATOR) for part in held))
-        found[name] = _SEPARATOR.join(sorted(words - {""}))
-    return found
+        row_sum[name] = _SEPARATOR.join(sorted(words - {""}))
+    return row_sum
 
 
 def cluster_rows(
@@ -114,7 +116,10 @@ def cluster_rows(
                 "pools": len(mine),
                 **{figure: sum(pool[figure] for pool in mine) for figure in ("nodes", "gpus")},
                 "workloads": sum(cluster == name for cluster, _ in workloads),
-                **{figure: sum(known) if known else None for figure, known in means.items()},
+                **{
+                    figure: sum(figure_means) if figure_means else None
+                    for figure, figure_means in means.items()
+                },
                 "free_now": sum(pool["free_now"] for pool in mine),
                 "waiting_gpus": sum(row["gpus"] for row in waiting if row["cluster"] == name),
             }
@@ -128,7 +133,7 @@ def pools_of_team(document: Mapping[str, Any], pools: Iterable[JsonRow]) -> list
     holdings = _by_pool(document["holdings"])
     parts = _by_pool(document["usage"]["parts"])
     waiting = _by_pool(document["waiting"])
-    found = []
+    team_pools = []
     for pool in pools:
         name = pool["name"]
         if name not in holdings.keys() | parts.keys() | waiting.keys():
@@ -144,15 +149,15 @@ def pools_of_team(document: Mapping[str, Any], pools: Iterable[JsonRow]) -> list
             "free_now": 0,
             "waiting_gpus": sum(row["gpus"] for row in waiting[name]) or None,
         }
-        found.append(pool | mine)
-    return found
+        team_pools.append(pool | mine)
+    return team_pools
 
 
 def _by_pool(rows: Iterable[JsonRow]) -> defaultdict[str, list[JsonRow]]:
-    found = defaultdict[str, list[JsonRow]](list)
+    rows_by_pool = defaultdict[str, list[JsonRow]](list)
     for row in rows:
-        found[row["pool"]].append(row)
-    return found
+        rows_by_pool[row["pool"]].append(row)
+    return rows_by_pool
 
 
 _RECOMMENDATION: Final = (

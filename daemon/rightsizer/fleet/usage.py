@@ -235,23 +235,23 @@ def _divided(
 ) -> dict[str, UseSum]:
     """Divide a run of a device's time by holder."""
     hours = _hours_per_second(device)
-    known = interval.known_seconds
+    known_seconds = interval.known_seconds
     silent = interval.sum_of(UNKNOWN_STATE)
     used = interval.sum_of(_USED)
     joules = interval.sum_of(_ENERGY)
     given = sum(shares.values())
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
-    free = rest * known
+    free = rest * known_seconds
     # Of a GPU that is offered once, something without a label may use what nobody holds.
     if not (held and device.is_shareable):
         free = min(free, interval.sum_of(IDLE_EMPTY_STATE))
-    times = {key: share * known for key, share in held.items()}
-    times |= {UNNAMED: rest * known - free, FREE_TIME: free}
+    times = {key: share * known_seconds for key, share in held.items()}
+    times |= {UNNAMED: rest * known_seconds - free, FREE_TIME: free}
     idle = max(0.0, interval.sum_of(_IDLE) - free)
     stalled = interval.sum_of(_STALLED)
     lost = interval.sum_of(*_OTHERS)
-    busy = known - free
+    busy = known_seconds - free
     # Sums of rounded figures may exceed the time by a little.
     fitting = busy / max(busy, used + idle + stalled + lost) if busy > 0 else 0.0
     by_holder = {}
@@ -269,7 +269,9 @@ def _divided(
             stalled=part * stalled,
             lost=part * lost,
             free=free_time,
-            joules=joules * (time + silent * dark) / (known + silent) if known + silent else 0.0,
+            joules=joules * (time + silent * dark) / (known_seconds + silent)
+            if known_seconds + silent
+            else 0.0,
             is_measured=joules > 0.0 or not time,
         )
     return {key: use for key, use in by_holder.items() if use.held > 0 or use.unknown > 0}

@@ -243,8 +243,8 @@ class SegmentDemands:
         unknown = np.full(segment.known.shape, np.nan)
         columns = [segment.column(kind.column(measure)) for measure in measures]
         shape = len(segment.known), 0, segment.grid.count
-        known = [unknown if column is None else column for column in columns]
-        return np.stack(known, axis=1) if known else np.zeros(shape)
+        stacked = [unknown if column is None else column for column in columns]
+        return np.stack(stacked, axis=1) if stacked else np.zeros(shape)
 
     def _time_without(self, states: Sequence[str]) -> Floats:
         """Return known seconds of each interval outside of some states."""

@@ -200,10 +200,10 @@ def _halves(means: Floats, peaks: Floats, unit: float) -> Halves:
     return Halves(*(np.where(is_known, part, np.nan).astype(np.float16) for part in limited))
 
 
-def hourly(kind: ColumnKind, values: Floats, known: Floats) -> Floats:
+def hourly(kind: ColumnKind, values: Floats, known_seconds: Floats) -> Floats:
     """Reduce five-minute values to hours along the last axis, weighted by known time."""
     parts, time = (
-        column.reshape(*column.shape[:-1], -1, _FINE_OF_HOUR) for column in (values, known)
+        column.reshape(*column.shape[:-1], -1, _FINE_OF_HOUR) for column in (values, known_seconds)
     )
     is_known = ~np.isnan(parts)
     if kind is ColumnKind.PEAK:

@@ -152,11 +152,11 @@ class SpanSums:
         demands = [part.demands.over(part.first, part.last) for part in self._parts]
         size = len(self.began)
         states = [self.states(row) for row in range(size)]
-        known, idle, empty = (
+        known_seconds, idle, empty = (
             np.array([sum(times.get(state, 0) for state in some) for times in states], float)
             for some in (_KNOWN_STATES, IDLE_STATES, (State.IDLE_EMPTY,))
         )
-        return Demands.summed(demands, size).without_idle(known, idle, empty)
+        return Demands.summed(demands, size).without_idle(known_seconds, idle, empty)
 
 
 @lru_cache(maxsize=1024)

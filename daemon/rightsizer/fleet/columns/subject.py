@@ -162,11 +162,11 @@ class Subject:
     def _known_backwards(self) -> Iterator[tuple[Nanoseconds, bool]]:
         """Yield the start of each known interval, latest first, and whether nothing was on it."""
         for segment in reversed(self.segments):
-            known = segment.known[self.row]
+            known_seconds = segment.known[self.row]
             empty = segment.column(IDLE_EMPTY_STATE)
-            row = np.zeros(len(known)) if empty is None else empty[self.row]
-            is_empty = row >= known * _NEARLY_ALL
-            for place in np.flatnonzero(known > 0)[::-1].tolist():
+            row = np.zeros(len(known_seconds)) if empty is None else empty[self.row]
+            is_empty = row >= known_seconds * _NEARLY_ALL
+            for place in np.flatnonzero(known_seconds > 0)[::-1].tolist():
                 yield segment.grid.time(place), bool(is_empty[place])
 
     def empty_since(self, left: Nanoseconds) -> Nanoseconds | None:

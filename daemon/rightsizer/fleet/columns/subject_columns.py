@@ -219,11 +219,11 @@ def _common(one: FrameLayout, other: FrameLayout) -> tuple[Floats, Floats]:
 
 def by_the_hour(frame: DayFrame) -> DayFrame:
     """Reduce days to hours: seconds and joules summed, means by known time, maximum peaks."""
-    known = frame.known_seconds()
+    known_seconds = frame.known_seconds()
     grid = frame.grid.by(COARSE_STEP)
     values = np.empty((len(frame.layout.columns), grid.count), np.float32)
     for kind, places in frame.layout.kinds.items():
-        values[places] = hourly(kind, frame.values[places], known)
+        values[places] = hourly(kind, frame.values[places], known_seconds)
     return DayFrame(grid, frame.layout, values, frame.demands)
 
 
