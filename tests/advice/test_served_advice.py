@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from cases import NOW, after, case, window
 from readings import gpu, workload
@@ -114,14 +115,17 @@ def test_engine_that_is_short_is_advised_without_savings(
     assert finding.options[0].savings is None
 
 
-def test_several_models_of_one_workload_are_advised_nothing() -> None:
-    """Its GPUs are no one model's; the reason names all."""
-    both = (answer("too_large", change("L40S", 1, 4.0)), answer(devices="GPU-1"))
-    judgement = judged(*both)
+def test_several_engines_of_one_workload_are_advised_nothing() -> None:
+    """Its GPUs are no one model's; the reason names each model once, with its engines' number."""
+    large = answer("too_large", change("L40S", 1, 4.0))
+    other = answer(devices="GPU-1")
+    embedding = replace(other, load=replace(other.load, model="org/embed"))
+    alike = judged(large, other)
 
-    assert not judgement.may_open
-    assert judgement.finding.abstained == (
-        "several models are served on its GPUs: chat-8b, chat-8b"
+    assert not alike.may_open
+    assert alike.finding.abstained == "several engines serve on its GPUs: 2 of chat-8b"
+    assert judged(large, other, embedding).finding.abstained == (
+        "several engines serve on its GPUs: 2 of chat-8b, embed"
     )
 
 

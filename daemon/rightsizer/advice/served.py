@@ -1,5 +1,6 @@
 """Judgements of what engines would need, by the planner's answers, as recommendations."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -104,8 +105,9 @@ def served_judgements(
 def _judged(subject: CaseSubject, engines: Sequence[EngineAnswer]) -> Finding:
     (engine, *others) = engines
     if others:
-        names = ", ".join(sorted(answer.load.title for answer in engines))
-        return subject.abstain(f"several models are served on its GPUs: {names}")
+        counts = Counter(sorted(answer.load.title for answer in engines))
+        names = (f"{count} of {name}" if count > 1 else name for name, count in counts.items())
+        return subject.abstain(f"several engines serve on its GPUs: {', '.join(names)}")
     if engine.predicted is None:
         return subject.abstain(f"no plan of {engine.load.title} is known")
     if not {device.uuid for device in subject.case.devices} <= {*engine.load.devices}:
