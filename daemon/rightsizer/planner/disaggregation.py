@@ -49,7 +49,7 @@ def disaggregated(
         load.input_tokens
     )
     pairs = _pairs(requirement, boards, search, network_bytes_per_second, cache_bytes)
-    pair = min(pairs, key=lambda option: _price(option[:2]), default=None)
+    pair = min(pairs, key=lambda pair: _price(pair[:2]), default=None)
     if pair is None:
         return
     first, then, is_linked = pair

@@ -149,12 +149,10 @@ def serving_rate(
     replicas = server.memory.layout.data
     if concurrency is None and load.is_open and server.is_causal:
         return _arriving(requirement, server)
-    concurrency_limit = (
-        float(best_concurrency(server) or replicas) if concurrency is None else concurrency
-    )
-    largest = server.at(concurrency_limit)
+    in_flight = float(best_concurrency(server) or replicas) if concurrency is None else concurrency
+    largest = server.at(in_flight)
     if server.is_causal:
-        return _rate_of(requirement, largest, concurrency_limit)
+        return _rate_of(requirement, largest, in_flight)
 
     def batch(serving: Serving, requests: float) -> SampleRate:
         made = serving.tokens_per_second.scaled(units_per_token(requirement.model, load))
@@ -163,7 +161,7 @@ def serving_rate(
     def sampled(requests: float) -> SampleRate:
         return batch(server.at(requests), requests)
 
-    rate = _soonest(load, batch(largest, concurrency_limit), replicas, sampled, server.settings)
+    rate = _soonest(load, batch(largest, in_flight), replicas, sampled, server.settings)
     return replace(rate, bound=str(largest.bound))
 
 

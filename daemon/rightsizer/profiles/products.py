@@ -47,7 +47,7 @@ class _Arguments:
         keys = ("Input Dims", "Input type", "Concrete Inputs")
         lists = (arguments.get(key) for key in keys)
         self._sizes, self._types, self._values = (
-            operands if isinstance(operands, list) else [] for operands in lists
+            listed if isinstance(listed, list) else [] for listed in lists
         )
 
     def sizes(self, place: int, dimensions: Sequence[int]) -> Sequence[int]:

@@ -220,7 +220,7 @@ class CollectiveTable:
         group = whole_number(arguments.get("Group size"))
         element = _ELEMENT_BYTES.get(str(arguments.get("dtype", "")).lower())
         counts = (whole_number(arguments.get(f"{way} msg nelems")) for way in ("In", "Out"))
-        size = max((numbers or 0 for numbers in counts), default=0) * (element or 0)
+        size = max((elements or 0 for elements in counts), default=0) * (element or 0)
         if not kind or not group or group < 2 or size <= 0 or duration <= 0:  # noqa: PLR2004 - a pair.
             return
         key = _SizeClass(kind, group, size.bit_length() // _SIZE_CLASS_BITS)

@@ -136,11 +136,11 @@ class Launches:
 
     def rows(self, correlations: Numbers) -> Numbers:
         """Return the rows of correlations, -1 for none; of several, the earliest."""
-        launched = self.columns[0]
-        if not launched.size:
+        launches = self.columns[0]
+        if not launches.size:
             return np.full(correlations.size, -1)
-        places = np.minimum(np.searchsorted(launched, correlations), launched.size - 1)
-        return np.where(launched[places] == correlations, places, -1)
+        places = np.minimum(np.searchsorted(launches, correlations), launches.size - 1)
+        return np.where(launches[places] == correlations, places, -1)
 
     def of_thread(self, thread: int) -> Intervals:
         """Return the calls of a thread."""

@@ -231,9 +231,9 @@ def project(
         # A timeline does not show which resource kernels wait for, nor what is hidden.
         time = profile.profiled.at_busy(busy_share(profile))
         if not profile.has_counters:
-            least, longest = time.kernel_range(speeds)
+            shortest, longest = time.kernel_range(speeds)
             copied = after.pcie + after.nvlink
-            low = min(low, after.host + (least + copied) / factor)
+            low = min(low, after.host + (shortest + copied) / factor)
             high = max(high, after.host + (longest + copied) * slower)
         if time.host_wait > _HOST_BOUND_RATIO:
             hidden = max(1.0, after.total - time.host_wait)

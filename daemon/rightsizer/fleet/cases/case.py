@@ -352,7 +352,7 @@ def _part(request: BatchRequest, keys: Sequence[str]) -> BatchRequest:
     occupancy = request.occupancy
     present = {key: occupancy.present[key] for key in keys}
     ever = {key: occupancy.ever[key] for key in keys if key in occupancy.ever}
-    uuids = sorted({uuid for present_uuids in present.values() for uuid in present_uuids})
+    uuids = sorted({uuid for held_uuids in present.values() for uuid in held_uuids})
     sharers = {uuid: occupancy.sharers[uuid] for uuid in uuids if uuid in occupancy.sharers}
     named = dict.fromkeys(chain(keys, *sharers.values()))
     return replace(

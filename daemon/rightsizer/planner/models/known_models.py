@@ -178,8 +178,8 @@ def _row_model(words: Sequence[str], asked: str) -> KnownModel | None:
             notes = [f"{asked} is planned as {row['name']}, whose shape it has"] if is_other else []
             vague = next(filter(_WORDS["vague"].fullmatch, dropped), "").upper()
             if vague and weights is None:
-                warning = f"{vague} of which type is not said"
-                notes.append(f"{warning}: bf16; give precision, such as q4_k_m")
+                fault = f"{vague} of which type is not said"
+                notes.append(f"{fault}: bf16; give precision, such as q4_k_m")
             return KnownModel(row["name"], _parsed_config(row["config"]), weights, tuple(notes))
         last = words[-1]
         if last in _formats() or any(

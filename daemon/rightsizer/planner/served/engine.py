@@ -378,8 +378,8 @@ class _EngineBuilder:
                 filled = 2.0 * ServingMemory(requirement, layout, memory).weights_bytes
             return filled < used
 
-        fewest, log_maximum = map(math.log, _PARAMETERS)
-        largest, _ = halved(fewest, log_maximum, is_below, times=_SIZE_HALVINGS)
+        log_minimum, log_maximum = map(math.log, _PARAMETERS)
+        largest, _ = halved(log_minimum, log_maximum, is_below, times=_SIZE_HALVINGS)
         size = _size_text(float(f"{math.exp(largest):.2g}"))
         name = f"'{load.model}' is none that is known" if load.model else "no name is exported"
         self._assume(
