@@ -7,6 +7,7 @@ import pytest
 from published_models import PUBLISHED
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.planner.models.known_models import find_model
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from sizing_models import published
@@ -242,6 +243,19 @@ def test_a_value_that_is_no_count_is_an_error(value: object) -> None:
 
     with pytest.raises(RequirementError, match="num_hidden_layers"):
         read_config(config)
+
+
+@pytest.mark.parametrize(("heads", "fault"), [(0, "0 is not above 0"), (7, "does not divide by 7")])
+@pytest.mark.parametrize("kind", ["bart", "m2m_100", "marian", "mbart", "pegasus", "whisper"])
+def test_heads_of_the_second_stack_are_checked(kind: str, heads: int, fault: str) -> None:
+    """As those of the first: the error names the key."""
+    whisper = find_model("whisper-large-v3")
+    assert whisper is not None
+    config = {**whisper.config, "model_type": kind, "max_position_embeddings": 1024}
+    assert isinstance(read_config(config).model, Transformer)
+
+    with pytest.raises(RequirementError, match=f"decoder_attention_heads: .*{fault}"):
+        read_config({**config, "decoder_attention_heads": heads})
 
 
 def test_of_several_parts_all_are_read_and_said() -> None:
