@@ -16,7 +16,7 @@ MEMORY = $(shell file=$$(mktemp -p /dev/shm 2>/dev/null) && chmod +x "$$file" &&
 	"$$file"; rm -f "$$file")
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test tests soak programs oldest lint bench reliability eval shape golden docs dist deb rpm image \
+.PHONY: help run demo test soak programs oldest compiled lint bench reliability eval shape golden docs dist deb rpm image \
 	requirements sbom
 
 help: ## This list
@@ -29,28 +29,25 @@ demo: $(INSTALLED) ## A day of a simulated node with eight GPUs, in two minutes
 	$(BIN)/rightsizer demo
 
 test: $(INSTALLED) ## Everything that must hold: lint, types and tests
-	@$(MAKE) --no-print-directory -j2 lint tests
-
-tests: $(INSTALLED)
-	@# Five workers on two cores, for many tests wait for a process. They are forked from the one
-	@# that has collected. A file's tests stay together, for they share what is slow to start; the
-	@# slowest files come first.
+	@# What the workers load is compiled once, beside the linters.
+	@$(MAKE) --no-print-directory -j2 lint compiled
+	@# A file's tests stay together, for they share what is slow to start; the slowest files come
+	@# first. Five workers on two cores, for many tests wait for a process.
 	@# What fails is tried once more, alone and one at a time: real servers are started and killed,
 	@# and a machine with other work may not get to them in time. What fails twice has failed.
-	@unset MAKEFLAGS MAKELEVEL; \
-	if [ '$(MEMORY)' ]; then \
+	@if [ '$(MEMORY)' ]; then \
 		export TMPDIR=$$(mktemp -d $(MEMORY)/XXXX); \
 		chmod 1777 "$$TMPDIR"; \
 		trap 'rm -rf "$$TMPDIR"' EXIT; \
 	fi; \
-	$(BIN)/pytest --workers 5 || { \
+	$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder || { \
 		[ $$? -eq 1 ] || exit 2; \
 		printf '\nThe tests above failed beside others; the same again, each alone:\n\n'; \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none -rap || exit; \
 		printf '\nThe tests that are listed passed only alone: they are to wait for what they test.\n'; }
 
 soak: $(INSTALLED) ## What waits long or installs much, of which the tests have a short twin
-	$(BIN)/pytest -m soak --workers 2
+	$(BIN)/pytest -m soak --numprocesses 2 --dist loadfile
 
 programs: $(INSTALLED) ## Tests of the programs that measure: evaluation/ and benchmarks/
 	$(BIN)/pytest --numprocesses 2 --dist loadfile evaluation benchmarks
@@ -64,9 +61,13 @@ oldest: ## The tests with the oldest libraries that pyproject.toml admits, in .c
 		-e .[kubernetes,fleet,mcp,cli] --group dev
 	@# The simulated driver mirrors the newest nvidia-ml-py, the writer the newest prometheus_client;
 	@# the pins are what `make test` installs.
-	$(OLDEST)/bin/pytest --workers 5 --ignore tests/simulator \
+	$(OLDEST)/bin/pytest --numprocesses 5 --dist loadfile --ignore tests/simulator \
 		--ignore tests/security/test_bill_of_materials.py \
 		-k 'not writer_equals_the_library and not number_is_written_as_the_library'
+
+compiled: $(INSTALLED)
+	@$(BIN)/python -m compileall -qq daemon
+	@$(BIN)/pytest --collect-only -qqq >/dev/null || true
 
 lint: $(INSTALLED) ## Style and types
 	$(BIN)/ruff check .

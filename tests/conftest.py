@@ -13,8 +13,6 @@ import hypothesis
 import pytest
 import structlog
 
-from forked_workers import ForkedWorkers
-
 # How long an example takes says how busy the machine is. Every run draws the same examples, so that
 # what fails is of the change; `pytest --hypothesis-profile thorough` draws many others.
 hypothesis.settings.register_profile(
@@ -31,20 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the golden files instead of comparing with them",
     )
-    parser.addoption(
-        "--workers",
-        type=int,
-        default=0,
-        help="run the tests in so many processes, forked after collecting them",
-    )
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Let processes of tests be ended, though a shell's background or `nohup` ignores signals."""
     # Servers in Go live for seconds: to collect garbage less often saves a sixth of their CPU.
     os.environ.setdefault("GOGC", "400")
-    if config.option.workers:
-        config.pluginmanager.register(ForkedWorkers(config.option.workers))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
