@@ -188,3 +188,41 @@ def test_sources_complete_each_other_and_the_last_takes_precedence() -> None:
     ((columns, _),) = columns_of([[day_frame(FIRST_DAY, busy=0.2), agent]], DemandSettings())
     assert values(columns, BUSY_MEAN) == pytest.approx([0.2] * 12 + [0.9] * 12)
     assert values(columns, PRODUCTIVE) == [3600.0] * 24
+
+
+def only(frame: DayFrame, *columns: str) -> DayFrame:
+    """Some columns of a day; the others are unknown."""
+    return DayFrame.of(frame.grid, {column: frame.columns[column] for column in columns})
+
+
+def test_an_interval_is_divided_by_one_source() -> None:
+    """States of two sources would be more than all of it; so would be a mean and another's peak."""
+    idle = day_frame(FIRST_DAY, state=State.IDLE_HELD, busy=0.0)
+    agent = only(day_frame(FIRST_DAY, busy=0.9), PRODUCTIVE, BUSY_MEAN)
+    ((columns, row_of_device),) = columns_of([[idle, agent]], DemandSettings())
+    window = Subject(columns, row_of_device).window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 1) * DAY)
+    assert window.states == {State.PRODUCTIVE: DAY}
+    assert all(map(math.isnan, values(columns, BUSY_PEAK)))
+
+
+def test_a_source_without_states_leaves_the_distributions_of_another() -> None:
+    """Nothing tells of how much time its own are."""
+    columns = day_frame(FIRST_DAY).columns
+    first = DayFrame.of(DAY_GRID, columns, {Resource.COMPUTE: Histogram({40: 8.0})})
+    blind = DayFrame.of(
+        DAY_GRID,
+        {BUSY_MEAN: columns[BUSY_MEAN], BUSY_PEAK: columns[BUSY_PEAK]},
+        {Resource.COMPUTE: Histogram({90: 8.0})},
+    )
+    ((arranged_columns, _),) = columns_of([[first, blind]], DemandSettings())
+    assert segment_of(arranged_columns).exported[Resource.COMPUTE][0, 0, 40] == 8.0
+
+
+def test_a_figure_that_no_store_can_mean_is_unknown() -> None:
+    """Running sums would lose all that follows it."""
+    energy = ColumnKind.ENERGY.column("joules")
+    columns = {name: column.copy() for name, column in day_frame(FIRST_DAY).columns.items()}
+    columns[energy][3:6] = [math.inf, 1e30, -math.inf]
+    device = Subject(*columns_of([[DayFrame.of(DAY_GRID, columns)]], DemandSettings())[0])
+    window = device.window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 1) * DAY)
+    assert window.energy_joules == pytest.approx(21 * 3600 * 300.0)

@@ -84,7 +84,7 @@ def test_refused_parameters_are_left_out_from_then_on(refused: Callable[[str], R
             (series,) = part.range("up", START, START + 10**12, 10**11)
             assert len(series.times) == 11
 
-    assert [len(asked.parameters.keys() - KNOWN) for asked in faulty.asked] == [5, 0, 0]
+    assert [len(asked.parameters.keys() - KNOWN) for asked in faulty.asked] == [6, 0, 0]
 
 
 def test_several_names_are_asked_for_one_by_one() -> None:

@@ -53,7 +53,7 @@ def test_a_question_has_all_that_stores_want() -> None:
     assert first.parameters == {
         "query": "up", "start": "1794960000", "end": "1794960900", "step": "300",
         "timeout": "30s", "dedup": "true", "partial_response": "false",
-        "deny_partial_response": "1", "nocache": "1",
+        "deny_partial_response": "1", "nocache": "1", "max_lookback": "5m",
     }  # fmt: skip
     # M3 cuts answers at its limits otherwise.
     assert first.headers["M3-Limit-Require-Exhaustive"] == "true"

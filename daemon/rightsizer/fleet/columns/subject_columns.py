@@ -28,6 +28,17 @@ from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
 
 _MEASURES: Final = (ColumnKind.MEAN, ColumnKind.PEAK)
+_OF_TIME: Final = (
+    ColumnKind.STATE,
+    ColumnKind.SECOND_CAUSE,
+    ColumnKind.TIER,
+    ColumnKind.USED,
+    ColumnKind.WASTE,
+    ColumnKind.WASTE_JOULES,
+)
+"""Kinds whose columns divide an interval."""
+_LARGEST: Final = 1e12
+"""Seconds or joules of an interval that no store can mean: running sums would lose all others."""
 
 HeldRow: TypeAlias = tuple[int, HoldingRow]
 """A device's row, with a part of it that a workload held."""
@@ -173,6 +184,11 @@ class _SegmentArrays:
         self._values = np.full((size, len(layout.columns), grid.count), np.nan, np.float32)
         self._devices = np.zeros((size, grid.count), np.float32)
         self._exported: dict[Resource, Floats] = {}
+        self._parts = [
+            place
+            for kind in _OF_TIME
+            for place in range(len(layout.columns))[layout.slice_of(kind)]
+        ]
 
     def add(self, row: int, frame: DayFrame) -> None:
         """Add what a source tells of a device; it takes precedence over the sources before."""
@@ -181,10 +197,14 @@ class _SegmentArrays:
         first = (frame.grid.start - self.grid.start) // self.grid.step
         inside = slice(first, first + frame.grid.count)
         ours, theirs = _common(self._layout, frame.layout)
-        values = frame.values[theirs]
-        self._values[row, ours, inside] = np.where(
-            np.isnan(values), self._values[row, ours, inside], values
-        )
+        values = np.full((len(self._layout.columns), frame.grid.count), np.nan, np.float32)
+        values[ours] = frame.values[theirs]
+        is_told = ~np.isnan(values)
+        # Parts of an interval are those of one source, and so are a mean and its peak.
+        is_told[self._parts] |= is_told[[*self._layout.states]].any(axis=0)
+        means, peaks = (self._layout.slice_of(kind) for kind in _MEASURES)
+        is_told[peaks] |= is_told[means]
+        self._values[row, :, inside] = np.where(is_told, values, self._values[row, :, inside])
         self._devices[row, inside] = 1.0
         if frame.demands:
             self._add_demands(row, frame)
@@ -192,7 +212,9 @@ class _SegmentArrays:
     def _add_demands(self, row: int, frame: DayFrame) -> None:
         """Divide the distributions of several days by their known time."""
         known_by_day = frame.known_seconds().reshape(frame.grid.days, -1).sum(axis=1)
-        parts = known_by_day / (known_by_day.sum() or np.inf)
+        if not known_by_day.any():
+            return
+        parts = known_by_day / known_by_day.sum()
         first = frame.grid.day - self.grid.day
         for resource, histogram in frame.demands.items():
             if resource not in self._exported:
@@ -205,6 +227,8 @@ class _SegmentArrays:
 
     def segment(self) -> Segment:
         """Return the segment."""
+        additive = self._values[:, : self._layout.additive]
+        additive[~(np.abs(additive) < _LARGEST)] = np.nan
         return Segment(self.grid, self._layout, self._values, self._devices, self._exported)
 
 

@@ -74,7 +74,7 @@ def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries
     return all_series
 
 
-_WHOLE: Final = (
+_LIKE_PROMETHEUS: Final = (
     # Thanos: deduplicate replicas, and fail rather than return a partial answer.
     ("dedup", "true"),
     ("partial_response", "false"),
@@ -82,6 +82,8 @@ _WHOLE: Final = (
     ("deny_partial_response", "1"),
     # VictoriaMetrics aligns times to its cache and delays the newest 30 s otherwise.
     ("nocache", "1"),
+    # It takes a series for there for a whole step of a query otherwise, which may be a day.
+    ("max_lookback", "5m"),
 )
 """Each store uses its own parameters and ignores the others, but for Google's and Elastic's, which
 refuse unknown ones and have no partial answers."""
@@ -218,7 +220,7 @@ class PrometheusStore:
         if self._endpoint.has_exact_names:
             return (("query", with_exact_names(query)), *written)
         timeout = ("timeout", f"{self._settings.timeout_seconds:g}s")
-        return (("query", query), *written, timeout, *_WHOLE)
+        return (("query", query), *written, timeout, *_LIKE_PROMETHEUS)
 
     def _too_much(self, limit: StoreLimit, query: str) -> StoreLimitError:
         name = self._endpoint.name
