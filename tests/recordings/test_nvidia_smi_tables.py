@@ -103,3 +103,47 @@ def test_two_bytes_a_letter(replay: Replays, tmp_path: Path, encoding: str) -> N
     text = ", ".join(HEADING) + "\r\n2024/05/01 12:00:00, 0, 90 %, 250 W\r\n"
     path.write_bytes(text.encode(encoding))
     assert replay(path).values("index:0", Signal.GPU_BUSY) == [0.9]
+
+
+@pytest.mark.parametrize(
+    ("heading", "cell", "expected"),
+    [
+        ("utilization.gpu [ratio]", "0.55", (Signal.GPU_BUSY, 0.55)),
+        ("utilization.gpu [percent]", "55", (Signal.GPU_BUSY, 0.55)),
+        ("memory.used [GiB]", "12.5", (Signal.MEMORY_USED_BYTES, 12.5 * 2.0**30)),
+        ("memory.used [KiB]", "2048", (Signal.MEMORY_USED_BYTES, 2.0**21)),
+        ("memory.used [bytes]", "2097152", (Signal.MEMORY_USED_BYTES, 2.0**21)),
+        ("memory.used [MB]", "12100", (Signal.MEMORY_USED_BYTES, 12100 * 2.0**20)),
+        ("power.draw [mW]", "250250", (Signal.POWER_WATTS, 250.25)),
+        ("power.draw [kW]", "0.25", (Signal.POWER_WATTS, 250.0)),
+        ("power.draw [mW]", "250.25 W", (Signal.POWER_WATTS, 250.25)),
+        ("clocks.sm [GHz]", "1.5", (Signal.SM_CLOCK_HERTZ, 1.5e9)),
+        ("temperature.gpu [°C]", "60", (Signal.TEMPERATURE_CELSIUS, 60.0)),
+    ],
+)
+def test_the_unit_of_a_heading(
+    replay: Replays, write: Writes, heading: str, cell: str, expected: tuple[Signal, float]
+) -> None:
+    """A script that converts what nvidia-smi writes says so in the heading."""
+    rows = "".join(f"2024/05/01 12:00:0{at},0,16,{cell}\n" for at in range(3))
+    text = f"timestamp,index,pcie.link.width.current,{heading}\n{rows}"
+    signal, value = expected
+    assert replay(write(text)).values("index:0", signal) == pytest.approx([value] * 3)
+
+
+def test_a_unit_that_no_board_has_as_many_of(replay: Replays, write: Writes) -> None:
+    """Scripts head mebibytes by GB."""
+    rows = "".join(f"2024/05/01 12:00:0{at},0,1210{at}\n" for at in range(3))
+    played = replay(write(f"timestamp,index,memory.used [GB]\n{rows}"))
+    sizes = [(12100 + at) * 2.0**20 for at in range(3)]
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES) == sizes
+
+
+@pytest.mark.parametrize("heading", ["power.draw [hp]", "power.draw [%]"])
+def test_a_unit_that_a_signal_does_not_have(replay: Replays, write: Writes, heading: str) -> None:
+    """The column is left out, and the warning names it."""
+    played = replay(
+        write(f"timestamp,index,utilization.gpu,{heading}\n2024/05/01 12:00:00,0,90,40\n")
+    )
+    assert played.values("index:0", Signal.POWER_WATTS) == [None]
+    assert f"'{heading}' has no unit of power_watts and is left out" in played.warnings

@@ -18,6 +18,7 @@ from rightsizer.recordings.nvidia_smi_columns import (
     column_name,
     exported_spellings,
     signal_columns,
+    unit_of_heading,
 )
 from rightsizer.recordings.prometheus_text import interpreted, named_line
 from rightsizer.recordings.row import on_node
@@ -122,6 +123,16 @@ def words_of(heading: str) -> list[str]:
         heading = "".join(part for part in parts if not unicodedata.combining(part))
     plain = _UNIT_CASE.sub(lambda unit: unit[0].lower(), heading)
     return [word.lower() for word in _WORD.findall(plain)]
+
+
+def stated_unit(heading: str, column: SignalColumn) -> str | None:
+    """Return the unit in a column's heading, or else its usual one; `None` for another kind's."""
+    stated = unit_of_heading(heading).lstrip("°\ufffd")
+    unit = UNITS.get(stated.lower(), stated) or column.unit
+    try:
+        return unit if convert(unit)[0] is column.signal.unit else None
+    except KeyError:
+        return None
 
 
 def names_host(text: str) -> bool:

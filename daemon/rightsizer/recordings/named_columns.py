@@ -30,6 +30,7 @@ from rightsizer.recordings.heading_words import (
     place_of,
     places_of,
     read_headings,
+    stated_unit,
     time_places,
     unread_headings,
 )
@@ -127,7 +128,30 @@ def _signal_columns(headings: Sequence[str], notes: RecordingNotes) -> LayoutCol
     )
 
 
-def _queried_columns(table: HeadedTable) -> LayoutColumns:
+def _queried_headings(
+    names: Mapping[int, str], table: HeadedTable, notes: RecordingNotes
+) -> dict[int, Heading]:
+    """Return nvidia-smi's columns; rows are searched only where a unit is not its own."""
+    read: dict[int, Heading] = {}
+    for at, name in names.items():
+        column = SIGNAL_COLUMNS[name]
+        unit = stated_unit(table.headings[at], column)
+        if unit is None:
+            notes.remark(
+                f"'{table.headings[at]}' has no unit of {column.signal} and is left out; "
+                f"the usual one is {column.unit}"
+            )
+        else:
+            read[at] = Heading(column.signal, unit, is_exact=unit == column.unit)
+    units = _Units(read, None)
+    for cells in table.cells() if units.are_wanted else ():
+        units.add(cells)
+    read = _with_units(read, table, units, notes)
+    _remark_words(read, table, notes)
+    return read
+
+
+def _queried_columns(table: HeadedTable, notes: RecordingNotes) -> LayoutColumns:
     headings = table.headings
     at = {column_name(heading): place for place, heading in enumerate(headings)}
     queried = sorted(
@@ -141,7 +165,7 @@ def _queried_columns(table: HeadedTable) -> LayoutColumns:
         )
     identity = next((name for name in IDENTITY if name in at), "index")
     return LayoutColumns(
-        {at[name]: Heading(*SIGNAL_COLUMNS[name][:2]) for name in queried},
+        _queried_headings({at[name]: name for name in queried}, table, notes),
         uuid=None if identity == "index" else at[identity],
         device=at.get("index", place_of(headings, DEVICES)),
         node=place_of(headings, NODES),
@@ -157,7 +181,7 @@ def named_columns(table: HeadedTable, times: TimeColumns, notes: RecordingNotes)
     if are_signals(headings, table.cells()):
         return _signal_columns(headings, notes)
     if are_queried(headings, table.cells()):
-        return _queried_columns(table)
+        return _queried_columns(table, notes)
     uuid, device, node, board = (place_of(headings, of) for of in (UUIDS, DEVICES, NODES, NAMES))
     read = read_headings(with_units_of_cells(headings, table.cells()))
     is_open = uuid is None and not any(heading.device for heading in read.values())

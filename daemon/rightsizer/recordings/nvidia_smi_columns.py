@@ -17,7 +17,7 @@ class SignalColumn(NamedTuple):
     rank: int = 0
 
 
-_UNIT: Final = re.compile(r"\s*\[[^\]]*\]\s*$")
+_UNIT: Final = re.compile(r"\s*\[(?P<unit>[^\]]*)\]\s*$")
 _SPELLINGS: Final = (
     ("clocks_throttle_reasons.", "clocks_event_reasons."),
     ("clocks.current.", "clocks."),
@@ -91,6 +91,12 @@ def column_name(heading: str) -> str:
             if name.endswith(ending):
                 name = name.removesuffix(ending) + short
     return name
+
+
+def unit_of_heading(heading: str) -> str:
+    """Return the unit in brackets behind a heading; empty if there is none."""
+    match = _UNIT.search(heading)
+    return match["unit"].strip() if match else ""
 
 
 def exported_spellings(name: str) -> frozenset[str]:
