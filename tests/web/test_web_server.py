@@ -161,6 +161,28 @@ def test_unknown_paths_and_methods_are_refused(start: Start) -> None:
     assert b"POST is not allowed here" in body
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("gpu=n%3Cope", "There is no GPU &#39;n&lt;ope&#39; here."),
+        ("workload=nope", "There is no workload &#39;nope&#39; here."),
+    ],
+)
+def test_unknown_gpu_or_workload_is_not_found(start: Start, query: str, words: str) -> None:
+    """The page says so with the way back; a node without GPUs says why it has none."""
+    report = node_report()
+    response, body = ask(start(report), f"/?{query}")
+    page = body.decode()
+    assert response.status == 404
+    assert response.getheader("Content-Type") == "text/html; charset=utf-8"
+    assert f'{words} <a href="./">All GPUs</a>' in page
+    assert 'id="s-overview"' not in page
+    nobody = replace(report, devices=(), agent=replace(report.agent, trouble="no NVML library"))
+    response, body = ask(start(nobody), f"/?{query}")
+    assert response.status == 200
+    assert "no NVML library" in body.decode()
+
+
 def test_ready_says_why_not(start: Start) -> None:
     """No sample, no devices, devices down, and old samples each have their message."""
     report = node_report()

@@ -30,7 +30,7 @@ from rightsizer.report.json_encoder import encode_advice, encode_report, encode_
 from rightsizer.web.evidence_cache import EvidenceCache
 from rightsizer.web.message import Answer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage, content_security_policy
-from rightsizer.web.page_query import PageQuery, zoom_of
+from rightsizer.web.page_query import PageQuery, is_unknown, zoom_of
 from rightsizer.web.router import METRICS_PATH, Route
 
 _DIGITS: Final = 4
@@ -245,7 +245,9 @@ class NodeApi:
         )
         body = self._page.render(report, now, page_query)
         headers = {"Content-Security-Policy": content_security_policy()}
-        return WebResponse(body, "text/html; charset=utf-8", headers=headers)
+        is_missing = report is not None and is_unknown(report, page_query)
+        status = HTTPStatus.NOT_FOUND if is_missing else HTTPStatus.OK
+        return WebResponse(body, "text/html; charset=utf-8", status, headers)
 
     def _summary(self, request: WebRequest) -> WebResponse:
         # Imported on use, as for the page: an agent without readers never loads its views.

@@ -82,6 +82,12 @@ def zoom_of(query: Mapping[str, Sequence[str]], now: Nanoseconds) -> TimeRange |
     return PageQuery().zoomed(start, min(end, now), now).zoom
 
 
+def is_unknown(report: Report, query: PageQuery) -> bool:
+    """Whether a GPU or a workload is selected that a node with GPUs does not have."""
+    is_selected = bool(query.selection and report.devices)
+    return is_selected and not selected_uuids(report, query)
+
+
 def selected_uuids(report: Report, query: PageQuery) -> frozenset[str]:
     """Return the uuids of the selected GPU with its instances, or of a workload; empty for all."""
     if query.workload:

@@ -264,7 +264,8 @@
     const next = () => { clearTimeout(timer); if (!paused && !document.hidden) timer = setTimeout(ask, every * Math.min(2 ** failures, 12)); };
     async function get(address) {
       const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(Math.max(10000, every)) });
-      if (!answer.ok) throw new Error(`the agent answers ${answer.status}`);
+      // The page of what is gone says so.
+      if (!answer.ok && answer.status !== 404) throw new Error(`the agent answers ${answer.status}`);
       return answer;
     }
     async function ask() {

@@ -24,7 +24,7 @@ from rightsizer.model.units import (
 )
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.labels import MomentLabel, moment_label
-from rightsizer.web.page_query import NodePast, PageQuery, selected_uuids
+from rightsizer.web.page_query import NodePast, PageQuery, is_unknown, selected_uuids
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.device import (
     DeviceCardView,
@@ -148,6 +148,8 @@ class NodeView(Struct, frozen=True):
     version: str
     headline: str
     trouble: str = ""
+    is_unknown: bool = False
+    """Whether the selected GPU or workload is none of the node's."""
     interval: str = ""
     time: MomentLabel | None = None
     counts: DeviceCounts | None = None
@@ -188,6 +190,15 @@ def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and display se
             version=__version__,
             headline="Starting",
             trouble="No sample has been taken yet; the page will fill within seconds.",
+        )
+    if is_unknown(report, query):
+        name = f"workload '{query.workload}'" if query.workload else f"GPU '{query.gpu}'"
+        return NodeView(
+            report=None,
+            version=report.agent.version,
+            headline="Not found",
+            trouble=f"There is no {name} here.",
+            is_unknown=True,
         )
     past = past or NodePast(spans_of_report(report, query.span))
     return _NodePage(report, now, freshness, fit, query, past).view()
