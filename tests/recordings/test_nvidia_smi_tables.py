@@ -147,3 +147,35 @@ def test_a_unit_that_a_signal_does_not_have(replay: Replays, write: Writes, head
     )
     assert played.values("index:0", Signal.POWER_WATTS) == [None]
     assert f"'{heading}' has no unit of power_watts and is left out" in played.warnings
+
+
+@pytest.mark.parametrize(
+    ("heading", "cell"),
+    [
+        ("power.default_limit [W]", "300,50 W"),
+        ("power.default_limit [W]", "300.50W"),
+        ("power.default_limit [mW]", "300500"),
+        ("power.default_limit", "300500 mW"),
+    ],
+)
+def test_a_fact_is_read_like_a_reading(
+    replay: Replays, write: Writes, heading: str, cell: str
+) -> None:
+    """With decimal commas, and in the unit of its cell or heading."""
+    text = f"timestamp;index;utilization.gpu;{heading}\n2024/05/01 12:00:00;0;90;{cell}\n"
+    assert replay(write(text)).source.devices[0].power_limit_watts == 300.5
+
+
+@pytest.mark.parametrize(
+    ("unit", "free", "used"),
+    [("", "30 GiB", "2 GiB"), (" [GiB]", "30", "2"), (" [MiB]", "30720", "2048")],
+)
+def test_memory_in_all_in_the_unit_of_its_parts(
+    replay: Replays, write: Writes, unit: str, free: str, used: str
+) -> None:
+    """What is free and what is used may be written in gibibytes."""
+    text = (
+        f"timestamp,index,utilization.gpu,memory.free{unit},memory.used{unit}\n"
+        f"2024/05/01 12:00:00,0,90,{free},{used}\n"
+    )
+    assert replay(write(text)).source.devices[0].memory_total_bytes == 32 * 2.0**30

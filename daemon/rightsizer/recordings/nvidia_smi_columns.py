@@ -58,6 +58,8 @@ def signal_columns(log: str) -> dict[str, SignalColumn]:
 SIGNAL_COLUMNS: Final = signal_columns("nvidia-smi")
 """The plain draw ranks first: it is the driver's primary value, averaged as the board defines. One
 clock drives graphics and SMs on all boards so far."""
+FACT_COLUMNS: Final = signal_columns("nvidia-smi fact")
+"""Numbers that tell of a device; its memory is the sum of parts where no column has it."""
 REASON_BITS: Final = {f"clocks_event_reasons.{event.label}": event for event in ClockEvent}
 """Columns of 'Active' and 'Not Active', with their bits in NVML's mask."""
 

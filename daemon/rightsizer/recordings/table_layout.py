@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct
 
@@ -10,8 +9,8 @@ from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.recordings.headed_table import HeadedTable, TimeColumns
-from rightsizer.recordings.heading_words import Heading, gpu_index
-from rightsizer.recordings.nvidia_smi_columns import FACTS
+from rightsizer.recordings.heading_words import Heading, gpu_index, stated_unit
+from rightsizer.recordings.nvidia_smi_columns import FACT_COLUMNS, FACTS
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
 from rightsizer.recordings.table import (
     CellColumn,
@@ -23,8 +22,6 @@ from rightsizer.recordings.table import (
 )
 from rightsizer.recordings.unnamed_devices import SampledRow, device_order
 from rightsizer.telemetry.device_description import DeviceDescription, mig_profile
-
-_MIB: Final = 2.0**20
 
 
 class LayoutColumns(Struct, frozen=True):
@@ -84,6 +81,7 @@ class TableLayout:
         self._tables = {
             device: CellTable(cell_columns) for device, cell_columns in by_device.items()
         }
+        self._numbers = _fact_columns(table, columns)
         self._order = None
         if None in self._tables and columns.uuid is None and columns.device is None:
             self._order = device_order(
@@ -147,7 +145,7 @@ class TableLayout:
         if key and instance:
             key = f"{key.replace(BY_INDEX, 'GPU ')} MIG {instance}"
         if key and self._columns.facts:
-            self._notes.learn(key, _queried_facts(key, self._columns.facts, cells))
+            self._notes.learn(key, self._queried_facts(key, cells))
         elif key:
             place = (device or by_index).removeprefix(BY_INDEX)
             facts = self._facts.get(device) or DeviceDescription(
@@ -157,6 +155,42 @@ class TableLayout:
             )
             self._notes.learn(key, facts)
         return key
+
+    def _queried_facts(self, key: str, cells: Sequence[str]) -> DeviceDescription:
+        """Return what the columns of nvidia-smi tell of a device."""
+        at = self._columns.facts
+
+        def cell(name: str) -> str | None:
+            is_missing = name not in at or missing_cell(cells[at[name]])
+            return None if is_missing else cells[at[name]].strip()
+
+        def number(*names: str) -> float | None:
+            columns = (self._numbers[name] for name in names if name in self._numbers)
+            numbers = (column[cells[column.index]] for column in columns)
+            return min((value for value in numbers if isinstance(value, float)), default=None)
+
+        def whole_number(*names: str) -> int | None:
+            return None if (value := number(*names)) is None else int(value)
+
+        generation = whole_number("pcie.link.gen.max")
+        if generation is None:
+            generation = whole_number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
+        free = number("memory.free")
+        used = number("memory.used")
+        is_whole = free is not None and used is not None and "memory.total" not in at
+        parts = (free, used, number("memory.reserved")) if is_whole else ()
+        name = cell("name")
+        index = number_in(cell("index") or "")
+        return DeviceDescription(
+            index=None if index is None else int(index),
+            name=name,
+            pci_bus_id=cell("pci.bus_id"),
+            power_limit_watts=number("power.default_limit"),
+            memory_total_bytes=sum(part or 0.0 for part in parts) or None,
+            pcie_generation_maximum=generation,
+            pcie_width_maximum=whole_number("pcie.link.width.max"),
+            mig_profile=mig_profile(name) if key.startswith("MIG-") else None,
+        )
 
     def _sampled(self, table: HeadedTable) -> Iterator[SampledRow]:
         """Yield rows without a device for the search of their order."""
@@ -169,37 +203,17 @@ class TableLayout:
                 yield SampledRow(time, values, self._cells_of(cells))
 
 
-def _queried_facts(key: str, at: Mapping[str, int], cells: Sequence[str]) -> DeviceDescription:
-    """Return what the columns of nvidia-smi tell of a device."""
-
-    def cell(name: str) -> str | None:
-        return None if name not in at or missing_cell(cells[at[name]]) else cells[at[name]].strip()
-
-    def number(*names: str) -> float | None:
-        numbers = (number_in(cell(name) or "") for name in names)
-        return min((value for value in numbers if value is not None), default=None)
-
-    def whole_number(*names: str) -> int | None:
-        return None if (value := number(*names)) is None else int(value)
-
-    generation = whole_number("pcie.link.gen.max")
-    if generation is None:
-        generation = whole_number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
-    free = number("memory.free")
-    used = number("memory.used")
-    is_whole = free is not None and used is not None and "memory.total" not in at
-    parts = (free, used, number("memory.reserved")) if is_whole else ()
-    name = cell("name")
-    return DeviceDescription(
-        index=whole_number("index"),
-        name=name,
-        pci_bus_id=cell("pci.bus_id"),
-        power_limit_watts=number("power.default_limit"),
-        memory_total_bytes=sum(part or 0.0 for part in parts) * _MIB or None,
-        pcie_generation_maximum=generation,
-        pcie_width_maximum=whole_number("pcie.link.width.max"),
-        mig_profile=mig_profile(name) if key.startswith("MIG-") else None,
-    )
+def _fact_columns(table: HeadedTable, columns: LayoutColumns) -> dict[str, CellColumn]:
+    """Return the columns of numbers that tell of a device, by nvidia-smi's names."""
+    numbers: dict[str, CellColumn] = {}
+    for name, column in FACT_COLUMNS.items():
+        if (at := columns.facts.get(name)) is not None:
+            title = table.headings[at]
+            read = columns.headings.get(at)
+            unit = stated_unit(title, column) if read is None else read.unit
+            if unit is not None:
+                numbers[name] = CellColumn(at, title, column.signal, unit)
+    return numbers
 
 
 def _has_cells(table: CellTable, cells: Sequence[str]) -> bool:
