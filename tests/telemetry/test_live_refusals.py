@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any
 
 import pynvml
@@ -33,6 +33,8 @@ OPENING = frozenset({"nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlDeviceGe
 IDENTITY = frozenset({"nvmlDeviceGetUUID"})
 """Without these a device has another identity."""
 SCENARIOS = ("eight-gpu-node", "a100-mig", "zoo")
+REFUSING_GPUS = {"eight-gpu-node": (1, 2, 3, 4, 5, 6, 7), "a100-mig": (1, 5, 6, 7)}
+"""GPUs of a scenario that refuse a function; the others give all."""
 FAST = frozenset(
     signal for collector in COLLECTORS if not collector.is_slow for signal in collector.signals
 )
@@ -125,20 +127,26 @@ def refusing(
     return prepare
 
 
-@pytest.mark.parametrize(
-    ("scenario", "gpus", "times"),
-    [("eight-gpu-node", (1, 2, 3, 4, 5, 6, 7), 2), ("a100-mig", (1, 5, 6, 7), 1)],
-)
-def test_each_function_alone_costs_no_more_than_it_tells(
-    scenario: str, gpus: Sequence[int], times: int
-) -> None:
-    """The GPU gives its other values, and its neighbors give all; reasons come in turn."""
-    names = questions(scenario) * times
-    pairs = list(zip(names, cycle(ONE_OF_EACH), strict=False))
+def check_alone(scenario: str, pairs: Sequence[tuple[str, int]]) -> None:
+    """Check that a GPU which refuses one function gives its other values, and its neighbors all."""
+    gpus = REFUSING_GPUS[scenario]
     for start in range(0, len(pairs), len(gpus)):
         dealt = zip(gpus, pairs[start : start + len(gpus)], strict=False)
         refused = {index: {name: code} for index, (name, code) in dealt}
         check_node(scenario, watch(scenario, refusing(scenario, refused)).last, refused)
+
+
+@pytest.mark.parametrize(("scenario", "times"), [("eight-gpu-node", 2), ("a100-mig", 1)])
+def test_each_function_alone_costs_no_more_than_it_tells(scenario: str, times: int) -> None:
+    """Reasons come in turn; `make soak` takes each with each."""
+    check_alone(scenario, list(zip(questions(scenario) * times, cycle(ONE_OF_EACH), strict=False)))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", REFUSING_GPUS)
+def test_each_function_costs_no_more_for_any_reason(scenario: str) -> None:
+    """Every function with every reason."""
+    check_alone(scenario, list(product(questions(scenario), ONE_OF_EACH)))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
