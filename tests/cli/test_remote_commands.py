@@ -412,7 +412,7 @@ class Terminal:
 def test_live_view_obeys_keys(place: Place) -> None:
     """Selection shows the advice and its command; s sorts, / filters, q quits."""
     with Terminal("top", "--url", place.url(), "--interval", "1") as terminal:
-        assert terminal.shows("s sort: savings")
+        assert terminal.shows("s sort: urgency")
         terminal.press("\x1b[B")
         assert terminal.shows("No open advice.")
         terminal.press("\x1b[B\x1b[Bjk")

@@ -122,7 +122,7 @@ def _by(column: GpuColumn, row: NodeRow) -> tuple[float | str, str]:
     return value if isinstance(value, str) else -value, row.title
 
 
-SORTS: Final = {"savings": lambda row: (*row.order, row.title)} | {
+SORTS: Final = {"urgency": lambda row: (*row.order, row.title)} | {
     column.name.lower(): partial(_by, column) for column in GPU_COLUMNS if column.sort
 }
 """Sort orders by name; the first one is the default."""

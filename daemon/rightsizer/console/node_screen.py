@@ -69,7 +69,7 @@ rightsizer top: what each GPU of this node does, and what to do about it
   ↑ ↓      select a GPU: its recommendation, its processes, its readings
   e Enter  explain its recommendation: evidence, savings, risk, commands
   c        claim it, so that others know that you are at it
-  s        sort by savings, then by each column
+  s        sort by urgency, then by each column
   /        search by GPU, model, state or holder; Enter keeps it, Esc ends it
   Esc      back: from this page, a question, a search, a selection
   q        quit

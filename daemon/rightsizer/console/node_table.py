@@ -54,7 +54,7 @@ _SHORTENED: Final = ("Now", "To do")
 class TableView(Struct, frozen=True):
     """Selection and layout of the table."""
 
-    sort: str = "savings"
+    sort: str = "urgency"
     """A key of `SORTS`."""
     wanted: str = ""
     """Substring of name, board, state or holder; empty for all GPUs."""
