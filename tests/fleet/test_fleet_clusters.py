@@ -172,7 +172,7 @@ def test_shards_that_are_merged_answer_as_a_single_look(
     names = [[row["name"] for row in part["clusters"]] for part in parts]
     assert names == [[], ["east"], ["west"]]
     assert {each.name for each in tmp_path.glob("*.db")} == {f"fleet-{n}-of-3.db" for n in (1, 2)}
-    whole = merged(parts, ["0", "1", "2"])
+    whole = merged(parts, ["0", "1", "2"], 3600.0)
     assert whole.keys() == document.keys()
     for name in whole.keys() - {"use", "notes", "evidence"}:
         if isinstance(whole[name], list):

@@ -71,7 +71,7 @@ def test_sums_are_those_of_all() -> None:
     """Counts, hours and money are summed; ratios are weighted by devices."""
     east = answer("east")
     west = answer("west")
-    whole = merged([east, west], ["east.json", "west.json"])
+    whole = merged([east, west], ["east.json", "west.json"], 3600.0)
     for name in ("devices", "gpus", "workloads"):
         assert whole[name] == 2 * east[name]
     assert whole["coverage_ratio"] == pytest.approx(east["coverage_ratio"])
@@ -102,7 +102,7 @@ def test_a_part_without_clusters_changes_nothing() -> None:
     empty |= {"devices": 0, "gpus": 0, "workloads": 0, "coverage_ratio": 0.0, "verdicts": {}}
     empty |= usage_tables([])
     empty["use"] = dict.fromkeys(east["use"], 0)
-    whole = merged([empty, east], ["0.json", "1.json"])
+    whole = merged([empty, east], ["0.json", "1.json"], 3600.0)
     assert whole["usage"]["total"]["kilowatt_hours"] == east["usage"]["total"]["kilowatt_hours"]
     for name in ("advice", "teams", "pools", "coverage_ratio", "verdicts", "use"):
         assert whole[name] == east[name]
@@ -121,8 +121,8 @@ def test_what_is_merged_depends_on_no_order_of_files() -> None:
                 "missing": counts,
             }
         }
-    whole = merged([west, east], ["west.json", "east.json"])
-    assert whole == merged([east, west], ["east.json", "west.json"])
+    whole = merged([west, east], ["west.json", "east.json"], 3600.0)
+    assert whole == merged([east, west], ["east.json", "west.json"], 3600.0)
     (row,) = whole["verdicts"].values()
     assert list(row["missing"].items()) == [("b", 5), ("a", 3), ("c", 2)]
     assert (row["complaints"], row["abstained"]) == (2, {"UnsupportedTelemetry": 10})
@@ -131,10 +131,45 @@ def test_what_is_merged_depends_on_no_order_of_files() -> None:
 def test_one_cluster_in_two_answers_is_refused() -> None:
     """It would be counted twice."""
     with pytest.raises(UsageError, match=r"b.json: is about cluster 'east', as a.json is"):
-        merged([answer("east"), answer("east")], ["a.json", "b.json"])
+        merged([answer("east"), answer("east")], ["a.json", "b.json"], 3600.0)
     other = answer("west") | {"lookback_seconds": 1.0}
     with pytest.raises(UsageError, match="looks back over another span of time"):
-        merged([answer("east"), other], ["a.json", "b.json"])
+        merged([answer("east"), other], ["a.json", "b.json"], 3600.0)
+
+
+def test_an_answer_that_is_older_is_noted() -> None:
+    """A shard's job may have failed; what is up to an interval older is of the same round."""
+    east = answer("east")
+    names = ["east.json", "west.json"]
+    for age_seconds, notes in (
+        (1800.0, []),
+        (5400.0, ["west.json is 1 h 30 min older than east.json; its clusters are as of then."]),
+    ):
+        west = answer("west") | {"time": east["time"] - age_seconds}
+        assert merged([east, west], names, 1800.0)["notes"] == [*east["notes"], *notes]
+        assert merged([west, east], names[::-1], 1800.0)["time"] == east["time"]
+    west = answer("west") | {"time": east["time"] - 86401.0}
+    why = "west.json: is 1 d older than east.json; look again with its shard, or leave it out"
+    with pytest.raises(UsageError, match=why):
+        merged([east, west], names, 1800.0)
+
+
+def test_the_interval_of_the_service_bounds_the_age(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default an hour."""
+    for name, age_seconds in (("east", 0.0), ("west", 5400.0)):
+        document = answer(name)
+        document["time"] -= age_seconds
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    config = tmp_path / "fleet.yaml"
+    config.write_text("fleet: {interval: 2h}")
+    paths = [str(tmp_path / "east.json"), str(tmp_path / "west.json")]
+    line = ["fleet", "merge", *paths, "--json"]
+    assert main(line) == 0
+    assert "west.json is 1 h 30 min older than" in capsys.readouterr().out
+    assert main([*line, "--config.file", str(config)]) == 0
+    assert "older than" not in capsys.readouterr().out
 
 
 def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,6 +209,9 @@ def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert why in capsys.readouterr().err
 
 
+CLUSTER = answer("east")["clusters"][0]
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -186,6 +224,11 @@ def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[
         ({"verdicts": {"idle": {"well": "2"}}}, "Expected `int`, got `str`"),
         ({"coverage_ratio": math.nan}, "is neither an answer nor a cache of days (JSON is malf"),
         ({"coverage_ratio": 7.0}, "Expected `float` <= 1.0"),
+        ({"devices": -5}, "Expected `int` >= 0 - at `$.devices`"),
+        ({"gpus": -0.5}, "Expected `float` >= 0.0 - at `$.gpus`"),
+        ({"time": -1.0}, "Expected `float` >= 0.0 - at `$.time`"),
+        ({"clusters": [CLUSTER | {"workloads": -1}]}, ">= 0 - at `$.clusters[0].workloads`"),
+        ({"verdicts": {"idle": {"well": -2}}}, "Expected `int` >= 0"),
     ],
 )
 def test_an_answer_of_other_types_is_refused(

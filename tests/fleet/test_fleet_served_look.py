@@ -110,7 +110,7 @@ def test_merge_and_selection_keep_the_models(estate: Estate) -> None:
     short = second["served_models"][-1]
     finding = {"kind": "too_small", "options": [{}], "abstained": None}
     short |= {"findings": [finding], "savings_dollars_per_hour": -3.0}
-    both = merged([document, second], ["one", "two"])["served_models"]
+    both = merged([document, second], ["one", "two"], 3600.0)["served_models"]
     kept = [*document["served_models"], *second["served_models"]]
     assert len(both) == len(kept)
     assert all(answer in both for answer in kept)

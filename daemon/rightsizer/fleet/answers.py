@@ -16,6 +16,7 @@ from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.errors import UsageError
 from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.finding import Savings, Severity
+from rightsizer.model.units import DAY_SECONDS, format_duration
 from rightsizer.report.evidence import noted
 
 _JsonObject = dict[str, Any]
@@ -187,16 +188,20 @@ _REMEDY: Final = (
 )
 
 
-def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
+def merged(
+    answers: Sequence[_JsonObject], names: Sequence[str], interval_seconds: float
+) -> _JsonObject:
     """Merge answers that are about different clusters.
 
     Nothing crosses clusters, so the result equals that of a single run. `names` identify the
-    answers in faults.
+    answers in faults. An answer that is more than an interval older than the newest is noted.
 
     Raises:
-        UsageError: two answers are about one cluster, or look back over different spans.
+        UsageError: two answers are about one cluster, look back over different spans, or are more
+            than a day apart.
     """
     _check(answers, names)
+    ages = _ages(answers, names, interval_seconds)
     answers = sorted(answers, key=lambda answer: [row["name"] for row in answer["clusters"]])
     devices = sum(answer["devices"] for answer in answers)
     known_devices = sum(answer["coverage_ratio"] * answer["devices"] for answer in answers)
@@ -224,7 +229,7 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
         ),
         **usage_tables([part for answer in answers for part in answer["usage"]["parts"]]),
         "use": {key: sum(answer["use"][key] for answer in answers) for key in answers[0]["use"]},
-        "notes": list(dict.fromkeys(chain.from_iterable(answer["notes"] for answer in answers))),
+        "notes": list(dict.fromkeys(chain(*(answer["notes"] for answer in answers), ages))),
     }
     return {**document, **summarized(document), "evidence": evidence_of(document)}
 
@@ -266,6 +271,23 @@ def _check(answers: Sequence[_JsonObject], names: Sequence[str]) -> None:
                     "cluster, of shards of one count"
                 )
             first[cluster] = name
+
+
+def _ages(
+    answers: Sequence[_JsonObject], names: Sequence[str], interval_seconds: float
+) -> list[str]:
+    """Return notes of the answers of an earlier round than the newest."""
+    times = {name: answer["time"] for name, answer in zip(names, answers, strict=True)}
+    newest = max(times, key=times.__getitem__)
+    notes = list[str]()
+    for name in sorted(times):
+        age_seconds = times[newest] - times[name]
+        older = f"is {format_duration(age_seconds)} older than {newest}"
+        if age_seconds > DAY_SECONDS:
+            raise UsageError(f"{name}: {older}; look again with its shard, or leave it out")
+        if age_seconds > interval_seconds:
+            notes.append(f"{name} {older}; its clusters are as of then.")
+    return notes
 
 
 def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _JsonObject:

@@ -104,7 +104,8 @@ def _run(arguments: argparse.Namespace) -> int:
     answers = read_answers(arguments.answers)
     if (parts := caches_in(answers)) is None and arguments.action == "merge":
         _refuse(arguments, "a merge of answers")
-        _show(arguments, merged(answers, [*map(str, arguments.answers)]))
+        interval_seconds = _settings(arguments).fleet.interval_seconds
+        _show(arguments, merged(answers, [*map(str, arguments.answers)], interval_seconds))
         return 0
     settings = _settings(arguments)
     if parts is not None:

@@ -1,7 +1,7 @@
 """Documents of a fleet's answer: public keys, in this order."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -13,6 +13,9 @@ from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.state import Tier
 from rightsizer.report.json_encoder import AdviceDocument, FindingDocument
 
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
+_Amount: TypeAlias = Annotated[float, Meta(ge=0.0)]
+
 
 class FleetSourceDocument(Struct, frozen=True):
     """Probe of one source."""
@@ -20,7 +23,7 @@ class FleetSourceDocument(Struct, frozen=True):
     source: str
     cluster: str
     is_found: bool
-    devices: int
+    devices: _Count
     oldest: float | None
     """Seconds since the epoch."""
     resolution_seconds: float | None
@@ -36,8 +39,8 @@ class FleetPoolDocument(Struct, frozen=True):
     name: str
     cluster: str
     board: str | None
-    gpus: float
-    nodes: int
+    gpus: _Amount
+    nodes: _Count
     held_mean: float | None
     held_peak: float | None
     active_mean: float | None
@@ -56,7 +59,7 @@ class HeldGpuDocument(Struct, frozen=True):
     name: str
     board: str | None
     workload: str
-    gpus: float
+    gpus: _Amount
     held_gpu_hours: float
     unknown_gpu_hours: float
     used_gpu_hours: float
@@ -133,11 +136,11 @@ class ReadingDocument(FetchDocument, frozen=True, kw_only=True):
 class RuleVerdicts(Struct):
     """Verdicts of one rule, counted."""
 
-    complaints: int = 0
-    well: int = 0
-    abstained: dict[str, int] = {}
+    complaints: _Count = 0
+    well: _Count = 0
+    abstained: dict[str, _Count] = {}
     """By reason."""
-    missing: dict[str, int] = {}
+    missing: dict[str, _Count] = {}
     """By what telemetry is missing, most frequent first."""
 
 
@@ -145,10 +148,10 @@ class FleetClusterDocument(Struct, frozen=True):
     """Sums over the pools of a cluster."""
 
     name: str
-    pools: int
-    nodes: int
-    gpus: float
-    workloads: int
+    pools: _Count
+    nodes: _Count
+    gpus: _Amount
+    workloads: _Count
     held_mean: float | None
     active_mean: float | None
     free_now: int
@@ -241,12 +244,12 @@ class UsageDocument(Struct, frozen=True):
 class MergedDocument(Struct, frozen=True):
     """What a merge reads of an answer; the rest follows from it."""
 
-    time: float
-    lookback_seconds: float
+    time: _Amount
+    lookback_seconds: _Amount
     coverage_ratio: Annotated[float, Meta(ge=0.0, le=1.0)]
-    devices: int
-    gpus: float
-    workloads: int
+    devices: _Count
+    gpus: _Amount
+    workloads: _Count
     clusters: tuple[FleetClusterDocument, ...]
     sources: tuple[FleetSourceDocument, ...]
     pools: tuple[FleetPoolDocument, ...]

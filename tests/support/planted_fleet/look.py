@@ -25,7 +25,8 @@ def looked(store: Prometheus, folder: Path, *flags: str) -> dict[str, Any]:
 def looked_in_shards(store: Prometheus, folder: Path) -> dict[str, Any]:
     """The merged answers of shards, each with a cache of its own."""
     names = [f"{shard}/{SHARDS}" for shard in range(SHARDS)]
-    return merged([looked(store, folder, "--shard", name) for name in names], names)
+    answers = [looked(store, folder, "--shard", name) for name in names]
+    return merged(answers, names, 3600.0)
 
 
 def advice_of(document: dict[str, Any]) -> frozenset[tuple[str, str, tuple[str, ...], str]]:
