@@ -8,7 +8,7 @@ from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
 from rightsizer.recordings.row import RecordingNotes
-from rightsizer.recordings.table import CellColumn, CellTable
+from rightsizer.recordings.table import CellColumn, CellTable, local_number
 
 
 @pytest.mark.parametrize(
@@ -122,3 +122,29 @@ def test_a_memory_at_zero_degrees_has_no_sensor() -> None:
 def test_decimal_units_in_cells_are_as_in_headings(unit: str, cell: str, size: float) -> None:
     """Programs write MB for MiB, unless the column is known to be decimal."""
     assert CellColumn(0, "memory", Signal.MEMORY_USED_BYTES, unit)[cell] == size
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1,234,567", 1234567.0),
+        ("1.234.567", 1234567.0),
+        ("1,234.5", 1234.5),
+        ("1.234,5", 1234.5),
+        ("12'345", 12345.0),
+        ("12\u2019345.5", 12345.5),
+        ("12\u00a0345", 12345.0),
+        ("12\u202f345,5", 12345.5),
+        ("0,125", 0.125),
+        ("1234,125", 1234.125),
+    ],
+)
+def test_marks_between_thousands(text: str, number: float) -> None:
+    """Where a number can be read in one way only, it is."""
+    assert local_number(text) == number
+
+
+@pytest.mark.parametrize("cell", ["12'345 MiB", "12\u00a0345\u00a0MiB", "12\u202f345 MiB"])
+def test_a_size_with_marks_between_thousands(cell: str) -> None:
+    """Spreadsheets of some languages put an apostrophe or a narrow space there."""
+    assert CellColumn(0, "memory.used", Signal.MEMORY_USED_BYTES, "MiB")[cell] == 12345 * 2.0**20

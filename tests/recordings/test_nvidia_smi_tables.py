@@ -179,3 +179,42 @@ def test_memory_in_all_in_the_unit_of_its_parts(
         f"2024/05/01 12:00:00,0,90,{free},{used}\n"
     )
     assert replay(write(text)).source.devices[0].memory_total_bytes == 32 * 2.0**30
+
+
+@pytest.mark.parametrize(
+    ("cell", "other", "mebibytes"),
+    [
+        ("12.345 MiB", "power.draw [W];250,25 W", 12345.0),
+        ("12,345 MiB", "power.draw [W];250.25 W", 12345.0),
+        ("12.345 MiB", "power.draw [W];250.25 W", 12.345),
+        ("12.345 MiB", "memory.total [MiB];81.920 MiB", 12345.0),
+        ("12,345 MiB", "memory.total [MiB];81,920 MiB", 12345.0),
+        ("12,345 MiB", "power.draw [W];250 W", None),
+        ("12 345 MiB", "power.draw [W];250 W", None),
+    ],
+)
+def test_a_mark_before_three_digits_is_what_it_is_in_the_file(
+    replay: Replays, write: Writes, cell: str, other: str, mebibytes: float | None
+) -> None:
+    """A decimal mark elsewhere tells, or a total that no board has; else the warning does."""
+    heading, beside = other.split(";")
+    text = (
+        f"timestamp;index;memory.used [MiB];{heading}\n2024/05/01 12:00:00;0;1 MiB;{beside}\n"
+        f"2024/05/01 12:00:01;0;{cell};{beside}\n"
+    )
+    played = replay(write(text))
+    expected = None if mebibytes is None else mebibytes * 2.0**20
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES) == [2.0**20, expected]
+    assert ("write numbers without marks between thousands" in played.warnings) == (
+        mebibytes is None
+    )
+
+
+def test_units_are_inferred_of_numbers_with_marks_between_thousands(
+    replay: Replays, write: Writes
+) -> None:
+    """Which are as large as they are in the file."""
+    rows = "".join(f"2024-05-01 12:00:0{at};0;9{at};250,5;1{at}.345;81.920\n" for at in range(3))
+    text = f"timestamp;gpu;gpu_util_pct;gpu_power_w;gpu_mem_used;gpu_mem_total\n{rows}"
+    values = replay(write(text)).values("index:0", Signal.MEMORY_USED_BYTES)
+    assert values == [(10345 + at * 1000) * 2.0**20 for at in range(3)]

@@ -70,7 +70,7 @@ than what ECC takes, wider than what rounding does."""
 _ERRATIC_RATIO: Final = 0.01
 """Share of numbers that may be garbage."""
 _REMEMBERED: Final = 4096
-_UNIT_ENDS: Final = f"%°{ascii_letters}"
+_UNIT_ENDS: Final = f"%°\u00a0\u202f{ascii_letters}"
 _NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*--")
 """A directive for spreadsheets, annotations of InfluxDB, and rules of text tables."""
 QUERY: Final = (
@@ -392,7 +392,8 @@ class _ClockScore:
 class UnitSample:
     """Extremes of each signal's numbers, by which missing units are inferred."""
 
-    def __init__(self) -> None:
+    def __init__(self, decimal: str = "") -> None:
+        self._decimal = decimal
         self._numbers: dict[tuple[Signal, str], dict[str, float | None]] = {}
         self._most: dict[tuple[Signal, str], float] = {}
         self._fractions: set[Signal] = set()
@@ -416,7 +417,8 @@ class UnitSample:
 
     def _added(self, heading: Heading, cell: str) -> float | None:
         try:
-            number = local_number(cell.strip().partition(" ")[0].rstrip(_UNIT_ENDS))
+            text = cell.strip().partition(" ")[0].rstrip(_UNIT_ENDS)
+            number = local_number(text, self._decimal)
         except (ValueError, OverflowError):
             return None
         if not math.isfinite(number):

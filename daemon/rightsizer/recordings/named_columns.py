@@ -42,6 +42,7 @@ from rightsizer.recordings.nvidia_smi_columns import (
     is_query_heading,
 )
 from rightsizer.recordings.row import RecordingNotes
+from rightsizer.recordings.table import decimal_mark
 from rightsizer.recordings.table_layout import LayoutColumns
 
 _OTHER_SIGNALS: Final = {*Signal} - {Signal.POWER}
@@ -143,7 +144,7 @@ def _queried_headings(
             )
         else:
             read[at] = Heading(column.signal, unit, is_exact=unit == column.unit)
-    units = _Units(read, None)
+    units = _Units(read, table)
     for cells in table.cells() if units.are_wanted else ():
         units.add(cells)
     read = _with_units(read, table, units, notes)
@@ -190,7 +191,7 @@ def named_columns(table: HeadedTable, times: TimeColumns, notes: RecordingNotes)
     if place_of(headings, PIDS) is not None:
         others.update(range(len(headings)))
     scores = DeviceScores(places_of(headings, DEVICES), others, times.text)
-    units = _Units(read, device if uuid is None else uuid)
+    units = _Units(read, table, device if uuid is None else uuid)
     for cells in table.cells() if is_open or units.are_wanted else ():
         units.add(cells)
         if is_open:
@@ -282,8 +283,10 @@ def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: Record
 class _Units:
     """Numbers of all rows by which missing units are inferred."""
 
-    def __init__(self, read: Mapping[int, Heading], device_at: int | None) -> None:
-        self.sample = UnitSample()
+    def __init__(
+        self, read: Mapping[int, Heading], table: HeadedTable, device_at: int | None = None
+    ) -> None:
+        self.sample = UnitSample(decimal_mark(table.cells(), read))
         self.has_varying = False
         """Whether bare memory ever varies for a device."""
         self._device_at = device_at

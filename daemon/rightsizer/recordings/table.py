@@ -4,6 +4,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from operator import getitem, itemgetter
 from string import digits
 from typing import Final
@@ -13,7 +14,7 @@ from rightsizer.model.reading import Missing, impossibility, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
-from rightsizer.recordings.heading_words import UNITS
+from rightsizer.recordings.heading_words import UNITS, Heading
 from rightsizer.recordings.nvidia_smi_columns import SignalColumn
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
 
@@ -23,10 +24,20 @@ _REASONS: Final = {
 _COLUMNS_SHOWN: Final = 12
 _REMEMBERED: Final = 4096
 _NOTED: Final = frozenset({Missing.INVALID, Missing.FAILED})
-# Three digits after the comma may be a thousands group.
-_DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
-_GROUPED: Final = re.compile(r"[+-]?\d{1,3}(?:(?:\.\d{3})+,|(?:,\d{3})+\.)\d+")
-_JOINED_UNIT: Final = re.compile(r"(?!0[xX])([+-]?[\d.,]+)(%|°?[A-Za-z]+)")
+_ROWS_WITH_MARKS: Final = 100
+"""Rows whose numbers tell the decimal mark of a file."""
+_LEAST_TOTAL_BYTES: Final = 2.0**29
+"""No board has less memory."""
+_DECIMAL: Final = re.compile(r"[+-]?\d+([.,])\d+")
+_GROUPED: Final = re.compile(
+    r"(?![+-]?0[.,]\d+$)(?P<whole>[+-]?\d{1,3}(?P<mark>[.,'\u2019\u00a0\u202f])\d{3}(?:(?P=mark)\d{3})*)"
+    r"(?:(?!(?P=mark))(?P<decimal>[.,])(?P<part>\d+))?"
+)
+"""Marks between thousands; a single one of '.,' without a decimal part may be the decimal mark."""
+_MARKED: Final = re.compile(r"\d[.,'\s]\d{3}(?!\d)")
+_JOINED_UNIT: Final = re.compile(
+    r"(?!0[xX])([+-]?\d[\d.,'\u2019\u00a0\u202f]*|[.,]\d+)(%|°?[A-Za-z]+)"
+)
 """Values like 97% and 40C of gpustat, nvtop and Grafana."""
 
 
@@ -61,19 +72,34 @@ class _Factors(dict[str, float | None]):
         return unit_factor
 
 
-def local_number(text: str) -> float:
+def _is_open(grouped: re.Match[str]) -> bool:
+    """Whether the mark before three digits may as well be the decimal mark."""
+    mark = grouped["mark"]
+    return mark in ".," and not grouped["decimal"] and grouped["whole"].count(mark) == 1
+
+
+def local_number(text: str, decimal: str = "") -> float:
     """Parse a number, also with a decimal comma or marks between thousands, or in hexadecimal.
+
+    `decimal` is the file's decimal mark, where known.
 
     Raises:
         ValueError: it is none.
         OverflowError: it is too large.
     """
-    if _GROUPED.fullmatch(text):
-        mark = max(".,", key=text.rfind)
-        return float(text.replace(".,".replace(mark, ""), "").replace(mark, "."))
-    if _DECIMAL_COMMA.fullmatch(text):
+    grouped = _GROUPED.fullmatch(text)
+    if grouped and (not _is_open(grouped) or decimal not in ("", grouped["mark"])):
+        return float(f"{grouped['whole'].replace(grouped['mark'], '')}.{grouped['part'] or 0}")
+    if _DECIMAL.fullmatch(text) and (grouped is None or decimal == ","):
         return float(text.replace(",", "."))
     return float(int(text, 16)) if text.startswith(("0x", "0X")) else float(text)
+
+
+def _number_and_unit(cell: str) -> tuple[str, str]:
+    text, _, unit = cell.strip().partition(" ")
+    if not unit and (joined := _JOINED_UNIT.fullmatch(text)):
+        return joined[1].strip(), joined[2]
+    return text, unit
 
 
 class CellColumn(dict[str, float | Missing]):
@@ -82,12 +108,13 @@ class CellColumn(dict[str, float | Missing]):
     Readings repeat, so nearly every cell is a look-up without conversion.
     """
 
-    def __init__(self, index: int, name: str, signal: Signal, unit: str) -> None:
+    def __init__(self, index: int, name: str, signal: Signal, unit: str, decimal: str = "") -> None:
         super().__init__()
         self.index = index
         self.name = name
         self.signal = signal
         self._factors = _Factors(signal.unit, unit)
+        self._decimal = decimal
 
     def __missing__(self, cell: str) -> float | Missing:
         if len(self) >= _REMEMBERED:
@@ -99,7 +126,9 @@ class CellColumn(dict[str, float | Missing]):
         """Return what is wrong with a cell without a plausible value."""
         number = self._number(cell)
         why = impossibility(self.signal, number) if isinstance(number, float) else ""
-        return f"{why or 'unreadable cell'} in '{self.name}'"
+        is_marked = number is Missing.INVALID and _MARKED.search(cell)
+        remedy = "; write numbers without marks between thousands" if is_marked else ""
+        return f"{why or 'unreadable cell'} in '{self.name}'{remedy}"
 
     def _convert(self, cell: str) -> float | Missing:
         number = self._number(cell)
@@ -109,14 +138,13 @@ class CellColumn(dict[str, float | Missing]):
         """Return the number of a cell in the base unit."""
         text, _, unit = cell.strip().partition(" ")
         try:
-            number = float(text)
-        except ValueError:
+            number = local_number(text, ",") if self._decimal == "," else float(text)
+        except (ValueError, OverflowError):
             if (reason := missing_cell(cell)) is not None:
                 return reason
-            if not unit and (joined := _JOINED_UNIT.fullmatch(text)):
-                text, unit = joined.groups()
+            text, unit = _number_and_unit(cell)
             try:
-                number = local_number(text)
+                number = local_number(text, self._decimal)
             except (ValueError, OverflowError):
                 return Missing.INVALID
         if math.isnan(number):
@@ -124,6 +152,32 @@ class CellColumn(dict[str, float | Missing]):
         if (factor := self._factors[unit]) is None:
             return Missing.INVALID
         return scaled(number, factor)
+
+
+def decimal_mark(rows: Iterable[Sequence[str]], headings: Mapping[int, Heading]) -> str:
+    """Return the decimal mark of the numbers of signals; empty if none or both are told."""
+    marks = {
+        _decimal_mark(cells[at], heading)
+        for cells in islice(rows, _ROWS_WITH_MARKS)
+        for at, heading in headings.items()
+    } - {""}
+    return marks.pop() if len(marks) == 1 else ""
+
+
+def _decimal_mark(cell: str, heading: Heading) -> str:
+    """Return the decimal mark that a cell tells; one between thousands is not it."""
+    text, _ = _number_and_unit(cell)
+    if (grouped := _GROUPED.fullmatch(text)) is None:
+        decimal = _DECIMAL.fullmatch(text)
+        return decimal[1] if decimal else ""
+    mark = grouped["mark"]
+    other = ".,".replace(mark, "") if mark in ".," else ""
+    if not _is_open(grouped):
+        return grouped["decimal"] or other
+    if heading.signal is not Signal.MEMORY_TOTAL_BYTES or not heading.unit:
+        return ""
+    total = CellColumn(0, "", heading.signal, heading.unit)[cell.replace(",", ".")]
+    return other if isinstance(total, float) and total < _LEAST_TOTAL_BYTES else ""
 
 
 def cells_at(places: Sequence[int]) -> Callable[[Sequence[str]], tuple[str, ...]]:

@@ -16,6 +16,7 @@ from rightsizer.recordings.table import (
     CellColumn,
     CellTable,
     cells_at,
+    decimal_mark,
     missing_cell,
     number_in,
     with_clock_events,
@@ -73,15 +74,17 @@ class TableLayout:
         self._facts: dict[str, DeviceDescription] = {}
         # A query may have nothing but the reasons of clocks.
         by_device: dict[str | None, list[CellColumn]] = {None: []} if columns.reasons else {}
+        decimal = decimal_mark(table.cells(), columns.headings)
         for at, heading in columns.headings.items():
             if heading.facts is not None and heading.device is not None:
                 self._facts[heading.device] = heading.facts
-            column = CellColumn(at, table.headings[at], heading.signal, heading.unit or "")
+            unit = heading.unit or ""
+            column = CellColumn(at, table.headings[at], heading.signal, unit, decimal)
             by_device.setdefault(heading.device, []).append(column)
         self._tables = {
             device: CellTable(cell_columns) for device, cell_columns in by_device.items()
         }
-        self._numbers = _fact_columns(table, columns)
+        self._numbers = _fact_columns(table, columns, decimal)
         self._order = None
         if None in self._tables and columns.uuid is None and columns.device is None:
             self._order = device_order(
@@ -203,7 +206,9 @@ class TableLayout:
                 yield SampledRow(time, values, self._cells_of(cells))
 
 
-def _fact_columns(table: HeadedTable, columns: LayoutColumns) -> dict[str, CellColumn]:
+def _fact_columns(
+    table: HeadedTable, columns: LayoutColumns, decimal: str
+) -> dict[str, CellColumn]:
     """Return the columns of numbers that tell of a device, by nvidia-smi's names."""
     numbers: dict[str, CellColumn] = {}
     for name, column in FACT_COLUMNS.items():
@@ -212,7 +217,7 @@ def _fact_columns(table: HeadedTable, columns: LayoutColumns) -> dict[str, CellC
             read = columns.headings.get(at)
             unit = stated_unit(title, column) if read is None else read.unit
             if unit is not None:
-                numbers[name] = CellColumn(at, title, column.signal, unit)
+                numbers[name] = CellColumn(at, title, column.signal, unit, decimal)
     return numbers
 
 
