@@ -218,3 +218,15 @@ def test_units_are_inferred_of_numbers_with_marks_between_thousands(
     text = f"timestamp;gpu;gpu_util_pct;gpu_power_w;gpu_mem_used;gpu_mem_total\n{rows}"
     values = replay(write(text)).values("index:0", Signal.MEMORY_USED_BYTES)
     assert values == [(10345 + at * 1000) * 2.0**20 for at in range(3)]
+
+
+def test_the_first_of_two_columns_with_one_name(replay: Replays, write: Writes) -> None:
+    """With a remark; the other stands in where the first is empty."""
+    played = replay(
+        write(
+            "timestamp,index,utilization.gpu [%],utilization.gpu\n"
+            "2024/05/01 12:00:00,0,90,10\n2024/05/01 12:00:01,0,,20\n"
+        )
+    )
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.2]
+    assert "'utilization.gpu' repeats 'utilization.gpu [%]', and is read where" in played.warnings

@@ -154,9 +154,17 @@ def _queried_headings(
 
 def _queried_columns(table: HeadedTable, notes: RecordingNotes) -> LayoutColumns:
     headings = table.headings
-    at = {column_name(heading): place for place, heading in enumerate(headings)}
+    names = [*map(column_name, headings)]
+    at: dict[str, int] = {}
+    for place, name in enumerate(names):
+        if at.setdefault(name, place) != place and name in SIGNAL_COLUMNS:
+            notes.remark(
+                f"'{headings[place]}' repeats '{headings[at[name]]}', and is read where that is "
+                "empty"
+            )
     queried = sorted(
-        at.keys() & SIGNAL_COLUMNS, key=lambda name: (SIGNAL_COLUMNS[name].rank, at[name])
+        (place for place, name in enumerate(names) if name in SIGNAL_COLUMNS),
+        key=lambda place: (SIGNAL_COLUMNS[names[place]].rank, at[names[place]], -place),
     )
     reasons = {int(bit): at[name] for name, bit in REASON_BITS.items() if name in at}
     if not queried and not reasons:
@@ -166,7 +174,7 @@ def _queried_columns(table: HeadedTable, notes: RecordingNotes) -> LayoutColumns
         )
     identity = next((name for name in IDENTITY if name in at), "index")
     return LayoutColumns(
-        _queried_headings({at[name]: name for name in queried}, table, notes),
+        _queried_headings({place: names[place] for place in queried}, table, notes),
         uuid=None if identity == "index" else at[identity],
         device=at.get("index", place_of(headings, DEVICES)),
         node=place_of(headings, NODES),
