@@ -175,3 +175,20 @@ def test_columns_that_say_nothing_of_load_are_refused(replay: Replays, write: Wr
     """The error names them, and how to record."""
     with pytest.raises(RecordingError, match=r"none of the columns sbecc, dbecc .*dmon"):
         replay(write("# gpu sbecc dbecc\n# Idx errs errs\n    0     0     0\n"))
+
+
+@pytest.mark.parametrize(
+    ("heading", "row", "remedy"),
+    [
+        ("# gpu pwr sm", "0 250 90", "'nvidia-smi dmon -s pucm -o DT'"),
+        ("# gpu pid type sm mem command", "0 17 C 90 10 python", "'nvidia-smi pmon -o DT'"),
+        ("#Entity GPUTL", "GPU 0 90", "'dcgmi dmon -e 203,252,155,1001,1002 | ts %.s'"),
+    ],
+)
+def test_the_program_that_printed_them_has_times(
+    replay: Replays, write: Writes, heading: str, row: str, remedy: str
+) -> None:
+    """The warning tells its option, and that of no other program."""
+    warnings = replay(write(f"{heading}\n{row}\n{row}\n")).warnings
+    assert remedy in warnings
+    assert sum(name in warnings for name in ("smi dmon", "pmon", "dcgmi")) == 1

@@ -50,9 +50,12 @@ _COUNTERS: Final = {
         if field.short_name is not None and field.signal is not None
     },
 }
-_COUNTERS_REMEDY: Final = (
-    "record with 'nvidia-smi dmon -s pucm -o DT' or 'dcgmi dmon -e 203,252,155,1001,1002 | ts %.s'"
-)
+_REMEDIES: Final = {
+    "Entity": "record with 'dcgmi dmon -e 203,252,155,1001,1002 | ts %.s'",
+    "pid": "record with 'nvidia-smi pmon -o DT'",
+}
+"""By the names that only one of the programs has."""
+_REMEDY: Final = "record with 'nvidia-smi dmon -s pucm -o DT'"
 _TABLE: Final = signal_columns("table")
 _TABLE_BEGINS: Final = re.compile(r"\| NVIDIA-SMI \S+ .*(?:Driver|KMD) Version")
 _TABLE_DATE: Final = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4}")
@@ -117,17 +120,31 @@ class PrintedRows:
         return RecordingRow(at, device, *read, self._notes.file)
 
 
+def _counter_names(line: str) -> list[str]:
+    """Return the names of a heading; empty for another line."""
+    heading = _HEADING.match(line)
+    names = _WORD.findall(heading["names"]) if heading else []
+    return names if names[:1] == ["Entity"] else [name.lower() for name in names]
+
+
+def _first_names(head: Sequence[str]) -> list[str]:
+    """Return the names of the first heading; empty without one."""
+    headings = (_counter_names(leading_time(line, RecordingNotes(""))[1]) for line in head)
+    return next(filter(None, headings), [])
+
+
 def _counter_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """Yield a row per GPU, entity or process and poll; a repeated one starts the next poll."""
     names: list[str] = []
-    printed = PrintedRows(notes, _COUNTERS, _COUNTERS_REMEDY)
+    first = _first_names(text.head)
+    remedy = next((remedy for name, remedy in _REMEDIES.items() if name in first), _REMEDY)
+    printed = PrintedRows(notes, _COUNTERS, remedy)
     processes = ProcessRowBuilder(text.name)
-    days = DayTimes(notes, _COUNTERS_REMEDY)
+    days = DayTimes(notes, remedy)
     for number, line in text.lines(notes):
         time, rest = leading_time(line, notes)
-        if heading := _HEADING.match(rest):
-            names = _WORD.findall(heading["names"])
-            names = names if names[0] == "Entity" else [name.lower() for name in names]
+        if heading := _counter_names(rest):
+            names = heading
             continue
         of_entity = bool(names) and names[0] == "Entity"
         entity = _ENTITY.search(rest) if of_entity else None
@@ -181,7 +198,7 @@ def _process(cell: Mapping[str, str], rows: ProcessRowBuilder) -> Process | None
 
 
 def _are_counters(head: Sequence[str]) -> bool:
-    return any(_HEADING.match(leading_time(line, RecordingNotes(""))[1]) for line in head)
+    return bool(_first_names(head))
 
 
 COUNTER_LINES: Final = RecordingFormat(
