@@ -99,8 +99,8 @@ class FleetCases:
         # A device of which nothing is known was there while it was held.
         self._frames = {
             uuid: [
-                *(DayFrame.of(grid, {}) for grid in held_grids.get(uuid, ())),
                 *frames.get(uuid, ()),
+                *(DayFrame.of(grid, {}) for grid in held_grids.get(uuid, ())),
             ]
             for uuid in dict.fromkeys((*frames, *held_grids))
         }

@@ -197,17 +197,24 @@ class _SegmentArrays:
         first = (frame.grid.start - self.grid.start) // self.grid.step
         inside = slice(first, first + frame.grid.count)
         ours, theirs = _common(self._layout, frame.layout)
-        values = np.full((len(self._layout.columns), frame.grid.count), np.nan, np.float32)
-        values[ours] = frame.values[theirs]
+        if len(ours) and self._devices[row, inside].any():
+            values = np.full((len(self._layout.columns), frame.grid.count), np.nan, np.float32)
+            values[ours] = frame.values[theirs]
+            self._complete(row, inside, values)
+        else:
+            self._values[row, ours, inside] = frame.values[theirs]
+        self._devices[row, inside] = 1.0
+        if frame.demands:
+            self._add_demands(row, frame)
+
+    def _complete(self, row: int, inside: slice, values: Floats) -> None:
+        """Write what a source tells over what others told."""
         is_told = ~np.isnan(values)
         # Parts of an interval are those of one source, and so are a mean and its peak.
         is_told[self._parts] |= is_told[[*self._layout.states]].any(axis=0)
         means, peaks = (self._layout.slice_of(kind) for kind in _MEASURES)
         is_told[peaks] |= is_told[means]
         self._values[row, :, inside] = np.where(is_told, values, self._values[row, :, inside])
-        self._devices[row, inside] = 1.0
-        if frame.demands:
-            self._add_demands(row, frame)
 
     def _add_demands(self, row: int, frame: DayFrame) -> None:
         """Divide the distributions of several days by their known time."""
@@ -228,7 +235,8 @@ class _SegmentArrays:
     def segment(self) -> Segment:
         """Return the segment."""
         additive = self._values[:, : self._layout.additive]
-        additive[~(np.abs(additive) < _LARGEST)] = np.nan
+        if additive.size and not np.fmax.reduce(np.abs(additive), axis=None) < _LARGEST:
+            additive[~(np.abs(additive) < _LARGEST)] = np.nan
         return Segment(self.grid, self._layout, self._values, self._devices, self._exported)
 
 
