@@ -1,1 +1,1 @@
-"""Cache of per-device days: frames, codec, SQLite cache, and their sums."""
+"""Cache of per-device days: frames, their codec, and SQLite."""

@@ -76,7 +76,7 @@ class Segment:
         self.exported = exported
         self.known = zero_where_unknown(values[:, [*layout.states]]).sum(axis=1, dtype=float)
         """Known seconds by subject and interval, over all its devices."""
-        self._values = values
+        self.values = values
         self._cap()
         self._halves: dict[Measure, Halves] = {}
         self._hours: dict[str, Floats | None] = {}
@@ -87,29 +87,24 @@ class Segment:
         is_long = self.known > limits * _MORE_THAN_ALL
         if is_long.any():
             ratios = np.where(is_long, limits / np.where(is_long, self.known, 1.0), 1.0)
-            self._values[:, [*self.layout.states]] *= ratios[:, None]
+            self.values[:, [*self.layout.states]] *= ratios[:, None]
             self.known[is_long] = limits[is_long]
-
-    @property
-    def values(self) -> Floats:
-        """By subject, column and interval; `nan` if unknown."""
-        return self._values
 
     def only(self, row: int) -> Segment:
         """Return the segment of one subject."""
         rows = slice(row, row + 1)
         exported = {resource: weights[rows] for resource, weights in self.exported.items()}
-        return Segment(self.grid, self.layout, self._values[rows], self.devices[rows], exported)
+        return Segment(self.grid, self.layout, self.values[rows], self.devices[rows], exported)
 
     def column(self, name: str) -> Floats | None:
         """Return a column by subject and interval; `None` if unknown of all."""
         place = self.layout.places.get(name)
-        return None if place is None else self._values[:, place]
+        return None if place is None else self.values[:, place]
 
     @cached_property
     def running(self) -> Floats:
         """Sums of the additive columns before each interval, with the total at the end."""
-        return _running(zero_where_unknown(self._values[:, : self.layout.additive]))
+        return _running(zero_where_unknown(self.values[:, : self.layout.additive]))
 
     def sums_over(self, first: int, last: int) -> Floats:
         """Return the sums by subject and additive column between intervals, the last exclusive."""
