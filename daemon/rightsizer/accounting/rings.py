@@ -3,7 +3,6 @@
 import zlib
 from array import array
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from operator import le
@@ -157,7 +156,8 @@ class BlockRing:
     """Closed blocks, oldest first; bounded even if the clock is set back."""
 
     def __init__(self) -> None:
-        self._days: deque[_PackedDay] = deque(maxlen=_MOST)
+        # No deque, which takes more than the blocks of most workloads.
+        self._days: list[_PackedDay] = []
         self._running: list[Blocks] = []
         self._day: Nanoseconds = 0
 
@@ -167,7 +167,7 @@ class BlockRing:
             self._pack()
             self._day = day
             while self._days and not day - _KEPT <= self._days[0][0] <= day:
-                self._days.popleft()
+                self._days.pop(0)
         if blocks:
             self._running.append(blocks)
 
@@ -181,6 +181,7 @@ class BlockRing:
         if self._running:
             data = zlib.compress(Blocks.joined(self._running).columns())
             self._days.append((self._day, deduplicate(data)))
+            del self._days[:-_MOST]
             self._running = []
 
 

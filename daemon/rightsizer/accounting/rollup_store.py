@@ -14,9 +14,10 @@ from rightsizer.accounting.rings import (
     StoredBlocks,
     WindowReader,
     WindowRing,
+    deduplicate,
 )
 from rightsizer.accounting.window_builder import BlockBuilder, WindowBuilder
-from rightsizer.accounting.window_codec import decode_window
+from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.model.report import DeviceSpan, Span, StripCell
 from rightsizer.model.state import Cause, State
@@ -34,6 +35,13 @@ class OpenWindow(Struct, frozen=True):
     window: Window
 
 
+class EncodedWindow(Struct, frozen=True):
+    """Closed part of a longer window, as bytes, without blocks."""
+
+    slot: Nanoseconds
+    encoded: bytes
+
+
 class WindowQuery(Struct, frozen=True):
     """Immutable history of a device or workload at one moment.
 
@@ -47,9 +55,9 @@ class WindowQuery(Struct, frozen=True):
     hours: ClosedWindows
     days: ClosedWindows
     open_fine: OpenWindow | None
-    open_hour: OpenWindow | None
+    open_hour: EncodedWindow | None
     """Closed part of the current hour."""
-    open_day: OpenWindow | None
+    open_day: EncodedWindow | None
     """Closed part of the current day, in whole hours."""
     fine_since: Nanoseconds
     """Start of the five-minute windows; a whole hour."""
@@ -102,7 +110,7 @@ class WindowQuery(Struct, frozen=True):
         divided = {slot - slot % HOUR for slot, _ in fine}
         hours = [(slot, reader.window(encoded)) for slot, encoded in self.hours]
         if self.open_hour is not None:
-            hours.append((self.open_hour.slot, self.open_hour.window))
+            hours.append((self.open_hour.slot, reader.window(self.open_hour.encoded)))
         windows = [
             *((slot, HOUR, window) for slot, window in hours if slot not in divided),
             *((slot, FINE_SPAN, reader.window(encoded)) for slot, encoded in fine),
@@ -135,12 +143,12 @@ class WindowQuery(Struct, frozen=True):
         yield from (reader.window(encoded) for slot, encoded in self.days if slot in covered)
         if self.open_day is not None and holds(self.open_day.slot, DAY):
             covered.add(self.open_day.slot)
-            yield self.open_day.window
+            yield reader.window(self.open_day.encoded)
         for slot, encoded in self.hours.between(start, whole_end):
             if slot - slot % DAY not in covered and takes_hour(slot):
                 yield reader.window(encoded)
         if self.open_hour is not None and takes_hour(self.open_hour.slot):
-            yield self.open_hour.window
+            yield reader.window(self.open_hour.encoded)
         divided = {hour for hour in fine_hours if not holds(hour, HOUR)}
         for slot, encoded in self.fine.between(start, end):
             if slot - slot % HOUR in divided:
@@ -182,20 +190,20 @@ def _windows(
 ) -> Iterator[tuple[Nanoseconds, Window]]:
     since = now - span.length
     if span.cell < HOUR:
-        ring = window_query.fine
+        closed = list(window_query.fine)
         grain = FINE_SPAN
-        growing = [window_query.open_fine]
     else:
         # The current hour consists of its closed part and the open five minutes.
-        ring = window_query.hours
+        closed = list(window_query.hours)
         grain = HOUR
-        growing = [window_query.open_hour, window_query.open_fine]
-    for slot, encoded in ring:
+        if (hour := window_query.open_hour) is not None:
+            closed.append((hour.slot, hour.encoded))
+    for slot, encoded in closed:
         if since < slot + grain and slot <= now:
             yield slot, decode_window(window_query.uuid, encoded)
-    for window in growing:
-        if window is not None and since < window.slot + grain and window.slot <= now:
-            yield window.slot, window.window
+    window = window_query.open_fine
+    if window is not None and since < window.slot + grain and window.slot <= now:
+        yield window.slot, window.window
 
 
 def _cells(
@@ -229,35 +237,37 @@ _MOST_FINE: Final = 2 * FINE_SPAN
 class RollupLevel:
     """Closed windows of one length, and the open one, merged from shorter windows.
 
-    The open one is kept as a window, not as a builder: most workloads of a node have ended, and
-    a builder takes three times the memory.
+    The open one is kept as bytes: most workloads of a node have ended, and the histograms of a
+    window take ten times the memory.
     """
 
     def __init__(self, uuid: str, grain: Nanoseconds, summed: Nanoseconds = 0) -> None:
         self.ring = WindowRing(uuid, grain, _KEPT, summed)
         self._uuid = uuid
         self._grain = grain
-        self._open: OpenWindow | None = None
+        self.open: EncodedWindow | None = None
+        """Open window so far."""
 
     def add(self, window: Window, slot: Nanoseconds) -> None:
         """Add a shorter window; call `close_before` first."""
-        parts = [window] if self._open is None else [self._open.window, window]
-        merged = WindowBuilder(self._uuid, parts, keeps_blocks=False)
+        merged = WindowBuilder(self._uuid, [*self.open_windows(), window], keeps_blocks=False)
         if not merged.is_empty:
-            self._open = OpenWindow(slot - slot % self._grain, merged.window())
+            encoded = deduplicate(encode_window(merged.window()))
+            self.open = EncodedWindow(slot - slot % self._grain, encoded)
 
     def close_before(self, slot: Nanoseconds) -> OpenWindow | None:
         """Close the open window if a time is outside it."""
-        closed = self._open
-        if closed is None or slot - slot % self._grain == closed.slot:
+        if self.open is None or slot - slot % self._grain == self.open.slot:
             return None
-        self.ring.append(closed.window, closed.slot)
-        self._open = None
+        (window,) = self.open_windows()
+        closed = OpenWindow(self.open.slot, window)
+        self.ring.append(window, closed.slot)
+        self.open = None
         return closed
 
-    def open_window(self) -> OpenWindow | None:
-        """Open window so far, or `None` if empty."""
-        return self._open
+    def open_windows(self) -> list[Window]:
+        """Open window so far, if any."""
+        return [] if self.open is None else [decode_window(self._uuid, self.open.encoded)]
 
 
 class RollupStore:
@@ -340,8 +350,8 @@ class RollupStore:
             hours=self._hours.ring.closed(),
             days=self._days.ring.closed(),
             open_fine=None if window is None else OpenWindow(self.slot or 0, window),
-            open_hour=self._hours.open_window(),
-            open_day=self._days.open_window(),
+            open_hour=self._hours.open,
+            open_day=self._days.open,
             fine_since=-(-(self._latest_slot - FINE_KEPT) // HOUR) * HOUR,
             stored_blocks=self._blocks.stored_blocks(Blocks() if window is None else window.blocks),
         )
@@ -352,8 +362,7 @@ class RollupStore:
 
     def last_week(self) -> Window:
         """Running sum of the hours of a week, including the open windows."""
-        hour = self._hours.open_window()
-        return self._with_open(self._hours.ring.total(), *([hour.window] if hour else []))
+        return self._with_open(self._hours.ring.total(), *self._hours.open_windows())
 
     def _with_open(self, *windows: Window) -> Window:
         builder = WindowBuilder(self.uuid, windows, keeps_blocks=False)
