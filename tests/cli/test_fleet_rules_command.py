@@ -10,7 +10,7 @@ import pytest
 from fleet_loopback import loopback_store
 from rightsizer.cli.main import main
 from rightsizer.fleet.clusters import CLUSTER_LABELS
-from rightsizer.fleet.sources.dcgm_exporter.recording_rules import USUAL_METRICS, rules_text
+from rightsizer.fleet.sources.figures import USUAL_METRICS, rules_text
 
 MATCHERS: Final = 'region="eu",env=~"a|b"'
 

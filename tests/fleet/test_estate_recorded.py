@@ -14,7 +14,7 @@ from estate.stores import filled_folder, recorded_prometheus
 from estate.truth import Metrics
 from evaluation.fleet.estate import START, same_verdicts, sources_of
 from prometheus_server import prometheus_server, scrape_config
-from rightsizer.fleet.sources.dcgm_exporter.recording_rules import rules_text
+from rightsizer.fleet.sources.figures import rules_text
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 

@@ -13,9 +13,9 @@ from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.fleet.cache.day_frame import ColumnKind
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.source import SampledSeries, StoreUse
-from rightsizer.fleet.sources.agent import metrics as figures
+from rightsizer.fleet.sources import figures
+from rightsizer.fleet.sources.agent.columns import limit_columns
 from rightsizer.fleet.sources.agent.day import DayReader
-from rightsizer.fleet.sources.agent.time_columns import limits_of, pressure_columns
 from rightsizer.model.state import State
 
 NAMES: Final = frozenset(
@@ -101,7 +101,7 @@ def test_a_day_without_a_share_is_not_one_at_the_limit() -> None:
     known = np.array([[3600.0] * 30 + [1800.0] * 18])
     labels = {"uuid": "GPU-0", "resource": "compute", "figure": "saturated"}
     series = [SampledSeries(labels, np.array([grid.start + 2 * DAY]), np.array([0.5]))]
-    limits = limits_of(series, {"GPU-0": 0}, grid)
-    (column,) = pressure_columns(limits, known, grid)[ColumnKind.SATURATED.column("compute")]
+    limits = limit_columns(series, {"GPU-0": 0}, known, grid)
+    (column,) = limits[ColumnKind.SATURATED.column("compute")]
     assert all(math.isnan(value) for value in column[:24])
     assert list(column[24:]) == [1800.0] * 6 + [900.0] * 18

@@ -18,17 +18,16 @@ from rightsizer.fleet.cache.day_frame import ColumnKind
 from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.fleet.columns.distributions import bins_of
 from rightsizer.fleet.source import SampledSeries
-from rightsizer.fleet.sources.agent import metrics as figures
-from rightsizer.fleet.sources.agent.day import held, workload_by_key, workload_of
-from rightsizer.fleet.sources.agent.measure_columns import measure_columns
-from rightsizer.fleet.sources.agent.metrics import AgentMetric
-from rightsizer.fleet.sources.agent.source import node_advice
-from rightsizer.fleet.sources.agent.time_columns import (
-    DayAnswers,
+from rightsizer.fleet.sources import figures
+from rightsizer.fleet.sources.agent.columns import (
     demands_of,
+    measure_columns,
     presence_of,
     time_columns,
 )
+from rightsizer.fleet.sources.agent.day import held, workload_by_key, workload_of
+from rightsizer.fleet.sources.agent.source import node_advice
+from rightsizer.fleet.sources.figures import AgentMetric
 from rightsizer.fleet.sources.series import placed
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.block import Measure
@@ -46,28 +45,16 @@ def _bin(ratio: float) -> int:
 GRID = Grid(20_600, COARSE_STEP)
 HOURS = st.lists(st.integers(0, 23), unique=True).map(sorted)
 SHARES = st.floats(0, 1)
+COMPUTE_PEAK = ColumnKind.PEAK.column(Measure.COMPUTE)
 RULES = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
-FIGURES = (
-    figures.STATES,
-    figures.CONDITIONS,
-    figures.WASTE,
-    figures.IDLE_JOULES,
-    *figures.TOTALS,
-    *figures.MEANS,
-    *figures.PEAKS,
-    *figures.POWER,
-    *figures.LINKS,
-    *figures.BUCKETS,
-    *figures.POWER_BUCKETS,
-)
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+@pytest.mark.parametrize("figure", figures.RECORDED_FIGURES, ids=lambda figure: figure.name)
 def test_figures_are_exported_and_recorded(figure: AgentMetric) -> None:
     """Each measure has an expression with and one without recording rules, of existing names."""
     groups = load_yaml(RULES.read_text("utf-8"), "rules").data["groups"]
     rules = {rule["record"] for group in groups for rule in group["rules"]}
-    names = [name for expression in figure.expressions for name in expression.names]
+    names = [name for form in figure.forms for name in figures.names_in(form)]
     for name in names:
         stem = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
         assert name in rules if ":" in name else stem in METRICS, name
@@ -100,7 +87,8 @@ def test_states_always_sum_to_the_stretch(data: st.DataObject) -> None:
         for state in (State.UNKNOWN, State.PRODUCTIVE, State.IDLE_HELD)
     }
     presence = presence_of(states, GRID)
-    columns = time_columns(DayAnswers(states=states), presence, GRID)
+    answers = {ColumnKind.STATE.column(state): column for state, column in states.items()}
+    columns = time_columns(answers, presence, GRID)
     for place in range(24):
         total = sum(column[0, place] for column in columns.values())
         if any(values[0, place] for values in states.values()):
@@ -118,7 +106,7 @@ def test_buckets_keep_their_seconds(counts: list[float], peaks: list[float]) -> 
     """Buckets keep the seconds of the store, however they are spread."""
     edges = np.cumsum([counts], axis=1)
     known = np.full((1, 24), 3600.0)
-    (demands,) = demands_of({"sm_work": edges}, {Measure.COMPUTE: np.array([peaks])}, known, 0.6)
+    (demands,) = demands_of({"sm_work": edges}, {COMPUTE_PEAK: np.array([peaks])}, known, 0.6)
     found = demands.get(Resource.COMPUTE, Histogram())
     for edge, seconds in zip(BUCKET_EDGES, edges[0], strict=True):
         assert found.cumulative()[_bin(edge)] / 1e9 == pytest.approx(seconds, abs=1e-3)
@@ -153,7 +141,7 @@ def test_power_weighs_busy_time_as_an_upper_bound(
 
 def test_memory_is_known_by_its_peaks() -> None:
     """Peaks are rounded to a percent, over known time only."""
-    peaks = {Measure.MEMORY: np.array([[0.734, 0.9, math.nan]])}
+    peaks = {ColumnKind.PEAK.column(Measure.MEMORY): np.array([[0.734, 0.9, math.nan]])}
     found = demands_of({}, peaks, np.array([[60.0, 0.0, math.nan]]), 0.6)
     assert found == [{Resource.MEMORY: Histogram({74: 60e9})}]
 
@@ -162,10 +150,9 @@ def columns_of(**means: list[float]) -> dict[str, list[float]]:
     """Mean columns of a device known for a whole day, from hourly means."""
     whole = {name: np.array([values * 24]) for name, values in means.items()}
     presence = presence_of({"productive": np.full((1, 24), 3600.0)}, GRID)
-    used = {"seconds": whole.pop("used")} if "used" in whole else {}
-    power = {"power": whole.pop("power")} if "power" in whole else {}
-    answers = DayAnswers(means=whole, power=power, totals=used)
-    found = measure_columns(answers, presence, [gpu()], UsageSettings())
+    if "used" in whole:
+        whole[ColumnKind.USED.column("seconds")] = whole.pop("used")
+    found = measure_columns(whole, presence, [gpu()], UsageSettings())
     return {name: values[0].tolist() for name, values in found.items()}
 
 
@@ -185,11 +172,9 @@ def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
     busy, power = (max(each) for each in zip(*moments, strict=True))
     whole = np.ones((1, GRID.count))
     presence = presence_of({"productive": 3600.0 * whole}, GRID)
-    columns = {"busy": busy * whole}
-    peaks = {"power_peak": power * whole}
-    figures_of_day = DayAnswers(means={"busy": 0.0 * whole}, peaks=columns, power=peaks)
-    found = measure_columns(figures_of_day, presence, [gpu()], UsageSettings())
-    bound = found[ColumnKind.PEAK.column(Measure.COMPUTE)][0, 0]
+    answers = {"busy": 0.0 * whole, "busy_peak": busy * whole, "power_peak": power * whole}
+    found = measure_columns(answers, presence, [gpu()], UsageSettings())
+    bound = found[COMPUTE_PEAK][0, 0]
     full = UsageSettings().working_power_ratio
     assert bound >= max(share * min(1.0, draw / full) for share, draw in moments) - 1e-6
     assert bound <= busy + 1e-6

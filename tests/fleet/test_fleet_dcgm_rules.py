@@ -21,13 +21,13 @@ from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SampledSeries, SourceReport
-from rightsizer.fleet.sources.dcgm_exporter.recording_rules import (
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.sources.figures import (
     RULES_IN_A_GROUP,
     USUAL_METRICS,
     recorded_series,
     rules_text,
 )
-from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 

@@ -19,7 +19,7 @@ from rightsizer.fleet.ledger import loss_of, opened_ledger
 from rightsizer.fleet.prometheus.selector import Matchers
 from rightsizer.fleet.recovery import Sleep, Warn, restoration
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, ledger_settings, rule_trees
-from rightsizer.fleet.sources.dcgm_exporter.recording_rules import (
+from rightsizer.fleet.sources.figures import (
     USUAL_METRICS,
     metrics_in,
     recorded_series,

@@ -10,10 +10,12 @@ from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
 from rightsizer.fleet.source import DAYS_AT_ONCE, MetricStore, SourceReport
-from rightsizer.fleet.sources.agent.metrics import (
+from rightsizer.fleet.sources.figures import (
     BUCKETS,
     DEVICE_NAMES,
     POWER_BUCKETS,
+    first_form,
+    names_in,
     unrecorded,
 )
 from rightsizer.fleet.sources.series import (
@@ -34,7 +36,7 @@ from rightsizer.model.units import (
 
 NAME: Final = "rightsizer"
 STATES: Final = "rightsizer_state_seconds_total"
-_HISTOGRAMS: Final = (*BUCKETS, *POWER_BUCKETS)
+_HISTOGRAMS: Final = tuple(form for figure in (*BUCKETS, *POWER_BUCKETS) for form in figure.forms)
 _UP: Final = "rightsizer_device_up"
 _USED: Final = f'{STATES}{{state="unknown"}}'
 _TIER: Final = "rightsizer_device_telemetry_info"
@@ -246,9 +248,9 @@ class AgentProbe(Struct, frozen=True):
                 "not seen, and what is happening now is judged by the last whole hour instead of "
                 "the last ten minutes; scrape every 15 to 60 s"
             )
-        if STATES in names and not any(figure.expression(names) for figure in _HISTOGRAMS):
+        if STATES in names and not first_form(_HISTOGRAMS, names):
             yield (
-                f"no `{_HISTOGRAMS[0].expressions[-1].name}`: how much of a GPU is needed is "
+                f"no `{''.join(names_in(_HISTOGRAMS[1]))}`: how much of a GPU is needed is "
                 "estimated by the mean and the peak of samples; for distributions of every second "
                 "set `web.metrics.level: full` on the agents"
             )

@@ -16,8 +16,8 @@ from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory, NodeAd
 from rightsizer.fleet.settings import AgentSourceSettings, FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.agent.day import WORKLOAD_LABELS, DayReader, workloads_of
-from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.agent.probe import NAME, STATES, AgentProbe
+from rightsizer.fleet.sources.figures import FIGURE
 from rightsizer.fleet.sources.series import (
     NODE_LABELS,
     at_moment,

@@ -18,15 +18,15 @@ from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
-from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
+from rightsizer.fleet.sources.figures import (
     GAINED,
     LOWEST,
     MEAN,
     OWN_MEAN,
     PEAK,
     RECORDED_STEP,
+    TIMES_RECORDED,
     IntervalQuery,
-    times_recorded,
 )
 from rightsizer.fleet.sources.series import placed, runs_of, together
 from rightsizer.model.dcgm_fields import EXPORTER, DcgmField
@@ -82,7 +82,7 @@ class DayQueries(Struct, frozen=True):
         sampled_series = [
             series
             for chosen in self._selected(names)
-            for series in self._ask(times_recorded(chosen, self.grid.step), self._whole)
+            for series in self._ask(TIMES_RECORDED.recorded(chosen, self.grid.step), self._whole)
         ]
         times = placed(sampled_series, self.grid, 0.0).max(axis=0, initial=0.0)
         runs = runs_of(np.where(times >= self.grid.step // RECORDED_STEP, 1, 2))

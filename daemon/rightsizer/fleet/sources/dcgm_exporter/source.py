@@ -26,7 +26,6 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     requested_shares,
     workloads_of,
 )
-from rightsizer.fleet.sources.dcgm_exporter.interval_queries import COUNTED
 from rightsizer.fleet.sources.dcgm_exporter.inventory import read_inventory
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     DayQueries,
@@ -34,14 +33,14 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     part_watts,
     read_devices,
 )
-from rightsizer.fleet.sources.dcgm_exporter.recording_rules import with_recorded
+from rightsizer.fleet.sources.figures import COUNTED, recorded_series
 from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners
-from rightsizer.fleet.sources.series import divided, one_of, over_time, together
+from rightsizer.fleet.sources.series import divided, names_of, one_of, over_time, together
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
 from rightsizer.model.dcgm_fields import UUID_LABELS
 from rightsizer.model.device import Device
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Workload
 
 
@@ -88,6 +87,17 @@ def _limited(device: FleetDevice) -> Device:
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
 """Default time between two collections of dcgm-exporter."""
+_LOOK: Final = 900 * NANOSECONDS_PER_SECOND
+"""Recorded samples are five minutes apart, so an instant query might miss them."""
+_SHOWN: Final = 3
+_RECORDED: Final = (
+    "Long spans at little cost to the store: {} series of each GPU are recorded, of {} that are "
+    "read."
+)
+_NOT_RECORDED: Final = (
+    "Recorded series are missing ({}: {}), which are read from samples: write the rules again "
+    "(`rightsizer fleet rules --store.url ...`), and check that the ruler evaluates every group."
+)
 
 
 class DcgmExporterSource(Struct, frozen=True):
@@ -107,8 +117,18 @@ class DcgmExporterSource(Struct, frozen=True):
     name: ClassVar[str] = dcgm.NAME
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
-        """Find what there is, how far back and at which resolution."""
-        return with_recorded(store, dcgm.probe(store, now, lookback), now)
+        """Find what there is, how far back, at which resolution, and which series are recorded."""
+        report = dcgm.probe(store, now, lookback)
+        wanted = [query.name(metric) for query, metric in recorded_series(report.metrics)]
+        names = names_of(store, wanted, now, UUID_LABELS, over=_LOOK)
+        if not names:
+            return report
+        warnings = report.warnings
+        if missing := sorted({*wanted} - names):
+            shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+            warnings = *warnings, _NOT_RECORDED.format(len(missing), shown)
+        can = *report.can, _RECORDED.format(len(names), len(wanted))
+        return replace(report, metrics=report.metrics | names, can=can, warnings=warnings)
 
     def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
