@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from copy import copy
 from dataclasses import dataclass, field
-from itertools import chain, product
+from itertools import chain
 from typing import Final, Self
 
 import numpy as np
@@ -45,7 +44,7 @@ class Stretch(Struct, frozen=True):
 
     first: int
     last: int
-    is_recorded: bool
+    is_recorded: bool = False
 
 
 class DayQueries(Struct, frozen=True):
@@ -61,7 +60,7 @@ class DayQueries(Struct, frozen=True):
     recorded: frozenset[str] = frozenset()
     """Names of recorded series that may replace samples."""
     stretches: tuple[Stretch, ...] = ()
-    """Of the grid, by whether they were recorded; empty means not recorded."""
+    """Of the grid, by whether they were recorded; those of `recorded`."""
 
     def read(self, query: IntervalQuery, metrics: Collection[str]) -> list[SampledSeries]:
         """Return the answers of a query for each metric, by interval.
@@ -69,21 +68,26 @@ class DayQueries(Struct, frozen=True):
         If holders' series have parts of a mean, the device's own series with the total is included
         and larger; it is not recorded.
         """
-        divided = [name for name in metrics if query is MEAN and name in self.divided]
-        answers = [self._answers(query, name) for name in metrics]
-        answers += [self._raw(OWN_MEAN, name, self._whole, _NO_HOLDER) for name in divided]
-        return list(chain.from_iterable(chain.from_iterable(answers)))
+        answers: list[SampledSeries] = []
+        for name in metrics:
+            recorded_name = query.name(name)
+            is_divided = query is MEAN and name in self.divided
+            is_recorded = recorded_name in self.recorded and not is_divided
+            for stretch in self.stretches if is_recorded else (self._whole,):
+                series_name = recorded_name if stretch.is_recorded else name
+                answers += self._asked(query, series_name, stretch)
+            if is_divided:
+                answers += self._asked(OWN_MEAN, name, self._whole, _NO_HOLDER)
+        return answers
 
-    def where_recorded(self, names: Iterable[str]) -> tuple[Self, AbstractSet[str]]:
+    def where_recorded(self, names: Collection[str]) -> tuple[Self, AbstractSet[str]]:
         """Return the same with recorded series where samples of some of them exist.
 
         Also returns these devices; nothing was recorded for others.
         """
-        sampled_series = [
-            series
-            for chosen in self._selected(names)
-            for series in self._ask(TIMES_RECORDED.recorded(chosen, self.grid.step), self._whole)
-        ]
+        whole = replace(self._whole, is_recorded=True)
+        answers = (self._asked(TIMES_RECORDED, name, whole) for name in names)
+        sampled_series = [*chain.from_iterable(answers)]
         times = placed(sampled_series, self.grid, 0.0).max(axis=0, initial=0.0)
         runs = runs_of(np.where(times >= self.grid.step // RECORDED_STEP, 1, 2))
         stretches = tuple(Stretch(first, last, value == 1) for first, last, value in runs)
@@ -91,42 +95,20 @@ class DayQueries(Struct, frozen=True):
         return replace(self, stretches=stretches), {entity.device for entity in entities}
 
     @property
-    def is_recorded(self) -> bool:
-        """Whether any interval is recorded."""
-        return any(stretch.is_recorded for stretch in self.stretches)
-
-    @property
     def _whole(self) -> Stretch:
-        return Stretch(0, self.grid.count - 1, is_recorded=False)
+        return Stretch(0, self.grid.count - 1)
 
-    def _answers(self, query: IntervalQuery, metric: str) -> Iterator[Sequence[SampledSeries]]:
-        name = query.name(metric)
-        is_divided = query is MEAN and metric in self.divided
-        if name not in self.recorded or is_divided or not self.is_recorded:
-            yield from self._raw(query, metric, self._whole)
-            return
-        for stretch in self.stretches:
-            if not stretch.is_recorded:
-                yield from self._raw(query, metric, stretch)
-                continue
-            for chosen in self._selected((name,)):
-                yield self._ask(query.recorded(chosen, self.grid.step), stretch)
-
-    def _raw(
-        self, query: IntervalQuery, metric: str, stretch: Stretch, *matchers: str
-    ) -> Iterator[Sequence[SampledSeries]]:
-        length = self.grid.step // NANOSECONDS_PER_SECOND
-        for chosen in self._selected((metric,), *matchers):
-            yield self._ask(query.raw(f"{chosen}[{length}s]"), stretch)
-
-    def _selected(self, names: Iterable[str], *matchers: str) -> Iterator[str]:
-        for name, label in product(names, self.uuid_labels):
-            yield selector(name, {label: self.uuids}, *matchers)
-
-    def _ask(self, promql: str, stretch: Stretch) -> Sequence[SampledSeries]:
+    def _asked(
+        self, query: IntervalQuery, name: str, stretch: Stretch, *matchers: str
+    ) -> Iterator[SampledSeries]:
         grid = self.grid
         first, last = (grid.time(place + 1) for place in (stretch.first, stretch.last))
-        return self.store.range(promql, first, last, grid.step)
+        for label in self.uuid_labels:
+            chosen = selector(name, {label: self.uuids}, *matchers)
+            samples = f"{chosen}[{grid.step // NANOSECONDS_PER_SECOND}s]"
+            recorded = query.recorded(chosen, grid.step)
+            promql = recorded if stretch.is_recorded else query.raw(samples)
+            yield from self.store.range(promql, first, last, grid.step)
 
 
 _AT_WORK: Final = 0.5
@@ -222,28 +204,25 @@ class DeviceReadings:
     part_watts: Floats | None = None
     """What instances have of the power of their GPU, for energy alone."""
 
-    def counted_once(self, series_at_once: Floats) -> Self:
-        """Return the readings with increases of counters that several series repeat divided."""
-        energy = None if self.energy_joules is None else self.energy_joules / series_at_once
-        violations = {name: part / series_at_once for name, part in self.violations.items()}
-        counted = copy(self)
-        counted.energy_joules = energy
-        counted.violations = violations
-        return counted
-
     @property
     def is_read(self) -> Floats:
         """Devices with any reading."""
-        columns = [*self.means.values(), *self.peaks.values(), *self.violations.values()]
-        columns += [] if self.energy_joules is None else [self.energy_joules]
-        columns += [] if self.reasons is None else [self.reasons.mean]
-        return np.any([~np.isnan(column).all(axis=1) for column in columns], axis=0)
+        others = (self.energy_joules, None if self.reasons is None else self.reasons.mean)
+        columns = *self.means.values(), *self.peaks.values(), *self.violations.values(), *others
+        known = [~np.isnan(column).all(axis=1) for column in columns if column is not None]
+        return np.any(known, axis=0)
 
 
 def read_devices(
-    queries: DayQueries, metrics: AbstractSet[str], rows: Mapping[str, int]
+    queries: DayQueries,
+    metrics: AbstractSet[str],
+    rows: Mapping[str, int],
+    series_at_once: Floats,
 ) -> DeviceReadings:
-    """Read everything that a day's queries return, by the rows of devices."""
+    """Read everything that a day's queries return, by the rows of devices.
+
+    Increases of counters that several series repeat at once are divided by their number.
+    """
 
     def read(query: IntervalQuery, wanted: DcgmField) -> Floats | None:
         names = dcgm.spelled(wanted, metrics)
@@ -270,13 +249,18 @@ def read_devices(
         parts = [signals(query, dcgm.REASONS) for query in (MEAN, PEAK, LOWEST)]
         reasons = ThrottleReasons(*(part[Signal.CLOCK_EVENT_REASONS] for part in parts))
     length = seconds(queries.grid.step)
+    energy = read(GAINED, dcgm.ENERGY)
     gained = ((condition, read(GAINED, dcgm_field)) for dcgm_field, condition, _ in VIOLATIONS)
     return DeviceReadings(
         signals(MEAN, dcgm.MEASURED),
         signals(PEAK, dcgm.PEAKED),
-        read(GAINED, dcgm.ENERGY),
+        None if energy is None else energy / series_at_once,
         reasons,
-        {condition: gain / length for condition, gain in gained if gain is not None},
+        {
+            condition: gain / length / series_at_once
+            for condition, gain in gained
+            if gain is not None
+        },
     )
 
 

@@ -196,10 +196,8 @@ class DcgmExporterSource(Struct, frozen=True):
         if not rows:
             return FleetDay({})
         exporter_presences = [present[uuid] for uuid in rows]
-        read = read_devices(queries, report.metrics, rows)
-        read = read.counted_once(
-            np.array([presence.series_at_once() for presence in exporter_presences])
-        )
+        at_once = np.array([presence.series_at_once() for presence in exporter_presences])
+        read = read_devices(queries, report.metrics, rows, at_once)
         parts = {rows[device.uuid]: device for device in chosen if device.mig is not None}
         if parts:
             read.part_watts = part_watts(queries, report.metrics, parts, len(rows))
