@@ -85,6 +85,26 @@ def test_findings_say_what_to_do(estate: Estate) -> None:
         assert option["canary"]
 
 
+def test_what_is_advised_is_a_recommendation_with_the_same_savings(estate: Estate) -> None:
+    """In the ledger like all others; none of a model that needs what it has."""
+    wanted = {}
+    for model in estate.look.models:
+        for finding in estate.look.advised(model):
+            if finding["kind"] in {"too_large", "wide_format", "too_small", "by_hour"}:
+                wanted.setdefault(frozenset(model.load.devices), finding["options"][0])
+    judged = {
+        frozenset(finding["devices"]): finding
+        for finding in estate.look.document["findings"]
+        if finding["rule"] == "served"
+    }
+    assert judged.keys() == wanted.keys()
+    for devices, option in wanted.items():
+        saved = judged[devices]["savings"]["dollars_per_hour_typical"]
+        assert saved in {None, option["savings_dollars_per_hour"]}
+    served = [advice for advice in estate.look.document["advice"] if advice["rule"] == "served"]
+    assert {frozenset(advice["devices"]) for advice in served} == {*wanted}
+
+
 def test_text_and_table_have_the_same(estate: Estate, tmp_path: Path) -> None:
     """What is short first, then by money."""
     text = looked_at(estate.config, "--csv", str(tmp_path))

@@ -5,6 +5,7 @@ from typing import Final
 
 from rightsizer.model.state import Resource
 from rightsizer.report.export import COLUMNS, ExportColumn
+from rightsizer.report.labels import readable_name
 
 _RESOURCES: Final = sorted(map(str, Resource), key=len, reverse=True)
 """Longest first: `memory_bandwidth` begins as `memory` does."""
@@ -58,4 +59,4 @@ def _pattern(column: ExportColumn) -> str:
     resource = next((each for each in _RESOURCES if column.name.startswith(f"{each}_")), None)
     if resource is None:
         return text
-    return re.sub(rf"\b{resource.replace('_', ' ')}\b", "NAME", text)
+    return re.sub(rf"\b{readable_name(resource)}\b", "NAME", text)

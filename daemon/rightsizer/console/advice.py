@@ -10,7 +10,7 @@ from rightsizer.report.blocks import Block, Section, section
 from rightsizer.report.labels import (
     HOURS_A_DAY,
     action_label,
-    reason_label,
+    risk_word,
     savings_label,
 )
 
@@ -38,7 +38,7 @@ def advice_block(advice: Mapping[str, Any], action: str, subject: str, *others: 
     title = action[:1].upper() + action[1:] + (f": {subject}" if subject else "")
     best = next((option["description"] for option in advice["options"] if option["target"]), "")
     best_text = f"best: {best}; " if best and best not in advice["summary"] else ""
-    risk = reason_label(advice["risk"]).lower()
+    risk = risk_word(advice["risk"])
     rest = f"confidence {percent_text(advice['confidence'])}, risk of the change {risk}"
     return section(
         f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}",

@@ -14,11 +14,12 @@ from rightsizer.advice.incident import open_incidents
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement
+from rightsizer.advice.served import EngineAnswer, served_judgements
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache, merged_holdings
 from rightsizer.fleet.cache.grid import DAY
-from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, case_measurement
+from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, case_measurement, cases_of
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,
     BatchVerdicts,
@@ -47,12 +48,13 @@ from rightsizer.fleet.policies import FleetPolicies, with_stated
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.process_pool import ProcessPool, paused_collection, tell, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
-from rightsizer.fleet.served import served_models
+from rightsizer.fleet.served import ServedModels, served_models
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, day_cache_path, ledger_path
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.fleet.sources.kubernetes import namespace_key
 from rightsizer.fleet.usage import WorkloadOwner, usage_of
 from rightsizer.io.clock import Clock
+from rightsizer.io.codec import convert
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
@@ -265,6 +267,7 @@ class FleetJudge:
             lookback = nanoseconds(fleet.lookback_seconds)
             self._progress("planning", 0, 1)
             served = served_models(context, request, lookback, self._config_file)
+            judgements = self._with_served(judgements, served, request, lookback, open_now)
             for fault in verdicts.faults:
                 self._log.error("rule_failed", **fault._asdict())
             self.devices = frozenset(context.inventory.devices)
@@ -288,6 +291,27 @@ class FleetJudge:
             keys = (key for key, _ in open_now)
             measured = case_measurement(self._cache, request, keys, settings=self._case_settings)
             return RecommenderResult(context.now, judgements, measured)
+
+    def _with_served(
+        self,
+        judgements: tuple[Judgement, ...],
+        served: ServedModels,
+        request: BatchRequest,
+        lookback: Nanoseconds,
+        open_now: AbstractSet[tuple[str, str]],
+    ) -> tuple[Judgement, ...]:
+        """Add the judgements of what engines need, at what a plan would cost."""
+        engines = convert(served.answers, tuple[EngineAnswer, ...])
+        uuids = {uuid for engine in engines for uuid in engine.load.devices}
+        present = request.occupancy.present
+        keys = [key for key in present if not uuids.isdisjoint(present[key])]
+        cases = cases_of(self._cache, request, keys, self._case_settings)(lookback)
+        judged = [
+            judgement
+            for judgement in served_judgements(engines, cases)
+            if self._keeps_all or matters(judgement, open_now)
+        ]
+        return without_conflicts((*judgements, *judged)) if judged else judgements
 
     def _pool(self, context: FleetContext) -> ProcessPool:
         return ProcessPool(

@@ -22,7 +22,7 @@ from rightsizer.report.json_encoder import (
     finding_document,
     lifecycle_document,
 )
-from rightsizer.report.labels import readable_name, reason_label
+from rightsizer.report.labels import readable_name, risk_word
 
 _IDLE: Final = 'state=~"idle_.*"'
 _KNOWN: Final = 'state!="unknown"'
@@ -329,11 +329,6 @@ def why(option: Option) -> str:
         saved = _range(option.savings.gpus_low, option.savings.gpus_high)
         parts.append("saves no GPU" if saved == "0.00" else f"saves {saved} GPUs")
     return "; ".join(parts)
-
-
-def risk_word(risk: str) -> str:
-    """Format a risk, as in `very low` for `VeryLow`."""
-    return reason_label(risk).lower()
 
 
 def risks_text(risks: Mapping[str, str]) -> str:

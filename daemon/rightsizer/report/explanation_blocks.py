@@ -14,11 +14,10 @@ from rightsizer.report.explanation import (
     JudgedWindow,
     Query,
     RuleThreshold,
-    risk_word,
     risks_text,
 )
 from rightsizer.report.json_encoder import FindingDocument, LifecycleDocument
-from rightsizer.report.labels import action_label, dollars_label, gpus_label
+from rightsizer.report.labels import action_label, dollars_label, gpus_label, risk_word
 
 _EXPIRED: Final = "over, superseded, or its workload is gone"
 _SHOWN_APART: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")

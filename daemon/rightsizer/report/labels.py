@@ -131,9 +131,14 @@ def reason_label(reason: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def risk_word(risk: str) -> str:
+    """Format a risk, as in `very low` for `VeryLow`."""
+    return reason_label(risk).lower()
+
+
 def display_name(word: str) -> str:
     """Convert an identifier to a label, such as `pcie_bound` to `PCIe bound`."""
-    text = _spelled(word.split("_"))
+    text = readable_name(word)
     return text[:1].upper() + text[1:]
 
 
@@ -143,8 +148,8 @@ def uncapitalized(name: str) -> str:
 
 
 def readable_name(name: str) -> str:
-    """Convert `power_cap` to `power cap`."""
-    return name.replace("_", " ")
+    """Convert `power_cap` to `power cap`, and `add_gpus` to `add GPUs`."""
+    return _spelled(name.split("_"))
 
 
 GROUP_NAMES: Final[Mapping[str, str]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import Final
@@ -17,7 +17,7 @@ from rightsizer.accounting.accounts_snapshot import (
 )
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.advice.verification import Measured, Measurement, measure_all
+from rightsizer.advice.verification import Measured, measure_all
 from rightsizer.fleet.cache.day_cache import DayCache, HoldingRow, merged_holdings, rank
 from rightsizer.fleet.cache.day_frame import DayFrame, FrameLayout
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
@@ -363,6 +363,24 @@ def _part(request: BatchRequest, keys: Sequence[str]) -> BatchRequest:
     )
 
 
+def cases_of(
+    day_cache: DayCache,
+    request: BatchRequest,
+    keys: Iterable[str],
+    settings: CaseSettings | None = None,
+) -> Callable[[Nanoseconds], Iterator[Case]]:
+    """Return the cases of some of a fleet's workloads over a span, read batch by batch."""
+    present = {key: request.occupancy.present[key] for key in keys}
+    occupancy = replace(request.occupancy, present=present)
+    batches = list(batches_of(replace(request, occupancy=occupancy)))
+
+    def cases(span: Nanoseconds) -> Iterator[Case]:
+        for batch in batches:
+            yield from read_batch(day_cache, batch, settings).cases(span)
+
+    return cases
+
+
 def case_measurement(
     day_cache: DayCache,
     request: BatchRequest,
@@ -379,14 +397,5 @@ def case_measurement(
     # Evenly spaced by key, so that they are stable between runs.
     step = max(1, len(others) // _PEERS)
     wanted = sorted([*asked, *others[::step][:_PEERS]]) if asked else []
-    occupancy = replace(request.occupancy, present={key: present[key] for key in wanted})
-    batches = list(batches_of(replace(request, occupancy=occupancy)))
-
-    @cache
-    def measured(span: Nanoseconds) -> Mapping[str, Measurement]:
-        measurements: dict[str, Measurement] = {}
-        for batch in batches:
-            measurements |= measure_all(read_batch(day_cache, batch, settings).cases(span))
-        return measurements
-
-    return measured
+    cases = cases_of(day_cache, request, wanted, settings)
+    return cache(lambda span: measure_all(cases(span)))

@@ -24,6 +24,7 @@ from rightsizer.planner.served.finding import (
 from rightsizer.planner.served.prediction import ServedPrediction
 from rightsizer.planner.served.sharing import shares_of
 from rightsizer.report.blocks import Block, CellKind, Code, Heading, Items, section, table
+from rightsizer.report.labels import risk_word
 from rightsizer.sizing.estimate import EstimateInterval
 
 _HEADINGS: Final[Sequence[Heading]] = (
@@ -264,7 +265,7 @@ def option_text(option: ServedOption) -> str:
     """Return a change with its money, certainty, risk, caution, and what corrected it."""
     parts = (
         _money(option.savings),
-        f"{percent(option.probability)} sure, risk {option.risk}",
+        f"{percent(option.probability)} sure, risk {risk_word(option.risk)}",
         option.caution,
         _adjustment_text(option.candidate),
     )
