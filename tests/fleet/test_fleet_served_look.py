@@ -105,6 +105,26 @@ def test_what_is_advised_is_a_recommendation_with_the_same_savings(estate: Estat
     assert {frozenset(advice["devices"]) for advice in served} == {*wanted}
 
 
+def test_saved_look_keeps_what_engines_teach(
+    estate: Estate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For later looks and plans of the site; a file that cannot be written costs no answer."""
+    learned = tmp_path / "learned.json"
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(learned))
+    monkeypatch.setenv("RIGHTSIZER_FLEET__PATH", str(tmp_path / "ledger.db"))
+    looked_at(estate.config)
+    assert not learned.exists()
+    looked_at(estate.config, "--save")
+    residuals = json.loads(learned.read_text("utf-8"))["residuals"]
+    assert {residual["subject"]["engine"] for residual in residuals} == {"vllm"}
+
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(blocked / "learned.json"))
+    document = json.loads(looked_at(estate.config, "--save", "--json"))
+    assert len(document["served_models"]) == len(estate.look.models)
+
+
 def test_text_and_table_have_the_same(estate: Estate, tmp_path: Path) -> None:
     """What is short first, then by money."""
     text = looked_at(estate.config, "--csv", str(tmp_path))

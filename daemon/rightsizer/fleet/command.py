@@ -142,6 +142,7 @@ def _look(arguments: argparse.Namespace, settings: FleetConfig, parts: Sequence[
             keeps_all=keeps_all,
             parts=parts,
             config_file=config_file_of(arguments),
+            learns=arguments.save,
         ) as judge,
     ):
         if arguments.dry_run:

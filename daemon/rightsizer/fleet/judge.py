@@ -137,11 +137,12 @@ class FleetJudge:
         keeps_all: bool = False,
         parts: Sequence[Path] = (),
         config_file: Path | None = None,
+        learns: bool = False,
     ) -> None:
         """Read the files of the settings and open the day cache; the store is not queried yet.
 
         `parts` are the caches of shards, whose days each run takes over; `config_file` is for
-        the planner of served models.
+        the planner of served models, which keeps what it learns with `learns`.
 
         Raises:
             ConfigurationError: no store is set, or an operator's file has faults.
@@ -158,6 +159,7 @@ class FleetJudge:
         self._keeps_all = keeps_all
         self._parts = parts
         self._config_file = config_file
+        self._learns = learns
         self._rules = configured_rules(settings)
         self._market = configured_market(settings)
         self._fleet_rules = [
@@ -266,7 +268,9 @@ class FleetJudge:
             judgements = tuple(map(losses.limited, judgements))
             lookback = nanoseconds(fleet.lookback_seconds)
             self._progress("planning", 0, 1)
-            served = served_models(context, request, lookback, self._config_file)
+            served = served_models(
+                context, request, lookback, self._config_file, learns=self._learns
+            )
             judgements = self._with_served(judgements, served, request, lookback, open_now)
             for fault in verdicts.faults:
                 self._log.error("rule_failed", **fault._asdict())

@@ -31,9 +31,14 @@ class ServedModels(Struct, frozen=True):
 
 
 def served_models(
-    context: FleetContext, request: BatchRequest, lookback: Nanoseconds, config_file: Path | None
+    context: FleetContext,
+    request: BatchRequest,
+    lookback: Nanoseconds,
+    config_file: Path | None,
+    *,
+    learns: bool = False,
 ) -> ServedModels:
-    """Return what the engines of a fleet serve on its kinds of GPU.
+    """Return what the engines of a fleet serve on its kinds of GPU; keep what they teach.
 
     Raises:
         StoreError: the store does not answer.
@@ -41,7 +46,7 @@ def served_models(
     loads = tuple(_loads(context, request, lookback))
     kinds = {device.device.board for device in request.devices.values()}
     try:
-        answers = served_answers(loads, config_file, sorted(filter(None, kinds)))
+        answers = served_answers(loads, config_file, sorted(filter(None, kinds)), learns=learns)
     except RightsizerError as error:
         return ServedModels(note=f"Not planned: {counted(len(loads), 'served model')}: {error}.")
     return ServedModels(tuple(answers))

@@ -276,7 +276,7 @@ def serve_fleet(
     service: FleetService | None = None
     with (
         ended_by_signals(lambda: "start" if service is None else service.part) as stop,
-        FleetJudge(settings, clock, parts=parts, config_file=config_file) as judge,
+        FleetJudge(settings, clock, parts=parts, config_file=config_file, learns=True) as judge,
         closing(opened_ledger(judge.ledger_path)) as storage,
     ):
         service = FleetService(settings, judge, storage, clock, notifier, config_file=config_file)

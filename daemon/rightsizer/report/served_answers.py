@@ -14,12 +14,16 @@ _LONGEST_SECONDS: Final = 600.0
 
 
 def served_answers(
-    loads: Sequence[ServedLoad], config_file: Path | None, boards: Sequence[str] = ()
+    loads: Sequence[ServedLoad],
+    config_file: Path | None,
+    boards: Sequence[str] = (),
+    *,
+    learns: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the answers about some loads, as in the JSON of the command; none without a load.
 
     The planner's memory is its process's, and with it given back. By default all kinds of GPU
-    with a price are considered.
+    with a price are considered. With `learns` what the loads teach is kept, where it can be.
 
     Raises:
         RightsizerError: the command failed, or took too long.
@@ -29,6 +33,7 @@ def served_answers(
     words = ["served", "--json"]
     words += [] if config_file is None else [f"--config.file={config_file}"]
     words += [f"--boards={','.join(boards)}"] if boards else []
+    words += ["--learn"] if learns else []
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(encode(list(loads)))
         file.flush()

@@ -13,7 +13,7 @@ from rightsizer.console.flags import add_config_flag, duration, settings_of, who
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.io.files import is_there
 from rightsizer.io.terminal import counted
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.planner.learned import read_learned, write_learned
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import Planner, boards_of
@@ -58,9 +58,17 @@ def _run(arguments: argparse.Namespace) -> int:
     boards = tuple(board.key for board in boards_of(names, catalogue, "--boards") if names)
     predicted = predicted_loads(_loads(arguments), planner, statement)
     answers = served_answers(predicted, planner, boards)
-    notes = [_learn(predicted, planner, learned_file)] if arguments.learn else []
+    notes: list[str] = []
+    fault: RightsizerError | None = None
+    if arguments.learn:
+        try:
+            notes.append(_learn(predicted, planner, learned_file))
+        except RightsizerError as error:  # The answers do not depend on it.
+            fault = error
     result = [encode_served(answer) for answer in answers]
     show(arguments, "What engines serve", result, served_blocks(answers, notes))
+    if fault is not None:
+        raise fault
     return 0 if all(answer.prediction is not None for answer in answers) else 1
 
 
