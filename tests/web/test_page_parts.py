@@ -184,16 +184,16 @@ def test_workloads_are_reported_by_what_they_did() -> None:
     devices = (replace(report.devices[0], holdings=(holding,)), *report.devices[1:])
     names = {device.device.uuid: f"GPU {device.device.index}" for device in devices}
     rows = workload_rows(replace(report, devices=devices, workloads=(gone, here)), names, NOW)
-    assert [(row.report.workload.key, row.busy_ratio, row.share_ratio) for row in rows] == [
+    assert [(row.title, row.busy_ratio, row.held_ratio) for row in rows] == [
         ("slurm/here", 0.25, 0.5),
         ("slurm/gone", 1.0, 0.5),
     ]
-    assert rows[0].devices == "GPU 0 (50%)"
+    assert rows[0].gpus == "GPU 0 (50%)"
     assert rows[0].left is None
     assert rows[1].left is not None
     assert rows[1].left.age == "1 h"
     (former,) = workload_rows(replace(report, devices=devices, workloads=(gone,)), {}, NOW)
-    assert former.devices == "1 gone"
+    assert former.gpus == "1 gone"
 
 
 def test_a_row_tells_whose_trouble_it_is() -> None:

@@ -13,8 +13,8 @@ from rightsizer.console.command import printable
 from rightsizer.io.codec import convert
 from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.units import HOUR_SECONDS
-from rightsizer.report.gpu_row import GPU_COLUMNS, GpuColumn, GpuRow
 from rightsizer.report.labels import action_label
+from rightsizer.report.rows import GPU_COLUMNS, GpuRow, RowColumn
 
 JsonMapping = Mapping[str, Any]
 
@@ -117,7 +117,7 @@ def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
     return tuple(states)
 
 
-def _by(column: GpuColumn, row: NodeRow) -> tuple[float | str, str]:
+def _by(column: RowColumn, row: NodeRow) -> tuple[float | str, str]:
     value = column.sort(row) if column.sort else 0.0
     return value if isinstance(value, str) else -value, row.title
 

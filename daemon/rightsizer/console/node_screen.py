@@ -30,8 +30,8 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.report.block_text import text_of
 from rightsizer.report.explanation import read_explanation
 from rightsizer.report.explanation_blocks import explanation_blocks
-from rightsizer.report.gpu_row import GPU_COLUMNS
 from rightsizer.report.labels import action_label
+from rightsizer.report.rows import GPU_COLUMNS
 
 _KEYS: Final = "h help  q quit  ↑↓ select  e explain  c claim  s sort: {sort}  / search: {wanted}"
 _PAGE_KEYS: Final = "↑↓ PgUp PgDn scroll  Esc back  q quit"

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from rightsizer.console.command import printable, program
 from rightsizer.console.node_frame import SORTS, NodeFrame, NodeRow, node_rows
-from rightsizer.report.gpu_row import GPU_COLUMNS, GpuColumn
 from rightsizer.report.labels import ABSENT, display_name
+from rightsizer.report.rows import GPU_COLUMNS, RowColumn
 from rightsizer.report.served_labels import served_detail
 
 COLORS: Final = {
@@ -143,7 +143,7 @@ def _title(row: NodeRow, width: int, *, names_model: bool, is_chosen: bool) -> T
     return Text.assemble("▸ " if is_chosen else "  ", (name, "bold"), model)
 
 
-def _cell(column: GpuColumn, row: NodeRow, title: Text, width: int) -> Text:
+def _cell(column: RowColumn, row: NodeRow, title: Text, width: int) -> Text:
     if column.kind == "gpu":
         return title
     if column.kind == "past":

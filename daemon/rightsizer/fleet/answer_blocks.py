@@ -13,7 +13,14 @@ from rightsizer.fleet.served_blocks import served_blocks
 from rightsizer.fleet.summary import summary_of
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Reason
-from rightsizer.model.units import MIB, elapsed_text, format_duration, percent_text, utc_text
+from rightsizer.model.units import (
+    MIB,
+    elapsed_text,
+    format_duration,
+    number_text,
+    percent_text,
+    utc_text,
+)
 from rightsizer.report.blocks import (
     Bar,
     BarPart,
@@ -28,16 +35,15 @@ from rightsizer.report.blocks import (
     Section,
     number_column,
     section,
-    table,
     table_of,
 )
 from rightsizer.report.labels import first_names, readable_name
+from rightsizer.report.rows import WORKLOAD_COLUMNS, WorkloadRow, rows_table
 
 _JsonMapping = Mapping[str, Any]
 _MOST_ROWS: Final = 20
 _PAGE_ROWS: Final = 100
 _WIDEST_NAME: Final = 26
-_WIDEST_SUBJECT: Final = 34
 _MARKS: Final = {"+": "can", "-": "cannot", "!": "warnings"}
 
 
@@ -141,34 +147,27 @@ def _step(step: _JsonMapping) -> str:
 
 
 _MOST_GROUPS: Final = 10
-_ADVICE_COLUMNS: Final[tuple[Heading, ...]] = (
-    ("a day", CellKind.MONEY),
-    ("GPUs", CellKind.NUMBER),
-    ("sure", CellKind.NUMBER),
-    "what",
-    Column("where", widest=_WIDEST_SUBJECT),
-    "id",
-)
 _MOST_IDS: Final = 3
 
 
 def _advice(groups: Sequence[AdviceGroup], top: int) -> Iterator[Block]:
     """Yield a table of what to do, most savings first, and then each row in sentences."""
-    rows = (
-        (
-            group.dollars_per_day or None,
-            group.gpus or None,
-            percent_text(group.confidence),
-            group.heading,
-            group.subject,
-            group.pieces[0]["id"] if len(group.pieces) == 1 else "below",
-        )
-        for group in groups[:top]
-    )
     more = sum(len(group.pieces) for group in groups[top:])
     note = f"and {more} more; --top shows more, --json has all" if more else ""
-    yield table(_ADVICE_COLUMNS, rows, note)
+    rows = list(map(_row, groups[:top]))
+    yield rows_table(rows, WORKLOAD_COLUMNS, "whose", note=note)
     yield section("What to do:", *map(_group, groups[:top]))
+
+
+def _row(group: AdviceGroup) -> WorkloadRow:
+    return WorkloadRow(
+        title=group.subject,
+        gpus=number_text(group.gpus) if group.gpus else "",
+        saves_dollars_per_day=group.dollars_per_day,
+        to_do=group.heading,
+        confidence=group.confidence,
+        id=group.pieces[0]["id"] if len(group.pieces) == 1 else "below",
+    )
 
 
 def _group(group: AdviceGroup) -> Section:

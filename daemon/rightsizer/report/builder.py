@@ -42,7 +42,7 @@ from rightsizer.report.model import (
     ReportSpan,
     StripRow,
     Summary,
-    WorkloadRow,
+    WorkloadUsage,
     amount_of,
     energy_of,
     priced,
@@ -133,7 +133,7 @@ def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:
     return StripRow(cell, tuple(mostly))
 
 
-def _workload_rows(facts: ReportFacts) -> tuple[WorkloadRow, ...]:
+def _workload_rows(facts: ReportFacts) -> tuple[WorkloadUsage, ...]:
     """Return the workloads that held anything, largest waste first."""
     devices = {device.device.uuid: device for device in facts.devices}
     rows = [
@@ -144,7 +144,7 @@ def _workload_rows(facts: ReportFacts) -> tuple[WorkloadRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.wasted.gpu_hours, row.workload)))
 
 
-def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> WorkloadRow:
+def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> WorkloadUsage:
     held = [devices[uuid] for uuid in facts.devices if uuid in devices]
     parts = [device_facts.device.capacity_ratio for device_facts in held]
     # Capacity of its devices, as a mean: times of holding are not stored per device.
@@ -158,7 +158,7 @@ def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]
     waste = _waste_hours(window, part)
     drawn = window.energy_joules
     lost = sum(window.waste_joules.values())
-    return WorkloadRow(
+    return WorkloadUsage(
         workload=facts.key,
         devices=tuple(device_facts.label for device_facts in held),
         held=priced(total, drawn or None, rate),

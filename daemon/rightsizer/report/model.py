@@ -167,7 +167,7 @@ class DeviceRow(Struct, frozen=True):
     strip: StripRow
 
 
-class WorkloadRow(Struct, frozen=True):
+class WorkloadUsage(Struct, frozen=True):
     """A workload over all its devices."""
 
     workload: str
@@ -299,7 +299,7 @@ class ReportModel(Struct, frozen=True):
     days: tuple[ReportDay, ...]
     devices: tuple[DeviceRow, ...]
     causes: tuple[CauseRow, ...]
-    workloads: tuple[WorkloadRow, ...]
+    workloads: tuple[WorkloadUsage, ...]
     advice: tuple[AdviceRow, ...]
     advice_is_judged_now: bool
     findings: tuple[FindingRow, ...]

@@ -3,11 +3,12 @@
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.model.advice import OPEN_STATES, AdviceState
+from rightsizer.model.finding import Rank, worth_rank
 from rightsizer.model.state import Cause, Condition, Resource
-from rightsizer.model.units import number_text
+from rightsizer.model.units import HOURS_PER_MONTH, number_text
 from rightsizer.report import figures
 from rightsizer.report.blocks import (
     Bar,
@@ -41,6 +42,7 @@ from rightsizer.report.labels import (
     GROUP_MEANINGS,
     GROUP_NAMES,
     GROUPS,
+    HOURS_A_DAY,
     RESOURCE_LABELS,
     STATE_LABELS,
     StateGroup,
@@ -50,7 +52,21 @@ from rightsizer.report.labels import (
     reason_label,
     uncapitalized,
 )
-from rightsizer.report.model import AdviceRow, DeviceRow, OutcomeRow, ReportDay, ReportModel
+from rightsizer.report.model import (
+    AdviceRow,
+    DeviceRow,
+    OutcomeRow,
+    ReportDay,
+    ReportModel,
+    WorkloadUsage,
+)
+from rightsizer.report.rows import (
+    GPU_COLUMNS,
+    WORKLOAD_COLUMNS,
+    GpuRow,
+    WorkloadRow,
+    rows_table,
+)
 from rightsizer.report.summary import alternatives, saved_text, summary_of, unknown_text
 
 _MOST_ROWS: Final = 50
@@ -225,35 +241,72 @@ def _unused(model: ReportModel) -> Iterator[Block]:
     )
     yield "" if amounts else _NOT_TOLD
     of = f"; the {_MOST_ROWS} of {len(model.workloads)} that left most unused"
-    yield table_of(
-        model.workloads[:_MOST_ROWS],
-        {
-            "workload": lambda row: row.workload,
-            Column("on", is_below=True): lambda row: ", ".join(row.devices),
-            "time held": lambda row: _shares(row.workload, row.groups),
-            number_column("held"): lambda row: hours(row.held.gpu_hours),
-            number_column("unused"): lambda row: hours(row.wasted.gpu_hours),
-            "mostly": lambda row: figures.main_cause(row.waste_hours),
-            number_column("money unused"): lambda row: money(row.wasted),
-        },
+    yield rows_table(
+        [_workload_row(model, usage) for usage in model.workloads[:_MOST_ROWS]],
+        WORKLOAD_COLUMNS,
         caption=f"By workload{of if len(model.workloads) > _MOST_ROWS else ''}",
     )
     yield "" if model.workloads else "No holder of a GPU is known."
-    yield table_of(
-        model.devices,
-        {
-            "GPU": lambda row: row.label,
-            number_column("effective utilization"): lambda row: percent(row.effective_utilization),
-            number_column("headroom"): lambda row: percent(row.headroom_ratio),
-            number_column("used"): lambda row: hours(row.used_hours),
-            number_column("unused"): lambda row: hours(row.wasted.gpu_hours),
-            "mostly": lambda row: figures.main_cause(row.waste_hours),
-            number_column("energy"): lambda row: kilowatt_hours(row.total.kilowatt_hours),
-            number_column("energy unused"): lambda row: kilowatt_hours(row.wasted.kilowatt_hours),
-            number_column("money unused"): lambda row: money(row.wasted),
-        },
-        caption="By GPU",
+    yield rows_table(_gpu_rows(model), GPU_COLUMNS, caption="By GPU, most urgent first")
+
+
+def _gpu_rows(model: ReportModel) -> list[GpuRow]:
+    """Return the GPUs in the order of the page."""
+    rows = (
+        GpuRow(
+            uuid=device.uuid,
+            title=device.label,
+            holders=device.workloads,
+            headroom_ratio=device.headroom_ratio or 0.0,
+            kilowatt_hours=device.total.kilowatt_hours,
+            **_use(model, device, device.label),
+        )
+        for device in model.devices
     )
+    return sorted(rows, key=lambda row: row.order)
+
+
+def _workload_row(model: ReportModel, usage: WorkloadUsage) -> WorkloadRow:
+    return WorkloadRow(
+        title=usage.workload,
+        gpus=", ".join(usage.devices),
+        past=_shares(usage.workload, usage.groups),
+        held_gpu_hours=usage.held.gpu_hours,
+        kilowatt_hours=usage.held.kilowatt_hours,
+        **_use(model, usage, usage.workload),
+    )
+
+
+def _use(model: ReportModel, usage: DeviceRow | WorkloadUsage, name: str) -> dict[str, Any]:
+    """Return what a row says of use, waste and the first recommendation."""
+    lost = sum(usage.waste_hours.values())
+    wasted = lost - usage.waste_hours.get(Cause.HEADROOM, 0.0)
+    known_hours = usage.used_hours + lost
+    dollars_lost = usage.wasted.dollars_typical
+    about = [row for row in model.advice if name == row.workload or name in row.devices]
+    first = min(about, key=_urgency, default=None)
+    return {
+        "used_ratio": usage.used_hours / known_hours if known_hours else None,
+        "wasted_ratio": wasted / known_hours if known_hours else None,
+        "wasted_gpu_hours": wasted,
+        "wasted_dollars": dollars_lost * wasted / lost if dollars_lost and lost else None,
+        "mostly": figures.main_cause(usage.waste_hours),
+        "known_ratio": usage.coverage_ratio,
+    } | ({} if first is None else _advised(first))
+
+
+def _urgency(row: AdviceRow) -> Rank:
+    """Sort key, as in `advise`."""
+    return worth_rank(row.severity, row.savings.dollars_per_month_typical or 0.0, row.confidence)
+
+
+def _advised(row: AdviceRow) -> dict[str, Any]:
+    monthly = row.savings.dollars_per_month_typical or 0.0
+    return {
+        "to_do": action_label(row.action, row.finding),
+        "saves_dollars_per_day": max(0.0, monthly * HOURS_A_DAY / HOURS_PER_MONTH),
+        "rank": _urgency(row),
+    }
 
 
 def _sizes(model: ReportModel) -> Iterator[Block]:
@@ -437,7 +490,7 @@ def _words(model: ReportModel) -> Iterator[Block]:
 
 
 _DEVICES: Final = 16
-"""GPUs listed, largest waste first; two nodes fit a screen."""
+"""GPUs listed; two nodes fit a screen."""
 _ADVICE: Final = 5
 
 
@@ -457,26 +510,13 @@ def screen_blocks(model: ReportModel, timezone: dt.tzinfo) -> Iterator[Block]:
 
 
 def _devices(model: ReportModel) -> Table:
-    ranked = sorted(model.devices, key=lambda row: -row.wasted.gpu_hours)
-    more = f"and {len(ranked) - _DEVICES} more GPUs, which waste less"
-    columns: dict[Heading, Callable[[DeviceRow], Cell]] = {
-        "GPU": lambda row: row.label,
-        **_group_columns(),
-        number_column("known"): lambda row: percent(row.coverage_ratio),
-        "unused": lambda row: ", ".join(filter(None, (hours(row.wasted.gpu_hours), _priced(row)))),
-        "mostly": lambda row: figures.main_cause(row.waste_hours),
-    }
-    return table_of(
-        ranked[:_DEVICES],
-        columns,
-        note=more if len(ranked) > _DEVICES else "",
-        expendable=("known", *(GROUP_NAMES[group] for group in reversed(figures.KNOWN_GROUPS))),
+    more = len(model.devices) - _DEVICES
+    return rows_table(
+        _gpu_rows(model)[:_DEVICES],
+        GPU_COLUMNS,
+        note=f"and {more} more GPUs, which are less urgent" if more > 0 else "",
+        expendable=("known", "kWh", "holder", "mostly"),
     )
-
-
-def _priced(row: DeviceRow) -> str:
-    cost = money(row.wasted)
-    return cost if "$" in cost else ""
 
 
 def _to_change(model: ReportModel) -> Block:

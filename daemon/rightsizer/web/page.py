@@ -139,7 +139,7 @@ def content_security_policy() -> str:
 def _template() -> Template:
     # Imported on use, as in `render`.
     from rightsizer.advice.compatible import savings_sum  # noqa: PLC0415
-    from rightsizer.report import gpu_row  # noqa: PLC0415
+    from rightsizer.report import rows  # noqa: PLC0415
     from rightsizer.report.evidence_labels import evidence_labels  # noqa: PLC0415
     from rightsizer.web.view import advice, device, totals  # noqa: PLC0415
 
@@ -154,9 +154,12 @@ def _template() -> Template:
     }
     words = {"advice": advice, "cards": device, "labels": labels, "totals": totals}
     functions = {
-        "amount_text": gpu_row.amount_text,
+        "amount_text": rows.amount_text,
         "evidence_labels": evidence_labels,
-        "page_columns": [column for column in gpu_row.GPU_COLUMNS if "below" not in column.kind],
+        "page_columns": [
+            column for column in rows.GPU_COLUMNS if column.is_live and "below" not in column.kind
+        ],
+        "workload_columns": lambda shown: rows.filled(shown, rows.WORKLOAD_COLUMNS),
         "savings_sum": savings_sum,
     }
     environment.globals |= words | functions | {"spans": SPANS}

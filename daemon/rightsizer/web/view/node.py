@@ -1,7 +1,7 @@
 """View of a node's page: GPUs, workloads, advice."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -22,8 +22,10 @@ from rightsizer.model.units import (
     percent_text,
     seconds,
 )
+from rightsizer.model.workload import WorkloadClass
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
-from rightsizer.report.labels import MomentLabel, moment_label
+from rightsizer.report.labels import MomentLabel, display_name, moment_label, uncapitalized
+from rightsizer.report.rows import WorkloadRow
 from rightsizer.web.page_query import NodePast, PageQuery, is_unknown, selected_uuids
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.device import (
@@ -32,7 +34,7 @@ from rightsizer.web.view.device import (
     DevicePast,
     device_view,
 )
-from rightsizer.web.view.overview import OverviewRow, OverviewTable
+from rightsizer.web.view.overview import OverviewRow, OverviewTable, advised
 from rightsizer.web.view.signals import DrawnPast, SignalChart, drawn_past, signal_charts
 from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report, state_times
 from rightsizer.web.view.topology import TopologyView, topology_view
@@ -41,28 +43,25 @@ from rightsizer.web.view.totals import (
     Spending,
     WasteView,
     device_counts,
+    part_of,
     waste_view,
 )
 
 
-class WorkloadTableRow(Struct, frozen=True):
-    """Display of a workload; `None` means unknown."""
+class WorkloadView(WorkloadRow, frozen=True, kw_only=True):
+    """Row of a workload, which may be gone."""
 
-    report: WorkloadReport
-    devices: str
-    """With the shares that it holds, if partial."""
-    busy_ratio: float | None
-    share_ratio: float | None
-    """Share of the time held by all workloads of the node."""
-    waste: WasteView
-    kilowatt_hours: float
+    opened: tuple[Advice, ...] = ()
+    """Open advice, most urgent first."""
+    ended: None = None
+    """Only rows of GPUs tell what is over."""
     left: MomentLabel | None
     """When it was last seen, `None` if present."""
 
 
 def workload_rows(
     report: Report, names: Mapping[str, str], now: Nanoseconds
-) -> tuple[WorkloadTableRow, ...]:
+) -> tuple[WorkloadView, ...]:
     """Return all workloads active since the agent started, most time first."""
     held = _held(report)
     workload_reports = [
@@ -78,31 +77,50 @@ def workload_rows(
         )
     )
     return tuple(
-        _row(workload_report, held, names, total, now) for workload_report in workload_reports
+        _row(workload_report, report.advice, held, names, total, now)
+        for workload_report in workload_reports
     )
 
 
-def _row(
+def _row(  # noqa: PLR0913, PLR0917 - what the rows of a report share.
     report: WorkloadReport,
+    advice: Iterable[Advice],
     held: Mapping[str, Mapping[str, float]],
     names: Mapping[str, str],
     total_seconds: float,
     now: Nanoseconds,
-) -> WorkloadTableRow:
-    key = report.workload.key
+) -> WorkloadView:
+    workload = report.workload
     totals = report.totals
     known_seconds = _known_seconds(report)
     busy = sum(totals.state_seconds.get(state, 0.0) for state in ACTIVE_STATES)
     joules = totals.used_joules + sum(totals.waste_joules.values())
-    return WorkloadTableRow(
-        report=report,
-        devices=_devices(report, held.get(key, {}), names),
+    waste = waste_view([Spending(totals)])
+    lost = sorted(waste.parts, key=lambda part: -part.ratio)
+    is_unknown_class = workload.workload_class is WorkloadClass.UNKNOWN
+    about = (piece for piece in advice if piece.finding.workload == workload.key)
+    opened = sorted((piece for piece in about if piece.is_open), key=lambda e: e.finding.rank)
+    return WorkloadView(
+        title=workload.key,
+        gpus=_devices(report, held.get(workload.key, {}), names),
+        workload_class="" if is_unknown_class else display_name(workload.workload_class),
         busy_ratio=busy / known_seconds if known_seconds else None,
-        share_ratio=known_seconds / total_seconds if total_seconds else None,
-        waste=waste_view([Spending(totals)]),
-        kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR,
-        left=None if key in held else moment_label(report.last_seen, now),
+        held_ratio=known_seconds / total_seconds if total_seconds else None,
+        used_ratio=part_of(waste.parts, "waste-used") if waste.parts else None,
+        headroom_ratio=part_of(waste.parts, "waste-headroom"),
+        wasted_ratio=waste.wasted_ratio if waste.parts else None,
+        wasted_gpu_hours=waste.wasted.gpu_hours,
+        mostly=", ".join(_causes(lost)[:_MOST_CAUSES]),
+        kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR if joules else None,
+        opened=tuple(opened),
+        left=None if workload.key in held else moment_label(report.last_seen, now),
+        **(advised(opened, names) if opened else {}),
     )
+
+
+def _causes(parts: Iterable[Share]) -> list[str]:
+    unused = (part for part in parts if part.key != "waste-used")
+    return [f"{uncapitalized(part.name)} {part.text}" for part in unused]
 
 
 def _known_seconds(report: WorkloadReport) -> float:
@@ -132,6 +150,7 @@ def _devices(report: WorkloadReport, shares: Mapping[str, float], names: Mapping
     return ", ".join([*parts, f"{gone} gone"] if gone else parts)
 
 
+_MOST_CAUSES: Final = 2
 _HARDLY_KNOWN_RATIO: Final = 0.5
 """Share of a span, below which the headline states how much of it is known."""
 _CARDS_MOST: Final = 2
@@ -167,7 +186,7 @@ class NodeView(Struct, frozen=True):
     cards: tuple[DeviceCardView, ...] = ()
     """Devices shown in detail: a selected GPU, or those of a small node."""
     topology: TopologyView | None = None
-    workloads: tuple[WorkloadTableRow, ...] = ()
+    workloads: tuple[WorkloadView, ...] = ()
     selected: str = ""
     """The selected GPU or workload; empty for all."""
     past: DrawnPast | None = None
@@ -261,7 +280,7 @@ class _NodePage:
             devices=devices,
             cards=devices if is_one_gpu or len(devices) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
-            workloads=tuple(row for row in rows if self._workload in {"", row.report.workload.key}),
+            workloads=tuple(row for row in rows if self._workload in {"", row.title}),
             signals=self._signals(),
             selected=self._selected,
             past=drawn_past(

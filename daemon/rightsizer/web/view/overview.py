@@ -1,4 +1,4 @@
-"""View of all GPUs as one table: one row per board, highest potential savings first."""
+"""View of all GPUs as one table: one row per board, most urgent first."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,8 +8,8 @@ from msgspec import Struct
 from rightsizer.advice.compatible import savings_sum
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
-from rightsizer.report.gpu_row import GpuRow
 from rightsizer.report.labels import HOURS_A_DAY, action_label
+from rightsizer.report.rows import GpuRow
 from rightsizer.web.view.advice import group_label, grouped, target_label, title_label
 from rightsizer.web.view.device import DeviceCardView, down_label, model_label
 from rightsizer.web.view.totals import Spending, WasteView, part_of, range_label, waste_view
@@ -87,31 +87,35 @@ class OverviewTable(Struct, frozen=True):
             opened=tuple(opened),
             ended=max(ended, key=lambda recommendation: recommendation.closed or 0, default=None),
             instances=tuple(sorted(instances, key=lambda row: row.order)),
-            **(self._advised(report.device.uuid, opened, instances) if opened else {}),
+            is_cause=bool(opened) and report.device.uuid in opened[0].finding.culprits,
+            **(advised(opened, self.names, report.device.uuid, instances) if opened else {}),
         )
 
-    def _advised(
-        self, uuid: str, opened: Sequence[Advice], instances: Sequence[OverviewRow]
-    ) -> dict[str, Any]:
-        """Return what a row says of its first recommendations; alike ones are folded."""
-        first = opened[0].finding
-        group = grouped(opened)[0]
-        others = len(opened) - len(group)
-        names_gpus = instances or (first.culprits and uuid not in first.culprits)
-        label = action_label(first.action, first.kind)
-        if group[1:]:
-            label = group_label(group, self.names)
-        elif names_gpus:
-            label = title_label(first, self.names)
-        saved = savings_sum(unit[0] for unit in group).dollars_per_hour * HOURS_A_DAY
-        several = f"on {len(first.devices)} GPUs" if first.devices[1:] and not instances else ""
-        details = (target_label(first), f"and {others} more" if others else "")
-        return {
-            "to_do": label,
-            "to_do_detail": "; ".join(filter(None, details)),
-            "severity": first.severity,
-            "saves_dollars_per_day": max(0.0, saved),
-            "saves_detail": several if saved > 0 else "",
-            "rank": first.rank,
-            "is_cause": uuid in first.culprits,
-        }
+
+def advised(
+    opened: Sequence[Advice],
+    names: Mapping[str, str],
+    uuid: str = "",
+    instances: Sequence[OverviewRow] = (),
+) -> dict[str, Any]:
+    """Return what a row says of its first recommendations; alike ones are folded."""
+    first = opened[0].finding
+    group = grouped(opened)[0]
+    others = len(opened) - len(group)
+    names_gpus = instances or (first.culprits and uuid not in first.culprits)
+    label = action_label(first.action, first.kind)
+    if group[1:]:
+        label = group_label(group, names)
+    elif names_gpus:
+        label = title_label(first, names)
+    saved = savings_sum(unit[0] for unit in group).dollars_per_hour * HOURS_A_DAY
+    several = f"on {len(first.devices)} GPUs" if first.devices[1:] and not instances else ""
+    details = (target_label(first), f"and {others} more" if others else "")
+    return {
+        "to_do": label,
+        "to_do_detail": "; ".join(filter(None, details)),
+        "severity": first.severity,
+        "saves_dollars_per_day": max(0.0, saved),
+        "saves_detail": several if saved > 0 else "",
+        "rank": first.rank,
+    }
