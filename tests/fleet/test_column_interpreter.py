@@ -32,9 +32,9 @@ from rightsizer.accounting.definitions import (
 from rightsizer.accounting.float_interpreter import MATCH_MARGIN, FloatInterpreter, closed
 from rightsizer.accounting.settings import PressureSettings
 from rightsizer.accounting.signals import StateEvidence, usage, waste
-from rightsizer.fleet.sources.dcgm_exporter.column_interpreter import (
+from rightsizer.fleet.sources.column_interpreter import (
     ColumnInterpreter,
-    DeviceFacts,
+    facts_of,
     states_of,
     waste_of,
 )
@@ -100,7 +100,7 @@ def readings(draw: st.DrawFn) -> list[dict[Signal, float]]:
 
 def columns_of(rows: list[dict[Signal, float]], **names: float) -> dict[str, Any]:
     """The same signals as columns of one interval, and facts."""
-    columns: dict[str, Any] = dict(DeviceFacts.of([gpu()] * len(rows)).columns)
+    columns: dict[str, Any] = dict(facts_of([gpu()] * len(rows)))
     for signal in {signal for row in rows for signal in row}:
         columns[signal] = np.array([[row.get(signal, math.nan)] for row in rows])
     return columns | {name: np.full((len(rows), 1), value) for name, value in names.items()}

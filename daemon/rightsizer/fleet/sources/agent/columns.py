@@ -19,13 +19,13 @@ from rightsizer.fleet.cache.day_frame import UNKNOWN_STATE, ColumnKind, Floats
 from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.columns.distributions import bins_of, histogram_of
 from rightsizer.fleet.source import SampledSeries
+from rightsizer.fleet.sources.column_interpreter import facts_of
 from rightsizer.fleet.sources.figures import FIGURE, TOTALS
 from rightsizer.fleet.sources.series import placed, word_of
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
-from rightsizer.model.topology import link_bytes_per_second
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 
 Columns: TypeAlias = Mapping[str, Floats]
@@ -144,8 +144,9 @@ def measure_columns(
     mean_bound = _lesser_of(_lesser_of(answered["busy"], draw), used)
     peak_bound = answered["busy_peak"] * np.fmin(1.0, answered["power_peak"] / full)
     unknown = np.full_like(known_seconds, np.nan)
-    lower = _measures(answers, "", devices, mean_bound, used)
-    upper = _measures(answers, "_peak", devices, peak_bound, unknown)
+    facts = facts_of(devices)
+    lower = _measures(answers, "", facts, mean_bound, used)
+    upper = _measures(answers, "_peak", facts, peak_bound, unknown)
     columns = {}
     for measure, values in lower.items():
         columns[ColumnKind.MEAN.column(measure)] = presence.masked(values)
@@ -158,15 +159,14 @@ def measure_columns(
 
 
 def _measures(
-    answers: Columns, part: str, devices: Sequence[Device], bound: Floats, used: Floats
+    answers: Columns, part: str, facts: Columns, bound: Floats, used: Floats
 ) -> dict[Measure, Floats]:
     """Return the measures of means or peaks; `bound` is compute without profiling."""
     measures = {
         measure: answers[f"{name}{part}"] for measure, name in _PLAIN if f"{name}{part}" in answers
     }
     if Measure.MEMORY_BYTES in measures:
-        totals = _facts((device.memory_total_bytes for device in devices), least=1.0)
-        measures[Measure.MEMORY] = measures[Measure.MEMORY_BYTES] / totals
+        measures[Measure.MEMORY] = measures[Measure.MEMORY_BYTES] / facts["memory_total_bytes"]
     work = answers.get(f"sm_work{part}", np.full_like(bound, np.nan))
     compute = work
     tensor = answers.get(f"tensor{part}")
@@ -174,7 +174,7 @@ def _measures(
     if tensor is not None and clock is not None:
         # The exported pipe activity relative to what is achievable, at the actual clock. While the
         # SMs are idle the clock is meaningless, and the pipes are empty.
-        achieved = tensor / _facts(device.achievable_compute_ratio for device in devices)
+        achieved = tensor / facts["achievable_compute_ratio"]
         at_work = np.minimum(1.0, achieved) * np.minimum(1.0, clock)
         pipe = np.where(tensor > 0, at_work, tensor)
         # The mean of values clipped at 1 is less than the clipped mean.
@@ -184,22 +184,10 @@ def _measures(
     # The upper bound: SM work with profiling, its substitute elsewhere.
     has_no_work = np.isnan(work).all(axis=1, keepdims=True) | np.isnan(compute)
     measures[Measure.COMPUTE] = np.where(has_no_work, bound, compute)
-    rates = {
-        Measure.PCIE: (
-            link_bytes_per_second(device.pcie_generation_maximum, device.pcie_width_maximum)
-            for device in devices
-        ),
-        Measure.NVLINK: (device.nvlink_bytes_per_second for device in devices),
-    }
-    for link, rate in rates.items():
+    for link in (Measure.PCIE, Measure.NVLINK):
         if (busier := answers.get(f"{link}{part}")) is not None:
-            measures[link] = np.minimum(1.0, busier / _facts(rate, least=1.0))
+            measures[link] = np.minimum(1.0, busier / facts[f"{link}_bytes_per_second"])
     return measures
-
-
-def _facts(values: Iterable[float | None], least: float = 0.0) -> Floats:
-    """Return a fact per device, a row each; `nan` if unknown, 0 or below the minimum."""
-    return np.array([[value if value and value >= least else np.nan] for value in values], float)
 
 
 def _tier_columns(answers: Columns, known_seconds: Floats) -> dict[str, Floats]:

@@ -43,14 +43,18 @@ from rightsizer.fleet.cache.day_frame import (
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.columns.distributions import bins_of, histogram_of
 from rightsizer.fleet.model import DeviceHolding
-from rightsizer.fleet.sources.dcgm_exporter.column_interpreter import (
+from rightsizer.fleet.sources.column_interpreter import (
     ColumnInterpreter,
-    DeviceFacts,
+    facts_of,
     states_of,
     waste_of,
 )
 from rightsizer.fleet.sources.dcgm_exporter.holder_columns import HolderColumns
-from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceReadings
+from rightsizer.fleet.sources.dcgm_exporter.readings import (
+    VIOLATIONS,
+    DeviceReadings,
+    ThrottleReasons,
+)
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.histogram import BINS, Histogram
@@ -63,14 +67,15 @@ _TORN: Final = (0.75, 1.25)
 when a holder came or went. Samples two minutes apart give 0.8 and 1.2 in turn."""
 _RARE: Final = 0.02
 """Share of an interval below which a throttle reason explains nothing."""
-_MEASURED: Final = frozenset(Resource) & frozenset(Measure)
 _TENSOR_SIGNALS: Final = (Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE)
 _JOULES: Final = ColumnKind.ENERGY.column("joules")
-_MEASURES: Final = {
-    Measure.BUSY: Signal.GPU_BUSY,
-    Measure.MEMORY_BYTES: Signal.MEMORY_USED_BYTES,
-    Measure.COMPUTE_AT_LEAST: "compute_at_least",
+_MEASURES: Final[Mapping[Measure, Term]] = {
+    Measure.BUSY: Name(Signal.GPU_BUSY),
+    Measure.MEMORY_BYTES: Name(Signal.MEMORY_USED_BYTES),
+    Measure.COMPUTE_AT_LEAST: Name("compute_at_least"),
+    **{Measure(resource): term for resource, term in USED if resource.value in {*Measure}},
 }
+_NO_REASONS: Final = ThrottleReasons(*(3 * [np.full((1, 1), np.nan)]))
 _EMPTY: Final = SEES_COMPUTE & ~ACTIVE & ~HELD
 """Nothing runs and nothing is held, as far as visible without power."""
 
@@ -97,7 +102,6 @@ def accounted_days(
     grid = watched.grid
     length = watched.known_seconds
     is_read = length > 0.0
-    never = np.zeros_like(length, bool)
     holders = HolderColumns(watched.devices, watched.holdings, grid)
     signals, upper = _signals(watched, read, settings)
     judged = ColumnInterpreter(signals, settings.classify)
@@ -106,17 +110,16 @@ def accounted_days(
         ColumnInterpreter({**signals, "peer_stalls": peers}, settings.classify), length.shape
     )
     is_known: Floats = np.any(list(states.values()), axis=0)
-    columns = _Columns(is_known, length)
+    columns = _Columns(is_known, length, grid)
     for state, is_in in states.items():
-        columns.add_seconds(ColumnKind.STATE, state, is_in, ~never)
+        columns.add_seconds(ColumnKind.STATE, state, is_in, is_known)
     # Where nothing tells its state, a GPU is there all the same.
     columns.found[UNKNOWN_STATE] = np.where(is_read & ~is_known, length, np.nan)
-    _add_tiers(columns, judged, ~never)
     for row in SUSPECTED:
         is_suspected = states[State.PRODUCTIVE] & judged.holds(row.claim)
         columns.add_seconds(ColumnKind.SECOND_CAUSE, row.state, is_suspected, is_suspected)
     around = signals | {
-        "clock_event_reasons": _masks(read, never),
+        "clock_event_reasons": _masks(read, length.shape),
         "is_preallocated": holders.is_preallocated,
         "is_out_of_balance": holders.out_of_balance(judged, is_known, grid, settings.imbalance),
     }
@@ -127,7 +130,7 @@ def accounted_days(
         columns.add(ColumnKind.CONDITION, condition, held[condition] * part * length, rows)
     use = ColumnInterpreter(signals, settings.usage)
     is_full = held[Condition.NEAR_OUT_OF_MEMORY]
-    _add_limits(columns, use, signals, is_full, is_read, grid, settings)
+    _add_limits(columns, use, signals, is_full, is_read, settings)
     drawn = _energy(signals, read, watched, settings) * (length / seconds(grid.step))
     columns.found[_JOULES] = np.where(is_read, drawn, np.nan)
     used_ratio = use.term(USED_RATIO)
@@ -140,48 +143,42 @@ def accounted_days(
             taken = zero_where_unknown(ratio * amount)
             columns.add(kind, cause, taken, np.asarray((taken > 0).any(axis=1)))
     interpreter = ColumnInterpreter(upper, settings.usage)
-    _add_measures(columns, use, interpreter)
+    _add_measures(columns, judged, use, interpreter)
     engines = np.broadcast_to(zero_where_unknown(interpreter.term("media")), length.shape)
     demands = [*map(_media, engines, np.where(is_known, length, 0.0))]
     return frames_of(grid, columns.found, demands)
 
 
-def _add_tiers(columns: _Columns, judged: ColumnInterpreter, is_left: Floats) -> None:
+def _add_measures(
+    columns: _Columns,
+    judged: ColumnInterpreter,
+    use: ColumnInterpreter,
+    peak_use: ColumnInterpreter,
+) -> None:
+    """Add seconds by tier of telemetry, and means and peaks of the measures."""
+    is_left = np.ones_like(columns.is_known)
     for tier, claim in TIERS:
         is_at = is_left & judged.holds(claim)
-        is_left = is_left & ~is_at
+        is_left &= ~is_at
         columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
-
-
-def _add_measures(columns: _Columns, use: ColumnInterpreter, peak_use: ColumnInterpreter) -> None:
-    for measure, term in _measures():
+    for measure, term in _MEASURES.items():
         values = use.term(term)
         columns.add(ColumnKind.MEAN, measure, values)
         peaks = np.where(np.isnan(values), np.nan, np.fmax(values, peak_use.term(term)))
         columns.add(ColumnKind.PEAK, measure, peaks)
 
 
-def _measures() -> Iterator[tuple[Measure, Term]]:
-    for measure, name in _MEASURES.items():
-        yield measure, Name(name)
-    for resource, term in USED:
-        if resource in _MEASURED:
-            yield Measure(resource), term
-
-
 def _signals(
     watched: WatchedDevices, read: DeviceReadings, settings: EntrySettings
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Return the mean and the most of each signal and fact by name."""
-    facts = DeviceFacts.of(watched.devices).columns
     is_read = watched.known_seconds > 0.0
-    never = np.zeros_like(watched.known_seconds, bool)
-    signals = dict(facts)
-    for signal, mean in read.means.items():
-        signals[signal] = np.where(is_read, mean, np.nan)
-    upper = dict(signals)
-    for signal, peak in read.peaks.items():
-        upper[signal] = np.where(is_read, np.fmax(peak, signals.get(signal, peak)), np.nan)
+    means = {signal: np.where(is_read, mean, np.nan) for signal, mean in read.means.items()}
+    signals = facts_of(watched.devices) | means
+    upper = signals | {
+        signal: np.where(is_read, np.fmax(peak, means.get(signal, peak)), np.nan)
+        for signal, peak in read.peaks.items()
+    }
     rests = ColumnInterpreter(_with_ratios(signals), settings.classify).holds(_EMPTY)
     rests = np.broadcast_to(rests, is_read.shape)
     signals["idle_watts"], upper["idle_watts"] = _idle_watts(
@@ -190,6 +187,7 @@ def _signals(
     signals = _with_ratios(signals)
     upper = _with_ratios(upper)
     had_counters = ColumnInterpreter(upper, None).term(Signal.SM_ACTIVE)
+    never = np.zeros_like(is_read)
     signals = _without_dead_counters(signals, settings.signals, is_read, never)
     has_counters = ColumnInterpreter(signals, None).term(Signal.SM_ACTIVE)
     were_dead = ~np.isnan(had_counters) & np.isnan(has_counters)
@@ -217,10 +215,10 @@ def _without_dead_counters(
         for place in range(dead.shape[1]):
             dead[:, place] |= is_at_rest[:, place] & last
             last = np.where(is_read[:, place], dead[:, place], last)
-    live = dict(signals)
-    for counter in COUNTERS:
-        if counter in live:
-            live[counter] = np.where(dead, np.nan, live[counter])
+    live = {
+        name: np.where(dead, np.nan, column) if name in COUNTERS else column
+        for name, column in signals.items()
+    }
     return live | {Signal.SM_WORK: ColumnInterpreter(live, None).term(SM_WORK)}
 
 
@@ -230,11 +228,10 @@ def _add_limits(  # noqa: PLR0913, PLR0917 - all inputs.
     signals: Mapping[str, Floats],
     is_full: Floats,
     is_read: Floats,
-    grid: Grid,
     settings: EntrySettings,
 ) -> None:
     """Add seconds at the limit of each resource, and those under pressure."""
-    preempted = _preempted(signals, is_read, grid, settings.pressure)
+    preempted = _preempted(signals, is_read, columns.grid, settings.pressure)
     names = {**signals, "has_preempted": preempted, "is_near_out_of_memory": is_full}
     pressure = ColumnInterpreter(names, settings.pressure)
     shares = dict(USED)
@@ -265,16 +262,16 @@ def _preempted(
     return has_preempted
 
 
-class _Columns:
+class _Columns(Struct):
     """Columns of known values, by name; `nan` where a device's state is unknown."""
 
-    def __init__(self, is_known: Floats, length: Floats) -> None:
-        self._is_known = is_known
-        self._length = length
-        self.found: dict[str, Floats] = {}
+    is_known: Floats
+    length: Floats
+    grid: Grid
+    found: dict[str, Floats] = {}
 
     def add(self, kind: ColumnKind, name: str, values: Floats, rows: Floats | None = None) -> None:
-        there = self._is_known if rows is None else self._is_known & rows[:, None]
+        there = self.is_known if rows is None else self.is_known & rows[:, None]
         with np.errstate(over="ignore"):  # As in frames, whose precision this is.
             self.found[kind.column(name)] = np.where(there, values, np.nan).astype(np.float32)
 
@@ -282,8 +279,8 @@ class _Columns:
         self, kind: ColumnKind, name: str, is_there: Floats, is_reported: Floats
     ) -> None:
         """Add a condition for all of the known time, for devices that ever report it."""
-        rows = np.asarray((is_reported & self._is_known).any(axis=1))
-        self.add(kind, name, np.where(is_there, self._length, 0.0), rows)
+        rows = np.asarray((is_reported & self.is_known).any(axis=1))
+        self.add(kind, name, np.where(is_there, self.length, 0.0), rows)
 
 
 def _idle_watts(
@@ -367,25 +364,20 @@ def _energy(
     return joules
 
 
-def _masks(read: DeviceReadings, never: Floats) -> Floats:
-    masks = never.astype(int)
-    if read.reasons is not None:
-        masks |= np.where(read.reasons.shares > _RARE, read.reasons.masks, 0).astype(int)
+def _masks(read: DeviceReadings, shape: tuple[int, ...]) -> Floats:
+    reasons = read.reasons or _NO_REASONS
+    masks = np.zeros(shape, int) | np.where(reasons.shares > _RARE, reasons.masks, 0).astype(int)
     for _, condition, bit in VIOLATIONS:
         if condition in read.violations:
             masks |= np.where(read.violations[condition] > _RARE, int(bit), 0)
     return masks
 
 
-def _throttled(read: DeviceReadings, condition: Condition) -> Floats | float:
+def _throttled(read: DeviceReadings, condition: Condition) -> Floats:
     """Return the share of each interval with reduced clocks, if known."""
-    shares = 1.0 if read.reasons is None else read.reasons.shares
-    violation = read.violations.get(condition)
-    return (
-        shares
-        if violation is None
-        else np.where(violation >= 0.0, np.minimum(1.0, violation), shares)
-    )
+    shares = (read.reasons or _NO_REASONS).shares
+    violation = read.violations.get(condition, shares)
+    return np.where(violation >= 0.0, np.minimum(1.0, violation), shares)
 
 
 def _visible(
@@ -394,20 +386,18 @@ def _visible(
     """Return the devices for which each condition is observable; others are not reported."""
     nothing = np.full_like(watched.known_seconds, np.nan)
 
-    def is_observable(column: Floats | None) -> Floats:
+    def are_known(column: Floats | None) -> Floats:
         return np.asarray(~np.isnan(nothing if column is None else column).all(axis=1))
 
-    reasons = is_observable(None if read.reasons is None else read.reasons.mean)
-    visible = {
-        throttle: reasons | is_observable(read.violations.get(throttle))
-        for throttle in sorted(THROTTLES)
+    reasons = are_known((read.reasons or _NO_REASONS).mean)
+    tensor = [are_known(read.means.get(signal)) for signal in _TENSOR_SIGNALS]
+    memory = are_known(read.means.get(Signal.MEMORY_USED_BYTES))
+    return {
+        **{name: reasons | are_known(read.violations.get(name)) for name in sorted(THROTTLES)},
+        Condition.NO_TENSOR_CORES: np.all(tensor, axis=0),
+        Condition.RANK_IMBALANCE: np.array([bool(held) for held in watched.holdings]),
+        Condition.NEAR_OUT_OF_MEMORY: memory & ~np.isnan(signals["memory_total_bytes"][:, 0]),
     }
-    tensor = [is_observable(read.means.get(signal)) for signal in _TENSOR_SIGNALS]
-    visible[Condition.NO_TENSOR_CORES] = np.all(tensor, axis=0)
-    visible[Condition.RANK_IMBALANCE] = np.array([bool(held) for held in watched.holdings])
-    memory = is_observable(read.means.get(Signal.MEMORY_USED_BYTES))
-    visible[Condition.NEAR_OUT_OF_MEMORY] = memory & ~np.isnan(signals["memory_total_bytes"][:, 0])
-    return visible
 
 
 def _media(engines: Floats, known_seconds: Floats) -> dict[Resource, Histogram]:

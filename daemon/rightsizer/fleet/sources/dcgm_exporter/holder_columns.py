@@ -14,7 +14,7 @@ from rightsizer.accounting.settings import ImbalanceSettings
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import DeviceHolding
-from rightsizer.fleet.sources.dcgm_exporter.column_interpreter import ColumnInterpreter
+from rightsizer.fleet.sources.column_interpreter import ColumnInterpreter
 from rightsizer.model.device import Device
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import seconds
@@ -34,30 +34,26 @@ class HolderColumns:
         self, devices: Sequence[Device], holdings: Sequence[Sequence[DeviceHolding]], grid: Grid
     ) -> None:
         self._devices = devices
-        shape = len(devices), grid.count
-        counts = np.zeros(shape, int)
-        workloads = defaultdict[str, _Rows](dict)
-        self.is_preallocated = np.zeros(shape, bool)
+        counts = np.zeros((len(devices), grid.count), int)
+        self.is_preallocated = np.zeros_like(counts, bool)
         """Where a holder allocates its memory at the start."""
-        runs = [
-            (row, slice(run.first, run.last + 1), run)
-            for row, holding in enumerate(holdings)
-            for run in holding
-        ]
-        nowhere = np.zeros(grid.count, bool)
-        for row, inside, run in runs:
-            counts[row, inside] += 1
-            workloads[run.workload.key].setdefault(row, nowhere.copy())[inside] = True
-            if run.workload.allocator is Allocator.PREALLOCATING:
-                self.is_preallocated[row, inside] = True
-        jobs = defaultdict[str, _Rows](dict)
-        for row, inside, run in runs:
-            if (job := job_of(devices[row], (Holding(run.workload, run.share_ratio),))) is not None:
-                is_rank = jobs[job].setdefault(row, nowhere.copy())
-                is_rank[inside] |= counts[row, inside] == 1
+        workloads = defaultdict[str | None, _Rows](dict)
+        jobs = defaultdict[str | None, _Rows](dict)
+        for row, (device, holding) in enumerate(zip(devices, holdings, strict=True)):
+            for run in holding:
+                inside = slice(run.first, run.last + 1)
+                counts[row, inside] += 1
+                if run.workload.allocator is Allocator.PREALLOCATING:
+                    self.is_preallocated[row, inside] = True
+                job = job_of(device, (Holding(run.workload, run.share_ratio),))
+                for rows in (workloads[run.workload.key], jobs[job]):
+                    rows.setdefault(row, np.zeros(grid.count, bool))[inside] = True
+        jobs.pop(None, None)
         self._workloads = tuple(_of_several(workloads))
         """With several devices, where each held a part."""
-        self._jobs = tuple(_of_several(jobs))
+        self._jobs = tuple(
+            (job, rows, held & (counts[rows] == 1)) for job, rows, held in _of_several(jobs)
+        )
         """With several devices, where they are its ranks."""
 
     def stalled_peers(self, looks_stalled: Floats) -> Floats:
@@ -100,7 +96,9 @@ class HolderColumns:
         return is_unbalanced
 
 
-def _of_several(groups: Mapping[str, _Rows]) -> Iterator[tuple[str, Floats, Floats]]:
+def _of_several(
+    groups: Mapping[str | None, _Rows],
+) -> Iterator[tuple[str | None, Floats, Floats]]:
     """Yield each group of several devices: its key, their rows, and their intervals."""
     for key, intervals in groups.items():
         if len(intervals) > 1:

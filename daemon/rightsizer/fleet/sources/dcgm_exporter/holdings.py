@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from operator import itemgetter
 from typing import Self
 
@@ -90,18 +89,16 @@ def workloads_of(
     workloads = {holder: holder for holder in holders}
     pods = {holder: Pod(holder.namespace, holder.pod) for holder in workloads if holder.pod}
     owned = owners.of(store, pods.values(), span)
-    for holder, pod in pods.items():
-        owner = owned[pod]
-        key = workload_key(pod, owner)
-        kind = owner.workload_class
-        workloads[holder] = replace(
+    return workloads | {
+        holder: replace(
             holder,
-            key=key,
-            name=owner.name,
-            workload_class=kind,
-            controller=owner.controller,
+            key=workload_key(pod, owned[pod]),
+            name=owned[pod].name,
+            workload_class=owned[pod].workload_class,
+            controller=owned[pod].controller,
         )
-    return workloads
+        for holder, pod in pods.items()
+    }
 
 
 _WHOLE = 0.9
@@ -241,17 +238,16 @@ def _without_lapses(
 
 
 def _between(column: Floats, step: Nanoseconds) -> Floats:
-    """Return the intervals between sightings that are at most an hour apart."""
-    is_between = np.zeros(len(column), bool)
-    is_joined = False
-    for before, after in pairwise(np.flatnonzero(column).tolist()):
-        is_near = (after - before - 1) * step <= COARSE_STEP
-        # Of the first sighting, what is unnamed may be the time before.
-        is_between[before + (not is_joined) : after] = is_near
-        if is_joined and not is_near:
-            is_between[before] = False
-        is_joined = is_near
-    return is_between
+    """Return the intervals between sightings that are at most an hour apart.
+
+    Of the first sighting, what is unnamed may be the time before; of the last, the time after.
+    """
+    seen = np.flatnonzero(column)
+    is_near = np.pad((np.diff(seen) - 1) * step <= COARSE_STEP, 1)
+    before, after = (
+        is_near[np.searchsorted(seen, np.arange(len(column)), side)] for side in ("left", "right")
+    )
+    return np.asarray(before & after)
 
 
 def _held_at_once(exporter_presences: Iterable[ExporterPresence], grid: Grid) -> dict[Pod, float]:
@@ -283,12 +279,13 @@ def requested_shares(
     shares: dict[str, dict[Workload, float]] = {}
     for device in sliced:
         units = GpuUnits(slots[device.uuid], memory_bytes=device.memory_total_bytes)
-        of_device = shares.setdefault(device.uuid, {})
-        for holder in exporter_presences[device.uuid].counts:
-            pod = Pod(holder.namespace, holder.pod) if holder is not None else None
-            if holder is not None and pod in containers:
-                gpus = units.gpus_of(containers[pod]) / max(1.0, gpus_held[pod])
-                of_device[holder] = min(1.0, gpus)
+        holders = filter(None, exporter_presences[device.uuid].counts)
+        pods = {holder: Pod(holder.namespace, holder.pod) for holder in holders}
+        shares[device.uuid] = {
+            holder: min(1.0, units.gpus_of(containers[pod]) / max(1.0, gpus_held[pod]))
+            for holder, pod in pods.items()
+            if pod in containers
+        }
     return shares
 
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from itertools import starmap
 from operator import attrgetter
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 
 from rightsizer.accounting import expressions as e
 from rightsizer.accounting.definitions import (
@@ -36,40 +34,27 @@ _DERIVED: Final = {"clock_ratio": CLOCK_RATIO, **DERIVED, **USED_COMPUTE}
 _NEVER: Final = np.zeros((), bool)
 
 
-class DeviceFacts(Struct, frozen=True):
-    """Facts of devices by name, a row each; `nan` if unknown."""
-
-    columns: Mapping[str, Floats]
-
-    @classmethod
-    def of(cls, devices: Sequence[Device]) -> DeviceFacts:
-        """Collect what expressions name."""
-        links = ((device.pcie_generation_maximum, device.pcie_width_maximum) for device in devices)
-        memory = _facts(device.memory_total_bytes for device in devices)
-        return cls(
-            {
-                "memory_capacity_bytes": memory,
-                "memory_total_bytes": memory,
-                "power_capacity_watts": _facts(device.power_limit_watts for device in devices),
-                "sm_clock_capacity_hertz": _facts(
-                    device.sm_clock_maximum_hertz for device in devices
-                ),
-                "achievable_compute_ratio": _facts(
-                    device.achievable_compute_ratio for device in devices
-                ),
-                "achievable_bandwidth_ratio": _facts(
-                    device.achievable_bandwidth_ratio for device in devices
-                ),
-                "nvlink_bytes_per_second": _facts(
-                    device.nvlink_bytes_per_second for device in devices
-                ),
-                "pcie_bytes_per_second": _facts(starmap(link_bytes_per_second, links)),
-            }
-        )
+_FACTS: Final[Mapping[str, Callable[[Device], float | None]]] = {
+    "memory_capacity_bytes": attrgetter("memory_total_bytes"),
+    "memory_total_bytes": attrgetter("memory_total_bytes"),
+    "power_capacity_watts": attrgetter("power_limit_watts"),
+    "sm_clock_capacity_hertz": attrgetter("sm_clock_maximum_hertz"),
+    "achievable_compute_ratio": attrgetter("achievable_compute_ratio"),
+    "achievable_bandwidth_ratio": attrgetter("achievable_bandwidth_ratio"),
+    "nvlink_bytes_per_second": attrgetter("nvlink_bytes_per_second"),
+    "pcie_bytes_per_second": lambda device: link_bytes_per_second(
+        device.pcie_generation_maximum, device.pcie_width_maximum
+    ),
+}
+"""What expressions name of a device."""
 
 
-def _facts(values: Iterable[float | None]) -> Floats:
-    return np.array([[value or np.nan] for value in values], float).reshape(-1, 1)
+def facts_of(devices: Sequence[Device]) -> dict[str, Floats]:
+    """Return facts of devices by name, a row each; `nan` if unknown."""
+    return {
+        name: np.array([[fact(device) or np.nan] for device in devices], float).reshape(-1, 1)
+        for name, fact in _FACTS.items()
+    }
 
 
 class ColumnInterpreter:
