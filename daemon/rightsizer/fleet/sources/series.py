@@ -158,16 +158,24 @@ def seen_over(
     """
     for attempt in range(_ATTEMPTS):
         sampled_series = divided(store, over_time(query, *times, step // _CLOSER**attempt), labels)
-        spans: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
-        for series in sampled_series:
-            (first, last), uuid = series.span, first_label(series.labels, labels)
-            former = spans.get(uuid, (first, last))
-            spans[uuid] = min(first, former[0]), max(last, former[1])
+        spans = spans_of(sampled_series, labels)
         newest = max((last for _, last in spans.values()), default=0)
         fleeting = sum(first == last < newest for first, last in spans.values())
         if fleeting <= _FLEETING_RATIO * len(spans):
             break
     return sampled_series
+
+
+def spans_of(
+    answer: Iterable[SampledSeries], labels: Sequence[str] = ("uuid",)
+) -> dict[str, tuple[Nanoseconds, Nanoseconds]]:
+    """Return when each device was there first and last, by the labels with its uuid."""
+    spans: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
+    for series in answer:
+        (first, last), uuid = series.span, first_label(series.labels, labels)
+        former = spans.get(uuid, (first, last))
+        spans[uuid] = min(first, former[0]), max(last, former[1])
+    return spans
 
 
 def number_of(

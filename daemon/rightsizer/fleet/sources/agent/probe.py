@@ -95,6 +95,17 @@ _CAN: Final = {
 }
 
 
+_AHEAD: Final = (
+    "the clocks of the nodes of {:.0f} devices are ahead of the store's by up to {}: advice's "
+    "times are off by that; see to their time service"
+)
+_DOWN: Final = "{:.0f} devices do not answer their agents: their last hours are unknown"
+_STALE: Final = (
+    "the last readings of {:.0f} devices are up to {} older than their scrapes: their agents "
+    "stall, or the clocks of their nodes are behind"
+)
+
+
 def _unrecorded(names: frozenset[str]) -> Iterator[str]:
     """Yield a sentence if only some of our rules' series exist."""
     if (missing := sorted(unrecorded(names))) and _RECORDED_STATES in names:
@@ -287,24 +298,15 @@ class AgentProbe(Struct, frozen=True):
                 "each agent from one job, or deduplicate replicas"
             )
         # Old readings of a device that is down, or a stalled agent, are not clock skew.
-        limit = self.settings.clock_skew_seconds
-        if ahead := self._number(f"count({_TIME} - timestamp({_TIME}) > {limit:g})"):
-            number = self._number(f"max({_TIME} - timestamp({_TIME}))")
-            yield (
-                f"the clocks of the nodes of {ahead:.0f} devices are ahead of the store's by up to "
-                f"{format_duration(number)}: advice's times are off by that; see to their time "
-                "service"
-            )
-        if down := self._number(f"count(max by (uuid) ({_UP}) == 0)"):
-            yield f"{down:.0f} devices do not answer their agents: their last hours are unknown"
-        limit = self.settings.stale_seconds
-        age = f"(timestamp({_TIME}) - {_TIME} > {limit:g}) and on (uuid) {_UP} == 1"
-        if stale := self._number(f"count({age})"):
-            yield (
-                f"the last readings of {stale:.0f} devices are up to "
-                f"{format_duration(self._number(f'max({age})'))} older than their scrapes: their "
-                "agents stall, or the clocks of their nodes are behind"
-            )
+        skew = self.settings.clock_skew_seconds
+        stale = self.settings.stale_seconds
+        for those, warning in (
+            (f"{_TIME} - timestamp({_TIME}) > {skew:g}", _AHEAD),
+            (f"max by (uuid) ({_UP}) == 0", _DOWN),
+            (f"(timestamp({_TIME}) - {_TIME} > {stale:g}) and on (uuid) {_UP} == 1", _STALE),
+        ):
+            if count := self._number(f"count({those})"):
+                yield warning.format(count, format_duration(self._number(f"max({those})")))
         counts = {
             series.labels.get("version", ""): series.value
             for series in self.store.instant("count by (version) (rightsizer_build_info)", self.now)

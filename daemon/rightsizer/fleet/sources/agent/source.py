@@ -25,6 +25,7 @@ from rightsizer.fleet.sources.series import (
     first_label,
     node_of,
     seen_over,
+    spans_of,
     word_of,
 )
 from rightsizer.model.device import Device, MigInstance
@@ -141,18 +142,16 @@ def node_advice(
     figures: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for series in details:
         figures[_advice_key(series)][series.labels.get(FIGURE, "")] = series.value
-    devices: dict[tuple[str, str], set[str]] = defaultdict(set)
-    labels: dict[tuple[str, str], Mapping[str, str]] = {}
+    by_key: dict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
     for series in advice:
-        labels.setdefault(_advice_key(series), series.labels)
-        devices[_advice_key(series)].add(series.labels.get("uuid", ""))
+        by_key[_advice_key(series)].append(series.labels)
     recommendations = []
-    for key in sorted(labels):
-        facts: dict[str, Any] = {name: labels[key].get(name, "") for name in _TEXTS}
+    for key, (labels, *others) in sorted(by_key.items()):
+        facts: dict[str, Any] = {name: labels.get(name, "") for name in _TEXTS}
         facts |= {name: figures[key].get(name) for name in _DETAILS}
         risk = _RISKS.get(figures[key].get("risk", 0.0), Risk.UNKNOWN).value
-        uuids = tuple(sorted(devices[key] - {""}))
-        recommendations.append(NodeAdvice(**facts, devices=uuids, risk=risk))
+        uuids = {some.get("uuid", "") for some in (labels, *others)} - {""}
+        recommendations.append(NodeAdvice(**facts, devices=tuple(sorted(uuids)), risk=risk))
     return tuple(recommendations)
 
 
@@ -196,11 +195,7 @@ class AgentSource(Struct, frozen=True):
         if moments := range(now - now % DAY, now - lookback, -DAY):
             former = seen_over(store, query, (moments[-1], now), DAY)
             answers += sorted(former, key=lambda series: series.span[1], reverse=True)
-        seen: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
-        for series in answers:
-            (first, last), uuid = series.span, series.labels.get("uuid", "")
-            earlier = seen.get(uuid, (first, last))
-            seen[uuid] = min(first, earlier[0]), max(last, earlier[1])
+        seen = spans_of(answers)
         shares = _values(store, "rightsizer_device_capacity_ratio", now)
         names = ("memory_total_bytes", "power_limit_watts")
         figures = {name: _values(store, f"rightsizer_{name}", now) for name in names}
@@ -250,18 +245,22 @@ def _values(store: MetricStore, name: str, now: Nanoseconds) -> dict[str, float]
     return {series.labels.get("uuid", ""): series.value for series in answer}
 
 
-_OBSERVED: Final = (Signal.CPU, Signal.CPU_PRESSURE, Signal.IO_PRESSURE)
-"""Signals that show whether the host of a device was observed."""
+_READINGS: Final = {
+    # Signals that show whether the host of a device was observed.
+    Signal.CPU: Signal.CPU.metric_name,
+    Signal.CPU_PRESSURE: Signal.CPU_PRESSURE.metric_name,
+    Signal.IO_PRESSURE: Signal.IO_PRESSURE.metric_name,
+    Signal.CLOCK_EVENT_REASONS: "rightsizer_clock_event_reason",
+    # An agent with one has both; the other is exported only with details.
+    Signal.SM_ACTIVE: "rightsizer_sm_work_ratio",
+    Signal.FP32_ACTIVE: "rightsizer_sm_work_ratio",
+}
 
 
 def _readings(store: MetricStore, now: Nanoseconds) -> dict[str, dict[Signal, float]]:
     """Return the agents' readings of hosts and clocks now, by device: continuously measured."""
-    names = {signal: signal.metric_name for signal in _OBSERVED}
-    names[Signal.CLOCK_EVENT_REASONS] = "rightsizer_clock_event_reason"
-    # An agent with one has both; the other is exported only with details.
-    names |= dict.fromkeys((Signal.SM_ACTIVE, Signal.FP32_ACTIVE), "rightsizer_sm_work_ratio")
     readings: dict[str, dict[Signal, float]] = defaultdict(dict)
-    for signal, name in names.items():
+    for signal, name in _READINGS.items():
         for uuid, value in _values(store, name, now).items():
             readings[uuid][signal] = value
     return readings

@@ -123,9 +123,12 @@ def read_inventory(
     xids = _last_xids(store, report, gone, span) | _xids(store, report, span)
     divided = _divided(seen)
     awaited = _awaited(store, labels_of, last, span.end)
+    targets = pods_of_exporters(store, series, (span.end, span.end))
+    holders = _holders(seen, HolderNames.seen_in(all_labels, targets), span.end)
     devices: dict[str, FleetDevice] = {}
     for uuid, (entity, labels) in sorted(labels_of.items()):
         if (device := _device(entity, labels, figures, catalogue)) is not None:
+            pods = {holder.pod for holder in holders.get(uuid, ())}
             devices[uuid] = FleetDevice(
                 replace(device, has_mig_instances=uuid in divided),
                 node_of(labels, nodes, shared),
@@ -134,13 +137,8 @@ def read_inventory(
                 xids=xids.get(entity.whole or uuid),
                 seen=(0, last[uuid]),
                 is_awaited=uuid in awaited,
+                pod=pods.pop() if len(pods) == 1 else "",
             )
-    targets = pods_of_exporters(store, series, (span.end, span.end))
-    holders = _holders(seen, HolderNames.seen_in(all_labels, targets), span.end)
-    for uuid, workloads in holders.items():
-        pods = {holder.pod for holder in workloads}
-        if uuid in devices and len(pods) == 1:
-            devices[uuid] = replace(devices[uuid], pod=pods.pop())
     return devices, set[Workload]().union(*holders.values())
 
 
@@ -240,12 +238,12 @@ def _figure(
     if field.signal is None:
         return {}
     _, factor = convert(field.unit)
-    values: dict[str, float] = {}
-    for _, entity, series in _latest(store, field, metrics, now):
-        value = plausible(field.signal, series.value * factor)
-        if not isinstance(value, Missing) and not (entity.is_instance and field.is_of_card):
-            values[entity.device] = value
-    return values
+    return {
+        entity.device: value
+        for _, entity, series in _latest(store, field, metrics, now)
+        if not (entity.is_instance and field.is_of_card)
+        and not isinstance(value := plausible(field.signal, series.value * factor), Missing)
+    }
 
 
 _READ: Final = (*dcgm.THROTTLING, *dcgm.PIPES_TOLD, *dcgm.HEALTH, *dcgm.LIMITS)
@@ -255,11 +253,10 @@ def _readings(
     store: MetricStore, report: SourceReport, now: Nanoseconds
 ) -> dict[str, dict[Signal, float]]:
     """Return current signals of health and clocks by uuid; instances have the values of the GPU."""
-    readings: dict[str, dict[Signal, float]] = {}
+    readings = defaultdict[str, dict[Signal, float]](dict)
     for field in _READ:
         for uuid, value in _figure(store, field, report.metrics, now).items():
-            if field.signal is not None:
-                readings.setdefault(uuid, {})[field.signal] = value
+            readings[uuid] |= {field.signal: value} if field.signal else {}
     return readings
 
 

@@ -357,35 +357,63 @@ def _cannot(report: SourceReport, *, is_held: bool, has_throttling: bool) -> Ite
     )
 
 
+_COUNTED_WARNINGS: Final = (
+    (
+        (
+            f"count(count by ({_DEVICE})"
+            f" (group by ({', '.join((*DEVICE_LABELS, *SCRAPER_LABELS))}) ({{SERIES}})) > 1)"
+        ),
+        UUID_LABELS,
+        (
+            "Scraped more than once, by several jobs or replicas: {:.0f} of the GPUs; each is "
+            "counted once, and kept twice by the store."
+        ),
+    ),
+    (
+        f"count({{SERIES,{NAMELESS}}})",
+        (),
+        "Left out for want of a UUID: {:.0f} series; a node's index names no GPU of a fleet.",
+    ),
+    (
+        (
+            "count(count by (Hostname, gpu) (group by (Hostname, gpu, UUID) "
+            '({SERIES,Hostname!="",gpu!="",UUID!=""})) > 1)'
+        ),
+        (),
+        (
+            "Nodes of one name: {:.0f} times several GPUs have the same Hostname and index. "
+            "Another label, the exporter's pod or the scraped instance names the node instead; "
+            "add a label `node` (with -r, Hostname is the address of DCGM), or set "
+            "fleet.cluster_label where "
+            "clusters use the same names."
+        ),
+    ),
+    (
+        f"count(group by ({_DEVICE}) ("
+        + _having(INSTANCE_LABELS, ",".join(("SERIES", *(f'{name}=""' for name in PROFILE_LABELS))))
+        + "))",
+        UUID_LABELS,
+        (
+            "Left out for want of a profile: {:.0f} MIG instances without the label GPU_I_PROFILE; "
+            "keep it where series are relabeled."
+        ),
+    ),
+)
+"""Queries, labels with the uuid of what they count, and warnings."""
+
+
 def _warnings(
     store: MetricStore, series: str, metrics: Collection[str], now: Nanoseconds
 ) -> Iterator[str]:
-    scraped = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
-    count_query = f"count by ({_DEVICE}) (group by ({scraped}) ({{{series}}}))"
-    if twice := number_of(store, f"count({count_query} > 1)", now, UUID_LABELS):
-        yield (
-            f"Scraped more than once, by several jobs or replicas: {twice:.0f} of the GPUs; each "
-            "is counted once, and kept twice by the store."
-        )
-    if nameless := number_of(store, f"count({{{series},{NAMELESS}}})", now):
-        yield (
-            f"Left out for want of a UUID: {nameless:.0f} series; a node's index names no GPU "
-            "of a fleet."
-        )
-    if shared := _shared_slots(store, series, now):
-        yield (
-            f"Nodes of one name: {shared:.0f} times several GPUs have the same Hostname and index. "
-            "Another label, the exporter's pod or the scraped instance names the node instead; add "
-            "a label `node` (with -r, Hostname is the address of DCGM), or set fleet.cluster_label "
-            "where clusters use the same names."
-        )
-    bare = ",".join((series, *(f'{label}=""' for label in PROFILE_LABELS)))
-    instances = _having(INSTANCE_LABELS, bare)
-    if unknown := number_of(store, f"count(group by ({_DEVICE}) ({instances}))", now):
-        yield (
-            f"Left out for want of a profile: {unknown:.0f} MIG instances without the label "
-            "GPU_I_PROFILE; keep it where series are relabeled."
-        )
+    for query, labels, warning in _COUNTED_WARNINGS:
+        try:
+            count = number_of(store, query.replace("SERIES", series), now, labels)
+        except StoreLimitError:
+            if labels:
+                raise
+            continue  # A refusal to look at all at once is not fatal.
+        if count:
+            yield warning.format(count)
     for name in spelled(XID, metrics):
         query = f'count_values("xid", max by ({_DEVICE}) ({name}))'
         gpus: Counter[int] = Counter()
@@ -394,12 +422,3 @@ def _warnings(
         for xid, count in sorted(gpus.items()):
             if xid in CRITICAL_XIDS:
                 yield f"Last Xid {xid} on {count} of the GPUs: {XID_MEANINGS[xid]}."
-
-
-def _shared_slots(store: MetricStore, series: str, now: Nanoseconds) -> float:
-    """Return how many slots have several GPUs; 0 if the store cannot look at all at once."""
-    slots = f'group by (Hostname, gpu, UUID) ({{{series},Hostname!="",gpu!="",UUID!=""}})'
-    try:
-        return number_of(store, f"count(count by (Hostname, gpu) ({slots}) > 1)", now)
-    except StoreLimitError:
-        return 0.0

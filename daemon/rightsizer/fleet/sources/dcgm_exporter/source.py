@@ -36,7 +36,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
 from rightsizer.fleet.sources.figures import COUNTED, recorded_series
 from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners
 from rightsizer.fleet.sources.series import divided, names_of, one_of, over_time, together
-from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
+from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.model.dcgm_fields import UUID_LABELS
 from rightsizer.model.device import Device
 from rightsizer.model.signal import Signal
@@ -49,27 +49,6 @@ def pods_of(holders: Collection[Workload | None]) -> frozenset[Pod]:
     return frozenset(
         Pod(holder.namespace, holder.pod) for holder in holders if holder and holder.pod
     )
-
-
-def add_serving_signals(
-    read: DeviceReadings,
-    rows: Mapping[str, int],
-    presences: Mapping[str, ExporterPresence],
-    signals: Mapping[Pod, ServingSignals],
-    grid: Grid,
-) -> None:
-    """Add the signals of serving engines to their devices.
-
-    The pressure belongs to the application: all GPUs of an engine share it. Of several engines on
-    one device the fullest cache counts, and the sum of everything else.
-    """
-    for device in presences.keys() & rows.keys():
-        for pod in sorted(pods_of(presences[device].counts.keys())):
-            for signal, column in signals.get(pod, {}).items():
-                both = np.maximum if signal is Signal.KV_CACHE_USED else np.add
-                blank = np.full((len(rows), grid.count), np.nan)
-                total = read.means.setdefault(signal, blank)[rows[device]]
-                total[:] = together(column, total, both)
 
 
 def _wholes(devices: Iterable[Device]) -> tuple[str, ...]:
@@ -232,7 +211,16 @@ class DcgmExporterSource(Struct, frozen=True):
             pod for presence in present.values() for pod in presence.counts if pod is not None
         }
         signals = self._serving.signals(store, pods_of(holders), grid)
-        add_serving_signals(read, rows, present, signals, grid)
+        blank = np.full((len(rows), grid.count), np.nan)
+        for uuid, row in rows.items():
+            for pod in sorted(pods_of(present[uuid].counts.keys())):
+                for signal, column in signals.get(pod, {}).items():
+                    # The pressure belongs to the application: all GPUs of an engine share it. Of
+                    # several engines on one device the fullest cache counts, and the sum of
+                    # everything else.
+                    both = np.maximum if signal is Signal.KV_CACHE_USED else np.add
+                    total = read.means.setdefault(signal, blank.copy())[row]
+                    total[:] = together(column, total, both)
         workloads = workloads_of(
             store, self._owners, holders, LookbackSpan(grid.end, grid.days * DAY)
         )
