@@ -26,6 +26,8 @@ _HEADINGS: Final = (
     "collectives beside other kernels, ours",
     "the same, HTA",
 )
+_RATIO: Final = _HEADINGS.index("ratio")
+_NEAR: Final = (0.01, 0.05)
 _WHY: Final = (
     "\nBeside HolisticTraceAnalysis, in milliseconds; busy is with a kernel or a copy. It rounds "
     "times to microseconds, begins at the first copy or fill instead of the first kernel, and sums "
@@ -47,10 +49,19 @@ def beside_peer(folder: Path) -> Iterable[str]:
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
     answers = [json.loads(line.removeprefix(_MARK)) for line in lines]
-    lines = [
-        row for path, answer in zip(paths, answers, strict=True) for row in _rows(path, answer)
-    ]
-    return [as_rows("\n".join((_WHY, table(lines, _HEADINGS), "")))]
+    rows = [row for path, answer in zip(paths, answers, strict=True) for row in _rows(path, answer)]
+    return [_summary(rows), as_rows("\n".join((_WHY, table(rows, _HEADINGS), "")))]
+
+
+def _summary(rows: Sequence[Sequence[str]]) -> str:
+    ratios = [float(row[_RATIO]) for row in rows if row[_RATIO] != "-"]
+    near = [sum(abs(ratio - 1.0) <= part for ratio in ratios) for part in _NEAR]
+    return (
+        f"\nBusy time beside HolisticTraceAnalysis, which reads {len(ratios)} of {len(rows)} "
+        f"traces: within 1% in {near[0]}, within 5% in {near[1]}. It begins at the first copy or "
+        "fill and rounds to microseconds; ours equals the raw events above. CPU and memory: "
+        "[benchmarks](benchmarks-cost.md).\n"
+    )
 
 
 def _rows(path: Path, peer: dict[str, Any]) -> Iterator[Sequence[str]]:
