@@ -6,7 +6,7 @@ import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.fleet.cache.grid import DAY
-from rightsizer.fleet.sources.dcgm_exporter.hosts import node_of, shared_hosts
+from rightsizer.fleet.sources.dcgm_exporter.inventory import node_of, shared_hosts
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 
 BOARD: Final = {"modelName": "NVIDIA H100 80GB HBM3"}

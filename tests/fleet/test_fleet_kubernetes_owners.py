@@ -11,10 +11,9 @@ from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import CloudPlace
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.sources.gpu_requests import GpuUnits, slots_by_node, units_of
+from rightsizer.fleet.sources.gpu_requests import GpuUnits, slots_by_node, units_of, waiting_pods
 from rightsizer.fleet.sources.kubernetes import KubernetesState
 from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners
-from rightsizer.fleet.sources.waiting_pods import waiting_pods
 from rightsizer.model.workload import WorkloadClass
 
 pytestmark = pytest.mark.prometheus

@@ -1,17 +1,25 @@
-"""What pods request of GPUs, as parts of one: whole GPUs, time slices, MIG slices and percents."""
+"""What pods request of GPUs, as parts of one, and which wait: slices of time, MIG, percents."""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.fleet.model import FleetDevice
+from rightsizer.fleet.cache.grid import COARSE_STEP
+from rightsizer.fleet.model import FleetDevice, WaitingWork
 from rightsizer.fleet.source import MetricStore, SampledSeries
-from rightsizer.fleet.sources.pod_owners import NODE_LABELS, POD, Pod
+from rightsizer.fleet.sources.pod_owners import (
+    NODE_LABELS,
+    POD,
+    LookbackSpan,
+    Pod,
+    PodOwners,
+    workload_key,
+)
 from rightsizer.fleet.sources.series import first_label, names_of_node
-from rightsizer.model.units import MIB, NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import MIB, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
 _BY: Final = f"{POD}, container, exported_container, resource"
 _REQUESTED: Final = 'kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu.*|mig_.+)"}'
@@ -125,3 +133,53 @@ def units_of(
     memories = (device.device.memory_total_bytes for device in devices if device.device.mig is None)
     smallest = min((memory for memory in memories if memory), default=None)
     return GpuUnits(slots=largest, memory_bytes=smallest)
+
+
+# Pods are also pending while images are pulled, on a node whose GPUs they already hold.
+PENDING: Final = (
+    f'max by ({POD}) (kube_pod_status_phase{{phase="Pending"}}) == 1 unless on ({POD})'
+    f' (max by ({POD}) (kube_pod_status_scheduled{{condition="true"}}) == 1)'
+)
+
+
+def waiting_pods(
+    store: MetricStore,
+    owners: PodOwners,
+    selectors: Sequence[str],
+    units: GpuUnits,
+    now: Nanoseconds,
+) -> tuple[WaitingWork, ...]:
+    """Return the work that waits now, by workload: pending pods without a node.
+
+    `selectors` are labels of `kube_pod_nodeselectors` that name a pool, in order of preference.
+    """
+    requested = store.instant(f"{REQUESTS} and on ({POD}) ({PENDING})", now)
+    if not requested:
+        return ()
+    asked = {pod: units.gpus_of(some) for pod, some in containers_of(requested).items()}
+    gpus = {pod: count for pod, count in asked.items() if count > 0}
+    created = f"max by ({POD}) (kube_pod_created) and on ({POD}) ({PENDING})"
+    since = {Pod.of(series.labels): series.value for series in store.instant(created, now)}
+    pools: dict[Pod, str] = {}
+    if selectors:
+        by = ", ".join((POD, *selectors))
+        query = f"group by ({by}) (kube_pod_nodeselectors) and on ({POD}) ({PENDING})"
+        for series in store.instant(query, now):
+            pools[Pod.of(series.labels)] = first_label(series.labels, selectors)
+    owner_by_pod = owners.of(store, gpus, LookbackSpan(now, COARSE_STEP))
+    pods: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in sorted(gpus):
+        pods[workload_key(pod, owner_by_pod[pod])].append(pod)
+    return tuple(
+        WaitingWork(
+            key=key,
+            pool=next((pools[pod] for pod in some if pools.get(pod)), ""),
+            gpus=sum(gpus[pod] for pod in some),
+            since_seconds=max(
+                (seconds(now) - since[pod] for pod in some if pod in since), default=None
+            ),
+            gpus_each=max(gpus[pod] for pod in some),
+            namespace=some[0].namespace,
+        )
+        for key, some in sorted(pods.items())
+    )

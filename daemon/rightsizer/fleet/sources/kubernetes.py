@@ -13,7 +13,7 @@ from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import CloudPlace, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.gpu_requests import slots_by_node, units_of
+from rightsizer.fleet.sources.gpu_requests import PENDING, slots_by_node, units_of, waiting_pods
 from rightsizer.fleet.sources.pod_owners import (
     NAMESPACE_LABELS,
     NODE_LABELS,
@@ -26,7 +26,6 @@ from rightsizer.fleet.sources.pod_owners import (
     object_labels,
 )
 from rightsizer.fleet.sources.series import first_label, names_of, names_of_node
-from rightsizer.fleet.sources.waiting_pods import PENDING, waiting_pods
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload, WorkloadKind
 

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
 from typing import Self
 
 import numpy as np
@@ -316,19 +315,15 @@ def held_runs(
     }
     whole = np.maximum(total, sum(parts.values(), np.zeros(())))
     shares: dict[str, Floats] = {}
-    latest_by_key: dict[str, tuple[int, Workload]] = {}
-    for holder, column in parts.items():
-        workload = workloads.get(holder) if holder else None
-        there = np.flatnonzero(column)
-        if workload is not None and len(there):
-            part = column / np.where(whole > 0, whole, 1.0)
+    latest: dict[str, Workload] = {}
+    held = {holder: column for holder, column in parts.items() if holder and column.any()}
+    for holder in sorted(held, key=lambda holder: -np.flatnonzero(held[holder])[-1]):
+        if (workload := workloads.get(holder)) is not None:
+            part = held[holder] / np.where(whole > 0, whole, 1.0)
             shares[workload.key] = shares.get(workload.key, 0.0) + part
-            latest = int(there[-1]), workload  # The latest pod represents it.
-            latest_by_key[workload.key] = max(
-                latest_by_key.get(workload.key, latest), latest, key=itemgetter(0)
-            )
+            latest.setdefault(workload.key, workload)  # The latest pod represents it.
     return tuple(
-        DeviceHolding(latest_by_key[key][1], *run)
+        DeviceHolding(latest[key], *run)
         for key in sorted(shares)
         # Rounded down, so that the shares of an interval never exceed the whole.
         for run in runs_of(np.floor(shares[key] * _PARTS + _ROUNDING) / _PARTS)

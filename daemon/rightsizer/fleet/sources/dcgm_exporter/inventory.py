@@ -1,7 +1,8 @@
 """Devices and holders within the lookback, completed by the catalogue."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product, takewhile
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames, pods_of_exporters
-from rightsizer.fleet.sources.dcgm_exporter.hosts import hosts_of, node_of, shared_hosts
 from rightsizer.fleet.sources.pod_owners import (
     NODE_LABELS,
     POD_LABELS,
@@ -28,18 +28,87 @@ from rightsizer.fleet.sources.series import (
     at_moment,
     divided,
     first_label,
+    instance_of,
     matchers_of,
     one_of,
     seen_over,
     shares_of,
 )
-from rightsizer.model.dcgm_fields import NAME_LABELS, PROFILE_LABELS, UUID_LABELS, DcgmField, Entity
+from rightsizer.model.dcgm_fields import (
+    EXPORTER,
+    NAME_LABELS,
+    PROFILE_LABELS,
+    UUID_LABELS,
+    DcgmField,
+    Entity,
+)
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, convert
 from rightsizer.model.workload import Workload
+
+_ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}|[\da-fA-F]*:[\da-fA-F:.]+")
+_CONTAINER: Final = re.compile(r"[0-9a-f]{12}")
+"""Host of a container, unless started with another. That of a pod is the pod."""
+_LOCAL: Final = re.compile(rf"|localhost|127\..*|.*{EXPORTER}.*")
+"""Targets of Prometheus on the same machine."""
+
+
+def shared_hosts(series: Iterable[Mapping[str, str]]) -> frozenset[str]:
+    """Return the hosts that name no node: several targets have a GPU of one index there.
+
+    With `-r` dcgm-exporter 4 reports the address of DCGM: `localhost`, or a service of Kubernetes.
+    """
+    gpus_by_host = defaultdict[tuple[str, str], dict[str, set[str]]](lambda: defaultdict(set))
+    for labels in series:
+        entity = dcgm.device_of(labels)
+        index = first_label(labels, dcgm.INDEX_LABELS)
+        if entity is not None and index:
+            for name in filter(None, map(labels.get, dcgm.NODE_LABELS)):
+                gpu = entity.whole or entity.device
+                gpus_by_host[name, index][labels.get("instance", "")].add(gpu)
+    return frozenset(
+        name
+        for (name, _), gpus in gpus_by_host.items()
+        if len(gpus) > 1 and len(set[str]().union(*gpus.values())) > 1
+    )
+
+
+def hosts_of(labels: Mapping[str, str], shared: Container[str] = ()) -> tuple[list[str], list[str]]:
+    """Return the nodes, and the pods (the exporter's or the holder's), that labels report.
+
+    The exporter's pod is included if nodes have no names but addresses.
+    """
+    pods = {labels.get(label) for label in ("pod", "exported_pod", "pod_name")}
+    names = [labels[label] for label in dcgm.NODE_LABELS if labels.get(label)]
+    pod_names = [name for name in names if EXPORTER in name or name in pods]
+    is_host = any(pods) or _LOCAL.fullmatch(instance_of(labels)) is not None
+    nodes = [
+        name
+        for name in names
+        if not (name in pod_names or name in shared or (_CONTAINER.fullmatch(name) and not is_host))
+    ]
+    exporter = labels.get("pod", "")
+    is_named = any(not _ADDRESS.fullmatch(name) for name in nodes)
+    if not is_named and (EXPORTER in exporter or labels.get("exported_pod")):
+        pod_names.append(exporter)
+    return nodes, pod_names
+
+
+def node_of(
+    labels: Mapping[str, str], node_of_pod: Mapping[str, str], shared: Container[str] = ()
+) -> str:
+    """Return the reported node, else the node of a reported pod, else the scraped instance.
+
+    A name goes before an address.
+    """
+    nodes, pods = hosts_of(labels, shared)
+    nodes += [node_of_pod[pod] for pod in pods if pod in node_of_pod]
+    names = (name for name in nodes if not _ADDRESS.fullmatch(name))
+    return next(chain(names, nodes), instance_of(labels))
+
 
 Figures = Mapping[str, Mapping[str, float]]
 """By field of `Device` and by device, in base units."""
