@@ -228,55 +228,41 @@ class AgentProbe(Struct, frozen=True):
 
     def _cannot(
         self, report: SourceReport, names: frozenset[str], tiers: Mapping[Tier, int]
-    ) -> Iterator[str]:
-        if STATES not in names:
-            yield (
-                f"no `{STATES}` now: the time since they ended is unknown; check that the "
-                "agents run and are scraped, and that the collector `states` is on"
-            )
+    ) -> list[str]:
         reach = 0.0 if report.oldest is None else seconds(self.now - report.oldest)
-        if reach < self.settings.sizing_days * DAY_SECONDS:
-            yield (
-                f"samples reach back {format_duration(reach)}: sizing advice needs "
-                f"{self.settings.sizing_days:g} days and abstains"
-            )
         days = report.names_by_day.values()
         with_rules = sum(_RECORDED_STATES in of_day for of_day in days)
-        if _RECORDED_STATES not in names:
-            yield (
-                f"no recording rules: {format_duration(seconds(self.lookback))} are read from raw "
-                "counters, which costs the store more; docs/alerts.md has them"
-            )
-        elif with_rules < len(days):
-            yield (
-                f"recording rules are there for {with_rules} of {len(days)} days: the others are "
-                "read from raw counters"
-            )
-        resolution = report.resolution_seconds
-        if resolution is not None and resolution > self.settings.fine_resolution_seconds:
-            yield (
-                f"samples are {format_duration(resolution)} apart: peaks of less than an hour are "
-                "not seen, and what is happening now is judged by the last whole hour instead of "
-                "the last ten minutes; scrape every 15 to 60 s"
-            )
-        if STATES in names and not first_form(_HISTOGRAMS, names):
-            yield (
-                f"no `{''.join(names_in(_HISTOGRAMS[1]))}`: how much of a GPU is needed is "
-                "estimated by the mean and the peak of samples; for distributions of every second "
-                "set `web.metrics.level: full` on the agents"
-            )
-        if STATES in names and not tiers:
-            yield (
-                f"no `{_TIER}`: how far readings can be trusted is unknown, so "
-                "that no verdict becomes advice; upgrade the agents"
-            )
+        is_recorded = _RECORDED_STATES in names
+        resolution = report.resolution_seconds or 0.0
         poor = {tier: count for tier, count in tiers.items() if tier is not Tier.PROFILING}
-        if poor:
-            counts = ", ".join(f"{count} {tier.value}" for tier, count in sorted(poor.items()))
-            yield (
-                f"{sum(poor.values())} of {sum(tiers.values())} devices have no profiling "
-                f"({counts}): of compute an upper bound is known, of memory bandwidth nothing"
-            )
+        counts = ", ".join(f"{count} {tier.value}" for tier, count in sorted(poor.items()))
+        sentences = {
+            f"no `{STATES}` now: the time since they ended is unknown; check that the agents run "
+            "and are scraped, and that the collector `states` is on": STATES not in names,
+            f"samples reach back {format_duration(reach)}: sizing advice needs "
+            f"{self.settings.sizing_days:g} days and abstains": (
+                reach < self.settings.sizing_days * DAY_SECONDS
+            ),
+            f"no recording rules: {format_duration(seconds(self.lookback))} are read from raw "
+            "counters, which costs the store more; docs/alerts.md has them": not is_recorded,
+            f"recording rules are there for {with_rules} of {len(days)} days: the others are read "
+            "from raw counters": is_recorded and with_rules < len(days),
+            f"samples are {format_duration(resolution)} apart: peaks of less than an hour are not "
+            "seen, and what is happening now is judged by the last whole hour instead of the last "
+            "ten minutes; scrape every 15 to 60 s": (
+                resolution > self.settings.fine_resolution_seconds
+            ),
+            f"no `{''.join(names_in(_HISTOGRAMS[1]))}`: how much of a GPU is needed is estimated "
+            "by the mean and the peak of samples; for distributions of every second set "
+            "`web.metrics.level: full` on the agents": (
+                STATES in names and not first_form(_HISTOGRAMS, names)
+            ),
+            f"no `{_TIER}`: how far readings can be trusted is unknown, so that no verdict becomes "
+            "advice; upgrade the agents": STATES in names and not tiers,
+            f"{sum(poor.values())} of {sum(tiers.values())} devices have no profiling ({counts}): "
+            "of compute an upper bound is known, of memory bandwidth nothing": bool(poor),
+        }
+        return [sentence for sentence, is_so in sentences.items() if is_so]
 
     def _warnings(self) -> Iterator[str]:
         more = self.store.instant(f"count by (uuid) ({_UP}) > 1", self.now)

@@ -298,7 +298,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     is_held = bool(number_of(store, held, now, UUID_LABELS))
     if not is_held:  # Some exporters lose the labels for a while.
         is_held = bool(divided(store, over_time(held, now - lookback, now, _HOUR), UUID_LABELS))
-    cannot = [*_cannot(report, is_held=is_held, has_throttling=has_throttling)]
+    cannot = _cannot(report, is_held=is_held, has_throttling=has_throttling)
     if work := [name for field in _WORK for name in spelled(field, metrics)]:
         working = f"group by ({_DEVICE}) ({{{one_of('__name__', work)}}})"
         if blind := number_of(
@@ -327,34 +327,26 @@ def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
     return selector(name)
 
 
-def _cannot(report: SourceReport, *, is_held: bool, has_throttling: bool) -> Iterator[str]:
-    if report.tier in _CANNOT:
-        yield _CANNOT[report.tier]
-    if not is_held:
-        yield (
-            "Whose a GPU is: series have neither pod labels nor hpc_job, so that advice is by "
-            "GPU; start dcgm-exporter with --kubernetes, or with --hpc-job-mapping-dir."
-        )
-    if not has_throttling:
-        yield (
-            "Throttling: neither DCGM_FI_DEV_CLOCKS_EVENT_REASONS nor DCGM_FI_DEV_POWER_VIOLATION "
-            "is exported."
-        )
-    resolution = report.resolution_seconds
-    if resolution is not None and 2 * resolution > FINE_STEP / NANOSECONDS_PER_SECOND:
-        yield (
-            f"What is happening now by the last ten minutes: samples are "
-            f"{format_duration(resolution)} apart, so that it is judged by the last whole hour; "
-            "scrape every 15 to 60 s."
-        )
-    yield (
+def _cannot(report: SourceReport, *, is_held: bool, has_throttling: bool) -> list[str]:
+    resolution = report.resolution_seconds or 0.0
+    sentences = {
+        _CANNOT.get(report.tier, ""): report.tier in _CANNOT,
+        "Whose a GPU is: series have neither pod labels nor hpc_job, so that advice is by "
+        "GPU; start dcgm-exporter with --kubernetes, or with --hpc-job-mapping-dir.": not is_held,
+        "Throttling: neither DCGM_FI_DEV_CLOCKS_EVENT_REASONS nor DCGM_FI_DEV_POWER_VIOLATION "
+        "is exported.": not has_throttling,
+        f"What is happening now by the last ten minutes: samples are {format_duration(resolution)} "
+        "apart, so that it is judged by the last whole hour; scrape every 15 to 60 s.": (
+            2 * resolution > FINE_STEP / NANOSECONDS_PER_SECOND
+        ),
         "Idle time within a stretch of five minutes (of an hour, on older days): a stretch counts "
-        "as idle only where nothing ran in all of it, so that idle time is never put too high."
-    )
-    yield (
+        "as idle only where nothing ran in all of it, so that idle time is never put too high.": (
+            True
+        ),
         "NUMA placement, PCIe links, processes, the host's CPU and disks: dcgm-exporter does not "
-        "tell of them; install the agent."
-    )
+        "tell of them; install the agent.": True,
+    }
+    return [sentence for sentence, is_so in sentences.items() if is_so]
 
 
 _COUNTED_WARNINGS: Final = (
