@@ -16,7 +16,7 @@ from publish_reports import full_report, node_report
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.block import Blocks, Measure
-from rightsizer.model.report import DeviceSpan, Report, TimeRange
+from rightsizer.model.report import DeviceSpan, Report, TimeRange, WorkloadReport
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.report.freshness import FreshnessSettings
@@ -236,6 +236,37 @@ def test_a_reader_without_leave_has_the_commands_alone(url: str, tmp_path: Path)
     assert "rightsizer claim " in document
 
 
+def test_what_is_not_there_is_said_not_to_be(url: str, tmp_path: Path) -> None:
+    """The page of an unknown GPU has no complaint; an unknown path is answered in words."""
+    gone = browse(tmp_path, "--dump-dom", f"{url}&gpu=GPU-gone")
+    assert "There is no GPU 'GPU-gone' here." in html.unescape(gone.stdout)
+    assert ":CONSOLE" not in re.sub(r".*status of 404.*", "", gone.stderr)
+    unknown = browse(tmp_path, "--dump-dom", url.replace("?refresh=off", "-/nothing"))
+    assert "there is nothing at /-/nothing" in unknown.stdout
+
+
+def test_marks_stand_at_their_share_of_each_chart(tmp_path: Path) -> None:
+    """Lines of the time axis cross the charts where the axis has them, at any width."""
+    report = full_report(1)
+    (device,) = report.devices
+
+    def drawn(uuids: Collection[str], stretch: TimeRange) -> Mapping[str, Blocks]:
+        block = Blocks.of_one(stretch.start, 300.0, {Measure.BUSY: 0.5}, {Measure.BUSY: 0.6})
+        return dict.fromkeys(uuids, block)
+
+    gpu = page.WebPage(FreshnessSettings(), FitSettings(), 0.0, lambda _: {}, blocks=drawn)
+    document = gpu.render(report, NOW, PageQuery(gpu=device.device.uuid)).decode()
+    off = (
+        "(() => { const chart = view.querySelector('.chart svg').getBoundingClientRect();"
+        " return [...view.querySelectorAll('.over i')].map((mark) => Math.abs(chart.left"
+        " + chart.width * parseFloat(mark.style.left) / 100"
+        " - mark.getBoundingClientRect().left)); })()"
+    )
+    for distances in measured(tmp_path, document, [390, 1280], off):
+        assert distances
+        assert max(distances) < 1.5
+
+
 def test_an_agent_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     """The page says that its values are no longer current."""
     report = node_report()
@@ -308,6 +339,20 @@ def test_figures_on_a_phone_say_what_they_are(document: str, tmp_path: Path) -> 
     assert desktop == ["none"] * 4
 
 
+def test_workloads_on_a_phone_say_what_they_are(tmp_path: Path) -> None:
+    """Without headings, each figure is named beside it; a desktop has headings."""
+    page_of_all = page.WebPage(FreshnessSettings(), FitSettings(), 0.0)
+    report = full_report(1)
+    (device,) = report.devices
+    held = WorkloadReport(device.holdings[0].workload, (device.device.uuid,), NOW, device.totals)
+    document = page_of_all.render(replace(report, workloads=(held,)), NOW, PageQuery()).decode()
+    cell = "view.querySelector('#s-workloads td.number')"
+    name = f"view.defaultView.getComputedStyle({cell}, '::after').content"
+    (phone, desktop) = measured(tmp_path, document, [390, 1400], name)
+    assert phone == '" busy"'
+    assert desktop == "none"
+
+
 def test_cells_of_a_row_never_touch(document: str, tmp_path: Path) -> None:
     """What stands in one ends before the next begins, headings too, at any width."""
     reach = (
@@ -315,7 +360,7 @@ def test_cells_of_a_row_never_touch(document: str, tmp_path: Path) -> None:
         " return range.getBoundingClientRect(); }"
     )
     touching = (
-        f"(() => {{ const reach = {reach}; return [...view.querySelectorAll('#gpus tr')]"
+        f"(() => {{ const reach = {reach}; return [...view.querySelectorAll('#gpus tr, .held tr')]"
         ".flatMap((row) => { const cells = [...row.cells].map(reach).filter((box) => box.width);"
         " return cells.slice(1).filter((box, place) => box.top < cells[place].bottom"
         " && box.left < cells[place].right - 0.5 && box.right > cells[place].left); }).length })()"

@@ -244,8 +244,8 @@ GPU_COLUMNS: Final = (
 """Of every table of GPUs, in this order; tables that are not live leave out empty ones."""
 WORKLOAD_COLUMNS: Final = (
     RowColumn("Workload", lambda row: row.title, kind="workload"),
-    RowColumn("GPUs", lambda row: row.gpus, kind="gpus"),
-    RowColumn("Class", lambda row: row.workload_class, kind="class"),
+    RowColumn("GPUs", lambda row: row.gpus, kind="below"),
+    RowColumn("Class", lambda row: row.workload_class, kind="below"),
     _PAST,
     RowColumn("Busy", lambda row: _share(row.busy_ratio), meaning=_BUSY),
     RowColumn("Held", lambda row: _hours(row.held_gpu_hours)),
@@ -292,12 +292,14 @@ def filled(rows: Sequence[SubjectRow], columns: Iterable[RowColumn]) -> list[Row
 
 
 def _table_cell(column: RowColumn, row: SubjectRow) -> Cell:
-    """Return a cell with both of its lines; money as a number, so that rows add up."""
+    """Return a cell with its second line in brackets; money as a number, so that rows add up."""
     if column.kind == "past":
         return row.past
     if column.kind == "saves":
         return row.saves_dollars_per_day or None
-    return ", ".join(filter(None, (column.text(row), column.detail(row)))) or None
+    text = column.text(row)
+    detail = column.detail(row)
+    return (f"{text} ({detail})" if detail else text) or None
 
 
 def _heading(column: RowColumn, subject: str) -> Column:
@@ -306,6 +308,6 @@ def _heading(column: RowColumn, subject: str) -> Column:
     return Column(
         _HEADINGS.get(column.name, name),
         _KINDS.get(column.kind, CellKind.TEXT),
-        is_below=column.name == "Holder",
+        is_below=column.kind in {"below", "cause"},
         widest=_WIDEST_TITLE if is_workload and subject else None,
     )
