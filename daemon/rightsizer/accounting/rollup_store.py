@@ -283,7 +283,7 @@ class RollupStore:
         self._hours = RollupLevel(uuid, HOUR, week)
         self._days = RollupLevel(uuid, DAY)
         self._blocks = BlockRing()
-        self._open = WindowBuilder(uuid)
+        self._open: WindowBuilder | None = None
         self._block = BlockBuilder()
         self.slot: Nanoseconds | None = None
         """Start of the open five-minute window, or `None`."""
@@ -292,6 +292,8 @@ class RollupStore:
     def add(self, part: Entry) -> Window | None:
         """Add an entry within five minutes (`split_entry`); return the window that it closed."""
         closed = self.go_to(part.end - 1 - (part.end - 1) % FINE_SPAN)
+        if self._open is None:
+            self._open = WindowBuilder(self.uuid)
         self._open.add(part)
         return closed
 
@@ -316,7 +318,7 @@ class RollupStore:
         """Close the open window early; return it, or `None`."""
         if (window := self.open_window()) is None or self.slot is None:
             return None
-        self._open = WindowBuilder(self.uuid)
+        self._open = None
         self._block = BlockBuilder()
         if self.slot >= self._hourly_before:
             self._fine.append(window, self.slot)
@@ -337,7 +339,7 @@ class RollupStore:
 
     def open_window(self) -> Window | None:
         """Open five-minute window, or `None` if empty."""
-        if self._open.is_empty or self.slot is None:
+        if self._open is None or self.slot is None:
             return None
         return self._open.window(self._block.blocks(self.slot))
 
@@ -365,10 +367,8 @@ class RollupStore:
         return self._with_open(self._hours.ring.total(), *self._hours.open_windows())
 
     def _with_open(self, *windows: Window) -> Window:
-        builder = WindowBuilder(self.uuid, windows, keeps_blocks=False)
-        if not self._open.is_empty:
-            builder.merge(self._open.window())
-        return builder.window()
+        running = [] if self._open is None else [self._open.window()]
+        return WindowBuilder(self.uuid, [*windows, *running], keeps_blocks=False).window()
 
     def _hours_before(self, slot: Nanoseconds) -> None:
         if (hour := self._hours.close_before(slot)) is not None:

@@ -59,6 +59,11 @@ class WorkloadAccount:
         self._measure(held)
         return closed
 
+    def close(self) -> Window | None:
+        """Close the open window of a workload that is gone; return it, or `None`."""
+        self._latest = {}
+        return self.rollups.close()
+
     def _add(self, entries: Iterable[Entry]) -> Iterator[Window]:
         """Add entries in chronological order; move late ones into the open window."""
         now = self.seen - 1 - (self.seen - 1) % FINE_SPAN
@@ -183,7 +188,7 @@ class WorkloadAccounts:
         self._accounts.move_to_end(key)
         while len(self._accounts) > self._settings.most:
             _, forgotten = self._accounts.popitem(last=False)
-            if (window := forgotten.rollups.close()) is not None:
+            if (window := forgotten.close()) is not None:
                 closed.append(window)
         return self._accounts[key]
 
@@ -193,7 +198,7 @@ class WorkloadAccounts:
             return
         self._slot = slot
         for account in self._accounts.values():
-            if account.seen < slot - FINE_SPAN and (window := account.rollups.close()) is not None:
+            if account.seen < slot - FINE_SPAN and (window := account.close()) is not None:
                 yield window
 
 
