@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from rightsizer.console.command import printable, say, write
 from rightsizer.io.codec import to_json
 from rightsizer.report.blocks import Block, Tone
@@ -33,7 +35,7 @@ def _markdown(title: str, _result: object, blocks: Iterable[Block]) -> str:
 
 
 def _json(_title: str, result: object, _blocks: Iterable[Block]) -> str:
-    return json.dumps(to_json(result), indent=1)
+    return msgspec.json.format(json.dumps(to_json(result)), indent=1)
 
 
 FORMATS: Final[Mapping[str, _Rendered]] = {

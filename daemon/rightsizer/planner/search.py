@@ -61,13 +61,14 @@ _TENTH: Final = 0.1
 class Search:
     """Search of one requirement over any number of boards."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - data and settings of a planner.
         self,
         requirement: Requirement,
         settings: SizingSettings,
         price: Callable[[Board], float | None],
         instances: Mapping[str, Sequence[Instance]] | None = None,
         site: SiteResiduals | None = None,
+        servers: dict[tuple[str, Parallelism], Server] | None = None,
     ) -> None:
         self.requirement = requirement
         self._site = site
@@ -86,7 +87,8 @@ class Search:
         self._training_memory = cache(partial(training_memory, requirement, settings=memory))
         is_of_tokens = isinstance(requirement.model, Transformer)
         self._has_tokens = is_of_tokens and not requirement.task.trains
-        self._servers: dict[tuple[str, Parallelism], Server] = {}
+        self._servers = {} if servers is None else servers
+        """Of one replica each, by board and layout; shared by searches that differ in certainty."""
         self._rates: dict[tuple[str, Parallelism, float | None], PredictedRate] = {}
 
     def best(self, board: Board) -> PlanCandidate:
@@ -110,14 +112,31 @@ class Search:
             even = replace(load, sure_ratio=EVEN_ODDS)
             requirement = replace(self.requirement, load=even)
             self._likely = Search(
-                requirement, self._sizing, self._price, self._instances, self._site
+                requirement,
+                self._sizing,
+                self._price,
+                self._instances,
+                self._site,
+                self._servers,
             )
+        if math.isfinite(fewest) and not self._likely.may_take(board, fewest / _DEAREST):
+            return candidates
         likely = self._likely.compared(board)
         if fewest <= _DEAREST * min(
             (candidate.count for candidate in likely if candidate.fits), default=0
         ):
             return candidates
         return [replace(candidate, is_sure=False) for candidate in likely]
+
+    def may_take(self, board: Board, gpus: float) -> bool:
+        """Whether fewer GPUs might do: a fast check, which only a load of tokens can fail."""
+        layouts = (*self._layouts(joined_gpus(board, self._node_gpus)), *self._expert_layouts)
+        fewer = math.ceil(gpus) - 1
+        return self.requirement.parallel is not None or any(
+            self._is_kept(board, layout, fewer // layout.gpus)
+            for layout in layouts
+            if layout.gpus <= fewer
+        )
 
     def compared(self, board: Board) -> Sequence[PlanCandidate]:
         """Return every compared layout with the certainty of the load."""
@@ -234,22 +253,22 @@ class Search:
         proposed = max(1, self._settings.gpu_maximum // layout.gpus)
         least = min(proposed, math.ceil((load.concurrency or 1.0) / largest_concurrency))
 
-        def is_kept(replicas: int) -> bool:
-            if not self._has_tokens:
-                return True
-            return is_load_kept(self.requirement, self._server(board, replicated(layout, replicas)))
-
         @cache
         def spread(replicas: int) -> PlanCandidate:
             return self._serving_candidate(board, replicated(layout, replicas))
 
         # The first check is fast and slightly optimistic.
-        least = _fewest(least, proposed, is_kept) or proposed
+        least = _fewest(least, proposed, partial(self._is_kept, board, layout)) or proposed
         fewest = _fewest(least, proposed, lambda replicas: spread(replicas).fits)
         if fewest is not None:
             return spread(fewest)
         is_late = any(late(load, spread(proposed).rate, self._headroom))
         return spread(1 if is_late else proposed)
+
+    def _is_kept(self, board: Board, layout: Parallelism, replicas: int) -> bool:
+        if not self._has_tokens:
+            return True
+        return is_load_kept(self.requirement, self._server(board, replicated(layout, replicas)))
 
     def _rate(self, board: Board, layout: Parallelism, concurrency: float | None) -> PredictedRate:
         key = board.key, layout, concurrency

@@ -248,12 +248,13 @@ class Server:
         return cost if self._pace == 1.0 else PassCost().plus(cost, self._pace)
 
     def spread(self, memory: ServingMemory) -> "Server":
-        """Return the same with the memory of another number of replicas.
+        """Return the same with the memory of another number of replicas, or another certainty.
 
         Each replica works alike: what one was asked need not be computed again.
         """
         spread = copy(self)
         spread.memory = memory
+        spread.load = memory.requirement.load.accepting(self.settings.token_acceptance_ratio)
         return spread
 
     def at(self, concurrency: float, generated: AnswerRound | None = None) -> Serving:

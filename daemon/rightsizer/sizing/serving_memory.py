@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_right
+from functools import cache
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -252,6 +253,12 @@ class ServingMemory:
         self.request_bytes = self.cache.request_bytes(load.input_tokens + load.output_tokens)
         """KV cache of one request at its maximum length."""
         self._unpacked_bytes = dequantized_bytes(count, weights, layout)
+        self._error_factor = memory_error_factor(requirement)
+        self._blocks: tuple[activations.LayerBlock, ...] = ()
+        if isinstance(model, Transformer | VisionTransformer):
+            self._blocks = activations.blocks_of(model)
+        self.largest_concurrency = cache(self._largest_concurrency)
+        """Maximum number of requests in flight on all GPUs by available bytes."""
 
     def at(self, concurrency: float) -> MemoryEstimate:
         """Memory at a concurrency over all GPUs."""
@@ -270,10 +277,10 @@ class ServingMemory:
             activations_bytes=self._unpacked_bytes + self._activation_bytes(requests),
             overhead_bytes=overhead,
             outside_bytes=overhead,
-            error_factor=memory_error_factor(self.requirement),
+            error_factor=self._error_factor,
         )
 
-    def largest_concurrency(self, available_bytes: float) -> int:
+    def _largest_concurrency(self, available_bytes: float) -> int:
         """Maximum number of requests in flight on all GPUs; 0 if not even one fits.
 
         `available_bytes`: per GPU, without headroom.
@@ -312,9 +319,7 @@ class ServingMemory:
                     tokens = requests * model.tokens
                 rows = min(requests, float(self.settings.sampled_rows))
                 seen = model.unread.encoder_elements if isinstance(model, Transformer) else 0.0
-                texts = passing(
-                    activations.blocks_of(model), number_format, self.layout, tokens, rows
-                )
+                texts = passing(self._blocks, number_format, self.layout, tokens, rows)
                 return max(texts, seen * number_format.bytes_per_parameter)
             case ConvolutionalNetwork():
                 kept = activations.convolution_training_bytes(model, number_format, requests)
