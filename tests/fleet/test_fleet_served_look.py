@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
+from dcgm_estate import NOW
 from rightsizer.fleet.answers import merged, selected
 from rightsizer.fleet.served_blocks import served_rank
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from served_look import ServedLook, looked_at, served_store
 from served_models import ServedModel, served_models
 
@@ -123,6 +126,41 @@ def test_saved_look_keeps_what_engines_teach(
     monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(blocked / "learned.json"))
     document = json.loads(looked_at(estate.config, "--save", "--json"))
     assert len(document["served_models"]) == len(estate.look.models)
+    (note,) = [note for note in document["notes"] if note.startswith("Not learned: ")]
+    assert "learned.json" in note
+
+
+def test_open_recommendations_outlast_a_planner_that_fails(
+    estate: Estate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are neither expired nor closed; a note says that nothing was planned."""
+    monkeypatch.setenv("RIGHTSIZER_FLEET__PATH", str(tmp_path / "ledger.db"))
+
+    def served(*flags: str) -> list[str]:
+        document = json.loads(looked_at(estate.config, "--save", "--json", *flags))
+        notes.extend(document["notes"])
+        return [advice["state"] for advice in document["advice"] if advice["rule"] == "served"]
+
+    notes: list[str] = []
+    opened = served("--at", f"{NOW // NANOSECONDS_PER_SECOND - 3 * 3600}")
+    assert {*opened} == {"active"}
+    broken = tmp_path / "learned.json"
+    broken.write_text("{", encoding="utf-8")
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(broken))
+    assert served() == opened
+    assert any(note.startswith("Not planned: ") for note in notes)
+
+
+def test_policies_exclude_what_engines_need_too(estate: Estate, tmp_path: Path) -> None:
+    """As any other recommendation."""
+    settings = yaml.safe_load(estate.config.read_text(encoding="utf-8"))
+    for policy in settings["policies"]:
+        policy["ignore"] = [{"why": "reviewed"}]
+    config = tmp_path / "fleet.yaml"
+    config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    document = json.loads(looked_at(config, "--json"))
+    assert not [advice for advice in document["advice"] if advice["rule"] == "served"]
+    assert document["verdicts"]["served"]
 
 
 def test_text_and_table_have_the_same(estate: Estate, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
+from rightsizer.advice.served import RULE_NAME as SERVED_RULE
 from rightsizer.advice.verdict import CaseSubject, finding_id
 from rightsizer.advice.verification import RELEASING, REPLACING
 from rightsizer.model.advice import Advice, AdviceState
@@ -217,6 +218,13 @@ _PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
     (_says(*_NAMED_LIMITS), _says(Reason.PERIODIC_STARVATION)),
     # docs/definitions.md, conduct: never 'over' while any dimension is 'under'.
     (_says(FindingKind.UNDERPROVISIONED), _says(FindingKind.OVERPROVISIONED)),
+    # A plan of what an engine serves knows what it needs.
+    (
+        lambda finding: finding.rule == SERVED_RULE,
+        lambda finding: (
+            finding.rule != SERVED_RULE and finding.kind is FindingKind.UNDERPROVISIONED
+        ),
+    ),
     # If compute alone is short, the finding about the SMs covers it.
     (
         lambda finding: finding.reasons[0] is Reason.COMPUTE_SATURATED,

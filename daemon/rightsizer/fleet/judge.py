@@ -14,7 +14,8 @@ from rightsizer.advice.incident import open_incidents
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement
-from rightsizer.advice.served import EngineAnswer, served_judgements
+from rightsizer.advice.served import RULE_NAME as SERVED_RULE
+from rightsizer.advice.served import EngineAnswer, served_judgements, unplanned_judgements
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache, merged_holdings
@@ -271,7 +272,13 @@ class FleetJudge:
             served = served_models(
                 context, request, lookback, self._config_file, learns=self._learns
             )
-            judgements = self._with_served(judgements, served, request, lookback, open_now)
+            of_served = policies.suppressed(
+                self._judged_served(served, request, lookback, open_now), context.now
+            )
+            verdicts.tallies += Counter(VerdictKind.of(judged.finding) for judged in of_served)
+            kept = [judged for judged in of_served if self._keeps_all or matters(judged, open_now)]
+            if kept:
+                judgements = without_conflicts((*judgements, *kept))
             for fault in verdicts.faults:
                 self._log.error("rule_failed", **fault._asdict())
             self.devices = frozenset(context.inventory.devices)
@@ -290,32 +297,32 @@ class FleetJudge:
                 served_models=served.answers,
                 usage=usage_of(verdicts.parts.uses, self._market),
                 use=context.store.use + used,
-                notes=tuple(filter(None, (*self._notes(context, verdicts.faults), served.note))),
+                notes=tuple(filter(None, (*self._notes(context, verdicts.faults), *served.notes))),
             )
             keys = (key for key, _ in open_now)
             measured = case_measurement(self._cache, request, keys, settings=self._case_settings)
             return RecommenderResult(context.now, judgements, measured)
 
-    def _with_served(
+    def _judged_served(
         self,
-        judgements: tuple[Judgement, ...],
         served: ServedModels,
         request: BatchRequest,
         lookback: Nanoseconds,
         open_now: AbstractSet[tuple[str, str]],
-    ) -> tuple[Judgement, ...]:
-        """Add the judgements of what engines need, at what a plan would cost."""
+    ) -> Iterator[Judgement]:
+        """Yield the judgements of what engines need, at what a plan would cost."""
         engines = convert(served.answers, tuple[EngineAnswer, ...])
         uuids = {uuid for engine in engines for uuid in engine.load.devices}
         present = request.occupancy.present
-        keys = [key for key in present if not uuids.isdisjoint(present[key])]
-        cases = cases_of(self._cache, request, keys, self._case_settings)(lookback)
-        judged = [
-            judgement
-            for judgement in served_judgements(engines, cases)
-            if self._keeps_all or matters(judgement, open_now)
+        planned = [key for key in present if not uuids.isdisjoint(present[key])]
+        unplanned = [
+            key
+            for key in present
+            if served.fault and key not in planned and (key, SERVED_RULE) in open_now
         ]
-        return without_conflicts((*judgements, *judged)) if judged else judgements
+        cases = partial(cases_of, self._cache, request, settings=self._case_settings)
+        yield from served_judgements(engines, cases(planned)(lookback))
+        yield from unplanned_judgements(served.fault, cases(unplanned)(lookback))
 
     def _pool(self, context: FleetContext) -> ProcessPool:
         return ProcessPool(

@@ -1,4 +1,7 @@
-"""Limits of savings: no recommendation saves more than its GPUs lose."""
+"""Limits of savings: no rule's recommendation saves more than its GPUs lose.
+
+What a plan of a served model saves is the plan's: smaller GPUs may do the same work.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

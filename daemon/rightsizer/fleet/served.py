@@ -26,8 +26,9 @@ class ServedModels(Struct, frozen=True):
     """What engines serve, as `rightsizer served` answers, in the order in which to act."""
 
     answers: tuple[Mapping[str, Any], ...] = ()
-    note: str = ""
+    fault: str = ""
     """Why there are no answers, if engines serve."""
+    notes: tuple[str, ...] = ()
 
 
 def served_models(
@@ -45,11 +46,15 @@ def served_models(
     """
     loads = tuple(_loads(context, request, lookback))
     kinds = {device.device.board for device in request.devices.values()}
+    notes: list[str] = []
     try:
-        answers = served_answers(loads, config_file, sorted(filter(None, kinds)), learns=learns)
+        answers = served_answers(
+            loads, config_file, sorted(filter(None, kinds)), notes.append if learns else None
+        )
     except RightsizerError as error:
-        return ServedModels(note=f"Not planned: {counted(len(loads), 'served model')}: {error}.")
-    return ServedModels(tuple(answers))
+        note = f"Not planned: {counted(len(loads), 'served model')}: {error}."
+        return ServedModels(fault=str(error), notes=(note,))
+    return ServedModels(tuple(answers), notes=tuple(f"Not learned: {note}." for note in notes))
 
 
 def _loads(

@@ -48,6 +48,8 @@ sys.path.insert(0, sys.argv.pop(1))
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 """If memory runs out, the kernel kills this process rather than its parent."""
+_PREFIX: Final = "rightsizer: "
+"""Of the line by which a command says why it failed."""
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -62,8 +64,14 @@ def own_module(name: str) -> list[str]:
     return [sys.executable, "-I", *site, "-c", _OWN, str(root), name]
 
 
-def own_answer(words: Sequence[str], longest_seconds: float) -> str:
+def own_answer(
+    words: Sequence[str],
+    longest_seconds: float,
+    failed: Callable[[str], object] | None = None,
+) -> str:
     """Return what a command of this program prints, run in a process of its own.
+
+    `failed` is told of what failed beside an answer.
 
     Raises:
         RightsizerError: it takes too long, or prints nothing but why it failed.
@@ -77,9 +85,11 @@ def own_answer(words: Sequence[str], longest_seconds: float) -> str:
         raise RightsizerError(f"'{words[0]}' took longer than {longest_seconds:g} s") from None
     except OSError as error:
         raise RightsizerError(f"'{words[0]}' cannot be started: {error.strerror}") from None
+    *_, fault = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
     if not done.stdout:
-        *_, fault = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
-        raise RightsizerError(f"'{words[0]}' failed: {fault.removeprefix('rightsizer: ')}")
+        raise RightsizerError(f"'{words[0]}' failed: {fault.removeprefix(_PREFIX)}")
+    if failed is not None and fault.startswith(_PREFIX):
+        failed(fault.removeprefix(_PREFIX))
     return done.stdout
 
 

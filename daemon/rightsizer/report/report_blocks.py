@@ -280,7 +280,8 @@ def _workload_row(model: ReportModel, usage: WorkloadUsage) -> WorkloadRow:
 def _use(model: ReportModel, usage: DeviceRow | WorkloadUsage, name: str) -> dict[str, Any]:
     """Return what a row says of use, waste and the first recommendation."""
     lost = sum(usage.waste_hours.values())
-    wasted = lost - usage.waste_hours.get(Cause.HEADROOM, 0.0)
+    causes = {cause: hours for cause, hours in usage.waste_hours.items() if cause != Cause.HEADROOM}
+    wasted = sum(causes.values())
     known_hours = usage.used_hours + lost
     dollars_lost = usage.wasted.dollars_typical
     about = [row for row in model.advice if name == row.workload or name in row.devices]
@@ -290,9 +291,9 @@ def _use(model: ReportModel, usage: DeviceRow | WorkloadUsage, name: str) -> dic
         "wasted_ratio": wasted / known_hours if known_hours else None,
         "wasted_gpu_hours": wasted,
         "wasted_dollars": dollars_lost * wasted / lost if dollars_lost and lost else None,
-        "mostly": figures.main_cause(usage.waste_hours),
+        "mostly": figures.main_cause(causes) if wasted else "",
         "known_ratio": usage.coverage_ratio,
-    } | ({} if first is None else _advised(first))
+    } | ({} if first is None else _advised(first, name))
 
 
 def _urgency(row: AdviceRow) -> Rank:
@@ -300,10 +301,12 @@ def _urgency(row: AdviceRow) -> Rank:
     return worth_rank(row.severity, row.savings.dollars_per_month_typical or 0.0, row.confidence)
 
 
-def _advised(row: AdviceRow) -> dict[str, Any]:
+def _advised(row: AdviceRow, name: str) -> dict[str, Any]:
+    is_one_of = name in row.devices and len(row.devices) > 1
     monthly = row.savings.dollars_per_month_typical or 0.0
     return {
         "to_do": action_label(row.action, row.finding),
+        "to_do_detail": f"on {len(row.devices)} GPUs" if is_one_of else "",
         "saves_dollars_per_day": max(0.0, monthly * HOURS_A_DAY / HOURS_PER_MONTH),
         "rank": _urgency(row),
     }

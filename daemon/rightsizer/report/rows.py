@@ -292,7 +292,7 @@ def filled(rows: Sequence[SubjectRow], columns: Iterable[RowColumn]) -> list[Row
 
 
 def _table_cell(column: RowColumn, row: SubjectRow) -> Cell:
-    """Return a cell with its second line in brackets; money as a number, so that rows add up."""
+    """Return a cell with its second line in brackets; money as a number."""
     if column.kind == "past":
         return row.past
     if column.kind == "saves":

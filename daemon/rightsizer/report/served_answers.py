@@ -1,7 +1,7 @@
 """What `rightsizer served` says of loads, asked of this program in a process of its own."""
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,13 +17,13 @@ def served_answers(
     loads: Sequence[ServedLoad],
     config_file: Path | None,
     boards: Sequence[str] = (),
-    *,
-    learns: bool = False,
+    unlearned: Callable[[str], object] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the answers about some loads, as in the JSON of the command; none without a load.
 
     The planner's memory is its process's, and with it given back. By default all kinds of GPU
-    with a price are considered. With `learns` what the loads teach is kept, where it can be.
+    with a price are considered. With `unlearned` what the loads teach is kept; where it cannot be,
+    that is told why.
 
     Raises:
         RightsizerError: the command failed, or took too long.
@@ -33,11 +33,13 @@ def served_answers(
     words = ["served", "--json"]
     words += [] if config_file is None else [f"--config.file={config_file}"]
     words += [f"--boards={','.join(boards)}"] if boards else []
-    words += ["--learn"] if learns else []
+    words += ["--learn"] if unlearned else []
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(encode(list(loads)))
         file.flush()
-        return decode(own_answer([*words, file.name], _LONGEST_SECONDS), list[dict[str, Any]])
+        return decode(
+            own_answer([*words, file.name], _LONGEST_SECONDS, unlearned), list[dict[str, Any]]
+        )
 
 
 def served_needs(answers: Iterable[Mapping[str, Any]]) -> tuple[ServedNeed, ...]:

@@ -99,7 +99,9 @@ def _row(  # noqa: PLR0913, PLR0917 - what the rows of a report share.
     lost = sorted(waste.parts, key=lambda part: -part.ratio)
     is_unknown_class = workload.workload_class is WorkloadClass.UNKNOWN
     about = (piece for piece in advice if piece.finding.workload == workload.key)
-    opened = sorted((piece for piece in about if piece.is_open), key=lambda e: e.finding.rank)
+    opened = sorted(
+        (piece for piece in about if piece.is_open), key=lambda piece: piece.finding.rank
+    )
     return WorkloadView(
         title=workload.key,
         gpus=_devices(report, held.get(workload.key, {}), names),
