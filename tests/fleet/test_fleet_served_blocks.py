@@ -36,4 +36,5 @@ def test_note_counts_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setattr(served, "_loads", lambda *_: iter((LOAD,)))
     request = cast(Any, SimpleNamespace(devices={}))
     answer = served.served_models(cast(Any, None), request, 1, tmp_path / "absent.yaml")
-    assert answer.note.startswith("Not planned: 1 served model: ")
+    (note,) = answer.notes
+    assert note.startswith("Not planned: 1 served model: ")
