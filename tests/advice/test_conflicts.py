@@ -51,6 +51,18 @@ UNDER = said(
     Reason.GPU_MEMORY_UNDERPROVISIONED,
     Action.CHANGE_GPU_TYPE,
 )
+SERVED = said(
+    "served",
+    FindingKind.UNDERPROVISIONED,
+    Reason.GPU_UNDERPROVISIONED,
+    Action.ADD_GPUS,
+)
+SHORT = said(
+    "underprovisioned",
+    FindingKind.UNDERPROVISIONED,
+    Reason.GPU_UNDERPROVISIONED,
+    Action.AUTOSCALE,
+)
 ALL = (IDLE, STALL, HOST, OVER, COUNT, AUTOSCALE, UNDER)
 
 
@@ -72,6 +84,9 @@ def opening(judgements: Sequence[Judgement]) -> set[str]:
         ((IDLE, STALL, HOST), {"hidden_stall", "host_bound"}),
         ((AUTOSCALE, COUNT, OVER), {"diurnal_autoscale", "overprovisioned"}),
         ((OVER, HOST), {"overprovisioned", "host_bound"}),
+        # A plan of the engine knows what it needs.
+        ((SHORT, SERVED, OVER), {"served"}),
+        ((UNDER, SERVED), {"near_out_of_memory", "served"}),
         (ALL, {"hidden_stall", "host_bound", "near_out_of_memory"}),
     ],
 )

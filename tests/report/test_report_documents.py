@@ -26,6 +26,7 @@ GoldenFile = Callable[[str | Path, str], None]
 SUFFIXES: Final = {"text": "txt", "html": "html", "markdown": "md", "json": "json"}
 """Of the formats that tell the story; the bill has tests of its own."""
 DOCUMENTATION: Final = Path(__file__).parent.parent.parent / "docs" / "report.md"
+IDLE: Final = [{State.IDLE_HELD: 2.0}]
 
 
 def document(name: str, timezone: dt.tzinfo = dt.UTC, **facts: Any) -> str:
@@ -80,6 +81,18 @@ def test_documents_say_which_recommendation_is_an_alternative() -> None:
     assert text.count("Instead of") == 1
     assert document("html", advice=advice).count("<h3>2. Instead of 1: ") == 1
     assert document("markdown", advice=advice).count("### 2. Instead of 1: ") == 1
+
+
+def test_a_row_says_on_how_many_gpus_its_advice_saves() -> None:
+    """The sum is of all of them, so that nobody adds the rows up."""
+    devices = (device_facts(gpu(0), IDLE), device_facts(gpu(1), IDLE))
+    saves = Savings(2.0, 2.0, 5.0, 5.0)
+    piece = finding(id="a", devices=(gpu(0).uuid, gpu(1).uuid), savings=saves)
+    advice = (Advice(piece, AdviceState.ACTIVE, EPOCH, EPOCH),)
+    text = document("markdown", devices=devices, workloads=(), advice=advice)
+    rows = [line for line in text.splitlines() if "(on 2 GPUs)" in line]
+    assert len(rows) == 2
+    assert all("$120" in row for row in rows)
 
 
 def test_html_is_well_formed_and_needs_nothing_else() -> None:

@@ -238,7 +238,7 @@ class RollupLevel:
     """Closed windows of one length, and the open one, merged from shorter windows.
 
     The open one is kept as bytes: most workloads of a node have ended, and the histograms of a
-    window take ten times the memory.
+    window take more than all else that their accounts keep.
     """
 
     def __init__(self, uuid: str, grain: Nanoseconds, summed: Nanoseconds = 0) -> None:

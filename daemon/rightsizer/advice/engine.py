@@ -218,11 +218,13 @@ _PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
     (_says(*_NAMED_LIMITS), _says(Reason.PERIODIC_STARVATION)),
     # docs/definitions.md, conduct: never 'over' while any dimension is 'under'.
     (_says(FindingKind.UNDERPROVISIONED), _says(FindingKind.OVERPROVISIONED)),
-    # A plan of what an engine serves knows what it needs.
+    # A plan of what an engine serves knows what it needs; that its memory runs out is told beside.
     (
         lambda finding: finding.rule == SERVED_RULE,
         lambda finding: (
-            finding.rule != SERVED_RULE and finding.kind is FindingKind.UNDERPROVISIONED
+            finding.rule != SERVED_RULE
+            and finding.kind is FindingKind.UNDERPROVISIONED
+            and Reason.GPU_MEMORY_UNDERPROVISIONED not in finding.reasons
         ),
     ),
     # If compute alone is short, the finding about the SMs covers it.
