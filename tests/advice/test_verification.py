@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cases import finding
+from cases import NOW, finding
 from rightsizer.advice.settings import VerificationSettings
 from rightsizer.advice.verification import (
     Baseline,
@@ -160,11 +160,11 @@ def test_peers_are_of_the_same_class_and_follow_nothing_themselves() -> None:
         "claimed": BEFORE,
         "other": after(workload_class="serving"),
     }
-    found = Baselines(lambda _: measured, {"claimed"}).of(KEY, 1)
+    found = Baselines(NOW, lambda _: measured, {"claimed"}).of(KEY, 1)
     assert found == Baseline(BEFORE, {"peer": 0.3})
     assert found is not None
     assert found.peers == {"peer": 0.3}
-    assert Baselines(lambda _: measured).of("unknown", 1) is None
+    assert Baselines(NOW, lambda _: measured).of("unknown", 1) is None
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 8))

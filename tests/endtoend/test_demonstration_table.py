@@ -81,8 +81,8 @@ def opened(folder: Path) -> Iterator[tuple[Nanoseconds, str, Finding]]:
         if snapshot.wall_time < due:
             continue
         due += interval
-        found = recommender.run(ledger.open_now(), ledger.advice(), snapshot.wall_time)
-        for event in ledger.update(found.judgements, snapshot.wall_time):
+        judged, now, _ = recommender.run(ledger.open_now(), ledger.advice(), snapshot.wall_time)
+        for event in ledger.update(judged, now):
             if event.kind is AdviceEventKind.OPENED:
                 finding = event.advice.finding
                 name = (finding.workload or "").rpartition("/")[2]

@@ -6,7 +6,6 @@ from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.advice.lookup import find_open_advice
@@ -101,11 +100,12 @@ class Ledger:
         Without measurements nothing is verified. If there is no room for all, the most severe
         open first, then those with the largest savings.
         """
-        peers = self.settings.verification.most_peers
-        baselines = None
-        if measured is not None:
-            baselines = Baselines(measured, self._records.keys_in_trial, peers)
-        run = _Run(now, measured, baselines)
+        baselines = Baselines(
+            now,
+            measured or (lambda _: {}),
+            self._records.keys_in_trial,
+            self.settings.verification.most_peers,
+        )
         events: list[AdviceEvent] = []
         ordered = sorted(
             judgements,
@@ -114,8 +114,8 @@ class Ledger:
         single = [judgement for judgement in ordered if not judgement.incidents]
         for judgement in single:
             for record in self._records.open_of(judgement.key, judgement.finding.rule):
-                events.extend(self._refresh_or_close(record, judgement, run))
-        events.extend(self._open_most_urgent(single, run))
+                events.extend(self._refresh_or_close(record, judgement, baselines))
+        events.extend(self._open_most_urgent(single, baselines))
         for judgement in ordered:
             if judgement.incidents:
                 events.extend(self._close_folded(judgement, now))
@@ -184,10 +184,10 @@ class Ledger:
         return nanoseconds(for_seconds)
 
     def _refresh_or_close(
-        self, record: AdviceRecord, judgement: Judgement, run: "_Run"
+        self, record: AdviceRecord, judgement: Judgement, baselines: Baselines
     ) -> list[AdviceEvent]:
         """Refresh or close open advice by the same rule's judgement of its workload."""
-        now = run.now
+        now = baselines.now
         if (exclusion := judgement.exclusion_of(record.advice.finding, now)) is not None:
             advice = replace(record.advice, actor=exclusion.actor or _POLICY)
             closed = replace(record, advice=advice).closed(
@@ -203,26 +203,28 @@ class Ledger:
         patience = nanoseconds(judgement.conduct.close_after_seconds)
         if quiet_since is not None and now - quiet_since >= patience:
             is_over = not replaced and not judgement.has_conflict
-            return self._close(record, run, is_over=is_over)
+            return self._close(record, baselines, is_over=is_over)
         finding = judgement.finding if same else record.advice.finding
         fresh, has_risen = record.refreshed(finding, judgement.conduct.short_seconds, now)
         fresh = replace(fresh, quiet_since=quiet_since)
         if quiet_since is None:
-            fresh = self._with_baseline(fresh, run)
+            fresh = self._verifier.with_baseline(fresh, baselines)
         self._records.put(fresh)
         rise = AdviceEvent(AdviceEventKind.SEVERITY_UP, fresh.advice, now)
         return [rise] if has_risen else []
 
-    def _close(self, record: AdviceRecord, run: "_Run", *, is_over: bool) -> list[AdviceEvent]:
+    def _close(
+        self, record: AdviceRecord, baselines: Baselines, *, is_over: bool
+    ) -> list[AdviceEvent]:
         """Close quiet advice; with `is_over` its cause is gone, otherwise just not reported."""
-        now = run.now
+        now = baselines.now
         was_claimed = record.advice.state is AdviceState.CLAIMED
         has_succeeded = was_claimed and is_over
         closed = record.closed(AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED, now)
         has_lasted = now - record.advice.opened >= nanoseconds(record.long_seconds)
         if not is_over:
             return self._put_closed(closed, now, was_right=None)
-        if self._verifier.is_worth_verifying(record, run.measured, was_claimed=was_claimed):
+        if self._verifier.is_worth_verifying(record, baselines.measured, was_claimed=was_claimed):
             return self._put_in_trial(closed, now)
         # A problem that ended within the rule's span was probably no real one.
         was_right = True if has_succeeded else None if has_lasted else False
@@ -258,19 +260,21 @@ class Ledger:
         self._records.put(replace(record, trial_since=now))
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
-    def _open_most_urgent(self, judgements: Sequence[Judgement], run: "_Run") -> list[AdviceEvent]:
+    def _open_most_urgent(
+        self, judgements: Sequence[Judgement], baselines: Baselines
+    ) -> list[AdviceEvent]:
         """Open judgements by urgency; less severe advice makes room for more severe."""
         wanted: dict[_Place, Judgement] = {}
         for judgement in judgements:
             # Only one finding per rule and workload.
             place = judgement.key, judgement.finding.rule
-            if place not in wanted and self._may_open(judgement, run.now):
+            if place not in wanted and self._may_open(judgement, baselines.now):
                 wanted[place] = judgement
         room = max(0, self.settings.most_records - self._records.open_count)
-        events, chosen = self._chosen(wanted, room, run.now)
+        events, chosen = self._chosen(wanted, room, baselines.now)
         for place, judgement in wanted.items():
             if place in chosen:
-                events += self._open(judgement, run)
+                events += self._open(judgement, baselines)
         self.dropped = Counter(
             judgement.finding.severity for place, judgement in wanted.items() if place not in chosen
         )
@@ -333,9 +337,9 @@ class Ledger:
         )
         return replace(advice, state=first.state, actor=first.actor, why=first.why, expires=expires)
 
-    def _open(self, judgement: Judgement, run: "_Run") -> list[AdviceEvent]:
+    def _open(self, judgement: Judgement, baselines: Baselines) -> list[AdviceEvent]:
         finding = judgement.finding
-        now = run.now
+        now = baselines.now
         before = self._records.get(finding.id)
         has_regressed = before is not None and self._has_regressed(before.advice, now)
         if before is not None and before.trial_since is not None:
@@ -360,7 +364,7 @@ class Ledger:
             trial_since=now if advice.state is AdviceState.CLAIMED else None,
             trial_seconds=self.settings.verification.span_for(long_seconds),
         )
-        self._records.put(self._with_baseline(record, run))
+        self._records.put(self._verifier.with_baseline(record, baselines))
         if open_advice is not None:
             return []  # Already delivered when first opened.
         opened = AdviceEvent(AdviceEventKind.OPENED, advice, now)
@@ -372,11 +376,6 @@ class Ledger:
         within = nanoseconds(self.settings.regressed_within_seconds)
         closed = now if advice.closed is None else advice.closed
         return advice.state is AdviceState.SUCCEEDED and now - closed <= within
-
-    def _with_baseline(self, record: AdviceRecord, run: "_Run") -> AdviceRecord:
-        if run.baselines is None:
-            return record
-        return self._verifier.with_baseline(record, run.now, run.baselines)
 
     def _expire_gone(self, now: Nanoseconds) -> list[AdviceEvent]:
         limit = now - nanoseconds(self.settings.gone_after_seconds)
@@ -413,12 +412,6 @@ class Ledger:
             is_old = advice.updated < limit and not _is_in_force(advice, now)
             if place >= first_crowded_out or (is_old and record.trial_since is None):
                 self._records.remove(advice.id)
-
-
-class _Run(Struct, frozen=True):
-    now: Nanoseconds
-    measured: Measured | None
-    baselines: Baselines | None
 
 
 def _urgency(finding: Finding) -> tuple[int, float, float, str]:

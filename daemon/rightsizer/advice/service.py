@@ -7,8 +7,6 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, Protocol
 
-from msgspec import Struct
-
 from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.advice.engine import Cases, judge_all, judge_span
 from rightsizer.advice.incident import open_incidents, watched_places, with_incidents
@@ -91,14 +89,11 @@ class JudgementSource(Protocol):
         """Merge its own judgements into the rules'; other arguments as of `Recommender.run`."""
 
 
-class RecommenderResult(Struct, frozen=True):
-    """Result of a run, as input of the ledger."""
+Verdicts = tuple[tuple[Judgement, ...], Nanoseconds, Measured]
+"""Arguments of `Ledger.update`: judgements of a run, its wall time, and what measures before it.
 
-    time: Nanoseconds
-    """Wall time."""
-    judgements: tuple[Judgement, ...]
-    measured: Measured
-    """Measures the accounts before that time; keeps their windows in memory."""
+The last keeps the windows of the accounts in memory.
+"""
 
 
 class Recommender:
@@ -156,7 +151,7 @@ class Recommender:
         open_now: AbstractSet[tuple[str, str]],
         advice: Sequence[Advice] = (),
         now: Nanoseconds | None = None,
-    ) -> RecommenderResult:
+    ) -> Verdicts:
         """Judge every workload by every rule, under the policies.
 
         `open_now` holds workload key and rule of open advice, `advice` all advice in the ledger;
@@ -183,7 +178,7 @@ class Recommender:
             self._count_failure,
         )
         self.judgements = judgements
-        return RecommenderResult(now, judgements, cache(lambda span: measure_all(cases(span))))
+        return judgements, now, cache(lambda span: measure_all(cases(span)))
 
     def over_all(self, now: Nanoseconds) -> tuple[Finding, ...]:
         """Judge everything posted by every rule, under the policies.
@@ -217,9 +212,7 @@ class EventSink(Protocol):
 class Judge(Protocol):
     """Runs the rules over a node's accounts or a fleet's store."""
 
-    def run(
-        self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice]
-    ) -> RecommenderResult:
+    def run(self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice]) -> Verdicts:
         """Judge the present state; arguments as of `Recommender.run`."""
 
 
@@ -272,24 +265,22 @@ class AdviceService:
         with self._ledger_lock:
             open_now = self._ledger.open_now()
             is_empty = not self._ledger.records
-        recommender_result = self._judge.run(open_now, self.advice)
+        verdicts = self._judge.run(open_now, self.advice)
         restoration = self._restore() if is_empty and self._restore is not None else None
         with self._update_lock:
-            events = self._update(recommender_result, restoration)
-        self._log_run(recommender_result, events)
+            events = self._update(verdicts, restoration)
+        self._log_run(verdicts[0], events)
         with self._ledger_lock:
             self._save()
         self._deliver_pending()
 
-    def _update(
-        self, result: RecommenderResult, restoration: Restoration | None
-    ) -> list[AdviceEvent]:
+    def _update(self, verdicts: Verdicts, restoration: Restoration | None) -> list[AdviceEvent]:
         with self._ledger_lock:
             ledger = self._ledger.with_settings(self._ledger.settings)
             self._decisions = []
         if restoration is not None:
             ledger.restore(restoration)
-        events = ledger.update(result.judgements, result.time, result.measured)
+        events = ledger.update(*verdicts)
         self._store.encode_ledger(ledger, events)
         with self._ledger_lock:
             self._ledger = self._with_decisions(ledger, self._decisions)
@@ -367,12 +358,12 @@ class AdviceService:
         """Number of ended recommendations, by reason and outcome."""
         self._pending.extend(events)
 
-    def _log_run(self, result: RecommenderResult, events: Sequence[AdviceEvent]) -> None:
+    def _log_run(self, judgements: Sequence[Judgement], events: Sequence[AdviceEvent]) -> None:
         self._log_changes(events)
         self._log.info(
             "recommender_ran",
-            judgements=len(result.judgements),
-            complaints=sum(judgement.finding.is_actionable for judgement in result.judgements),
+            judgements=len(judgements),
+            complaints=sum(judgement.finding.is_actionable for judgement in judgements),
             opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
             closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
         )

@@ -120,10 +120,15 @@ class Baselines:
     """Baselines of workloads at one moment; each span is measured and grouped once."""
 
     def __init__(
-        self, measured: Measured, in_trial: AbstractSet[str] = frozenset(), most_peers: int = 30
+        self,
+        now: Nanoseconds,
+        measured: Measured,
+        in_trial: AbstractSet[str] = frozenset(),
+        most_peers: int = 30,
     ) -> None:
-        """Use measurements of that moment; `in_trial` are workloads in a trial."""
-        self._measured = measured
+        """Use measurements before that moment; `in_trial` are workloads in a trial."""
+        self.now = now
+        self.measured = measured
         self._in_trial = frozenset(in_trial)
         self._most_peers = most_peers
         self._peers: dict[Nanoseconds, Mapping[str, Mapping[str, float]]] = {}
@@ -134,7 +139,7 @@ class Baselines:
         Peers are workloads of the same class that are not in a trial, evenly sampled if there are
         many.
         """
-        measurements = self._measured(span)
+        measurements = self.measured(span)
         if (measurement := measurements.get(key)) is None:
             return None
         if span not in self._peers:
@@ -308,9 +313,7 @@ class Verifier:
         self._settings = settings
         self._track_record = track_record
 
-    def with_baseline(
-        self, record: AdviceRecord, now: Nanoseconds, baselines: Baselines
-    ) -> AdviceRecord:
+    def with_baseline(self, record: AdviceRecord, baselines: Baselines) -> AdviceRecord:
         """Set the baseline, and renew it if the advice was claimed since."""
         is_fresh = record.baseline_since >= (record.trial_since or 0)
         span = nanoseconds(record.trial_seconds)
@@ -318,15 +321,15 @@ class Verifier:
         if not span or (record.baseline is not None and is_fresh):
             return record
         baseline = baselines.of(record.key, span)
-        return (
-            record if baseline is None else replace(record, baseline=baseline, baseline_since=now)
-        )
+        if baseline is None:
+            return record
+        return replace(record, baseline=baseline, baseline_since=baselines.now)
 
     def is_worth_verifying(
-        self, record: AdviceRecord, measured: Measured | None, *, was_claimed: bool
+        self, record: AdviceRecord, measured: Measured, *, was_claimed: bool
     ) -> bool:
         """Whether ended advice is worth verifying, since the recommended change was made."""
-        if record.baseline is None or measured is None:
+        if record.baseline is None:
             return False
         if was_claimed:
             return True

@@ -172,12 +172,10 @@ class _ReplayRun:
 
     def _judge(self, now: Nanoseconds) -> None:
         self._due = now + self._interval
-        recommender_result = self._recommender.run(
-            self.ledger.open_now(), self.ledger.advice(), now
-        )
+        judgements, _, _ = self._recommender.run(self.ledger.open_now(), self.ledger.advice(), now)
         self._opened += [
             event
-            for event in self.ledger.update(recommender_result.judgements, now)
+            for event in self.ledger.update(judgements, now)
             if event.kind is AdviceEventKind.OPENED
         ]
 

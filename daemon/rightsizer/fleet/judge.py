@@ -16,7 +16,7 @@ from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.served import RULE_NAME as SERVED_RULE
 from rightsizer.advice.served import EngineAnswer, served_judgements, unplanned_judgements
-from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
+from rightsizer.advice.service import Verdicts, configured_market, configured_rules
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache, merged_holdings
 from rightsizer.fleet.cache.grid import DAY
@@ -248,7 +248,7 @@ class FleetJudge:
 
     def run(
         self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice] = ()
-    ) -> RecommenderResult:
+    ) -> Verdicts:
         """Judge the fleet by every rule.
 
         Raises:
@@ -301,7 +301,7 @@ class FleetJudge:
             )
             keys = (key for key, _ in open_now)
             measured = case_measurement(self._cache, request, keys, settings=self._case_settings)
-            return RecommenderResult(context.now, judgements, measured)
+            return judgements, context.now, measured
 
     def _judged_served(
         self,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.lookup import find_advice
-from rightsizer.advice.service import AdviceService, EventSink, RecommenderResult
+from rightsizer.advice.service import AdviceService, EventSink
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.clusters import CLUSTER_LABELS, label_names
 from rightsizer.fleet.context import store_of
@@ -92,7 +92,7 @@ def run_once(
         HistoryError: the ledger is held by a service, or cannot be written.
     """
     if not keeps:
-        ledger, _, troubles = _unsaved(judge, settings)
+        ledger, troubles = _unsaved(judge, settings)
         notes = (*judge.answer.notes, *troubles)
         return replace(judge.answer, advice=ledger.advice(), notes=notes)
     troubles = []
@@ -113,38 +113,34 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Explan
         AbsentError: there is no verdict with that id.
         StoreError: the store does not answer, or not wholly.
     """
-    ledger, recommender_result, _ = _unsaved(judge, settings)
+    ledger, _ = _unsaved(judge, settings)
     trees = rule_trees(settings)
     advice = ledger.advice()
-    verdicts = (judgement.finding for judgement in recommender_result.judgements)
-    verdict = next((finding for finding in verdicts if finding.id == asked), None)
+    findings = judge.answer.findings
+    verdict = next((finding for finding in findings if finding.id == asked), None)
     if verdict is None or any(open_advice.id == asked for open_advice in advice):
         explanation = explain_advice(find_advice(advice, asked), trees)
     else:
-        explanation = explain_finding(verdict, recommender_result.time, trees)
+        explanation = explain_finding(verdict, judge.answer.time, trees)
     has_agents = any(source.devices for source in judge.answer.sources if source.source == _AGENTS)
     # Queries apply to metrics exported by agents.
     return explanation if has_agents else replace(explanation, queries=())
 
 
-def _unsaved(
-    judge: FleetJudge, settings: FleetConfig
-) -> tuple[Ledger, RecommenderResult, list[str]]:
-    """Return the ledger as a run would leave it, the run's verdicts, and faults."""
+def _unsaved(judge: FleetJudge, settings: FleetConfig) -> tuple[Ledger, list[str]]:
+    """Return the ledger as a run would leave it, and faults."""
     ledger = Ledger((), ledger_settings(settings))
     troubles = list[str]()
     if judge.ledger_path.is_file():
         with closing(opened_ledger(judge.ledger_path, read_only=True)) as storage:
             ledger = storage.ledger(ledger_settings(settings))
-    recommender_result = judge.run(ledger.open_now(), ledger.advice())
+    verdicts = judge.run(ledger.open_now(), ledger.advice())
     if not ledger.records:
         ledger.restore(
             restoration(judge, settings, lambda _, message: troubles.append(message), _at_once)
         )
-    ledger.update(
-        recommender_result.judgements, recommender_result.time, recommender_result.measured
-    )
-    return ledger, recommender_result, troubles
+    ledger.update(*verdicts)
+    return ledger, troubles
 
 
 def _at_once(_: float) -> bool:
