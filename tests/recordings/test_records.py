@@ -51,7 +51,6 @@ ROWS = [[at, util, 90] for at, util in zip(TIMES, COLUMNS["gpu0_util"], strict=T
         "time,util0,mem0,util1,mem1\n" + _lines("AT,0,2000,90,2000"),
         "time,GPU 0,GPU 1\n" + _lines("AT,0%,90%"),
         _lines('time=AT level=info msg="all is well" gpu=1 util=90'),
-        _lines("gpu,gpu=1 util=90 AT000000000"),
         _lines("time=AT gpu=0 util=1 gpu=1 util=90"),
         "# logger | start=2024-05-01\nts_unix,gpu,util_pct\n" + _lines("AT,1,90"),
         "\n".join(json.dumps({"log": json.dumps(each), "stream": "stdout"}) for each in PLAIN),
@@ -70,7 +69,6 @@ ROWS = [[at, util, 90] for at, util in zip(TIMES, COLUMNS["gpu0_util"], strict=T
         "numbers",
         "units in cells",
         "logfmt",
-        "line protocol",
         "repeated keys",
         "comment",
         "Docker",
@@ -139,9 +137,9 @@ def test_processes_of_a_list_of_gpus_are_read(replay: Replays, write: Writes) ->
 
 
 def test_tables_below_each_other_have_their_own_columns(replay: Replays, write: Writes) -> None:
-    """InfluxDB annotates each; a column of the first may be in another place."""
-    first = "#group,false\n,_time,gpu,util_pct\n" + _lines(",AT,0,90")
-    other = "\n#group,false\n,_time,util_pct,host,gpu\n" + _lines(",AT,10,a,1")
+    """As in appended logs; a column of the first may be in another place."""
+    first = ",_time,gpu,util_pct\n" + _lines(",AT,0,90")
+    other = "\n,_time,util_pct,host,gpu\n" + _lines(",AT,10,a,1")
     played = replay(write(first + other))
     assert played.values("index:0", Signal.GPU_BUSY) == [0.9] * 4
     assert played.values("a GPU 1", Signal.GPU_BUSY) == [0.1] * 4
@@ -205,8 +203,8 @@ def test_times_of_day_are_counted_on(replay: Replays, write: Writes) -> None:
 
 
 def test_objects_of_another_shape_are_counted(replay: Replays, write: Writes) -> None:
-    """What looks like OpenTelemetry's metrics or a point may be none."""
-    others = [{"resourceMetrics": 5}, {"fields": [], "tags": {}, "timestamp": 1}]
+    """What looks like OpenTelemetry's metrics may be none."""
+    others = [{"resourceMetrics": 5}, {"resourceMetrics": 6}]
     text = "\n".join(map(json.dumps, [PLAIN[0], *others, *PLAIN[1:]]))
     played = replay(write(text))
     assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 4

@@ -71,8 +71,8 @@ _ERRATIC_RATIO: Final = 0.01
 """Share of numbers that may be garbage."""
 _REMEMBERED: Final = 4096
 _UNIT_ENDS: Final = f"%°\u00a0\u202f{ascii_letters}"
-_NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*--")
-"""A directive for spreadsheets, annotations of InfluxDB, and rules of text tables."""
+_NO_ROW: Final = re.compile(r"sep=|(?=[-+|: ]+$).*--")
+"""A directive for spreadsheets, and rules of text tables."""
 QUERY: Final = (
     "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
     "power.draw --format=csv"
@@ -231,7 +231,7 @@ def csv_rows(
 ) -> Iterator[NumberedRow]:
     """Yield the rows below a table's heading, with their lines.
 
-    A heading may come again with other columns, as in appended logs and exports of InfluxDB:
+    A heading may come again with other columns, as in appended logs:
     `headings` has those of all, and `repeated` is the name of the time in them.
     """
     delimiter = delimiter_of(heading)

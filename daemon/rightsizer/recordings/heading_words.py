@@ -16,7 +16,6 @@ from rightsizer.recordings.nvidia_smi_columns import (
     SIGNAL_COLUMNS,
     SignalColumn,
     column_name,
-    exported_spellings,
     signal_columns,
     unit_of_heading,
 )
@@ -62,13 +61,8 @@ _EXACT: Final = {
         for field in DCGM_FIELDS.values()
         if field.short_name and field.signal is not None
     },
-    **{
-        f"nvidia_smi.{spelling}": column
-        for name, column in SIGNAL_COLUMNS.items()
-        for spelling in exported_spellings(name)
-    },
 }
-"""Columns of nvidia-smi as gpustat and Telegraf spell them, and those of `dcgmi dmon`."""
+"""Columns of nvidia-smi as gpustat spells them too, and those of `dcgmi dmon`."""
 _TRACKER_KEY: Final = re.compile(
     r"(?>(?P<run>.+) - )?(?:.*[/ ])?(?:system\.|sys\.)?"
     r"gpu[._](?P<index>\d+)[._](?P<metric>\w+)(?:/l:(?P<node>.+))?"

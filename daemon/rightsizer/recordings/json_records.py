@@ -29,8 +29,8 @@ _OF_PROCESSES: Final = frozenset({"process", "processes", "procs", "apps"})
 _INDEX: Final = "gpu index"
 _SHARED: Final = NODES | {"gpu name", "gpu model", "gpu product name"}
 """Keys beside such a list, or around records, that count for all of them."""
-_COLUMNS: Final = (("labels", "data"), ("columns", "data"), ("columns", "values"))
-"""Names of columns and rows of cells, as of Netdata, pandas and InfluxDB."""
+_COLUMNS: Final = (("labels", "data"), ("columns", "data"))
+"""Names of columns and rows of cells, as of Netdata and pandas."""
 _MOST_GPUS: Final = 64
 """Values of a list that may be of one GPU each."""
 _QUANTITY: Final = {"value", "unit"}
@@ -68,8 +68,6 @@ def _of_object(document: dict[str, Any]) -> Iterator[Record]:
         numbers = count()
         for gpu in (gpu for key, gpus in lists if key == entity for gpu in gpus if gpu):
             yield shared | _of_gpu(gpu, next(numbers))
-    elif {"fields", "tags", "timestamp"} <= document.keys():
-        yield point(str(document.get("name", "")), plain, document["fields"])
     elif lists and not time_places([*plain]):
         for _, objects in lists:
             yield from (shared | record for record in records_of(objects))
@@ -86,14 +84,6 @@ def _list_of_gpus(keys: Sequence[str]) -> str | None:
         if not _OF_GPUS.isdisjoint(words := words_of(key)) and _OF_PROCESSES.isdisjoint(words)
     ]
     return entity_keys[0] if entity_keys else None
-
-
-def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) -> Record:
-    """Return a point of InfluxDB as a record, whose fields have the measurement before them."""
-    return {
-        **{name: value for name, value in tags.items() if name not in fields},
-        **{f"{measurement}.{name}": str(value) for name, value in fields.items()},
-    }
 
 
 def _of_gpu(gpu: dict[str, Any], number: int) -> Record:
@@ -125,10 +115,8 @@ def _tables(document: Any) -> Iterator[Record]:
             and rows
             and all(map(_is_row, rows))
         ):
-            tags = document.get("tags")
-            shared = dict(_flat(tags)) if isinstance(tags, dict) else {}
             for cells in rows:
-                yield shared | dict(zip(map(str, names), map(_text, cells), strict=False))
+                yield dict(zip(map(str, names), map(_text, cells), strict=False))
             return
     columns = {key: cells for key, cells in document.items() if _is_row(cells)}
     if len({*map(len, columns.values())}) == 1 and time_places([*columns]) and len(columns) > 1:

@@ -52,8 +52,6 @@ class SampleColumns:
         times = time_places(headings)
         self._value = place_of(headings, VALUES)
         self._label_list = place_of(headings, LABELS)
-        # InfluxDB has it beside the name of a field.
-        self._measurement = place_of(headings, {"measurement"})
         used = {*times, self._value, self._label_list}
         self._labels = [(at, text) for at, text in enumerate(headings) if at not in used]
         self._metric: int | None = None
@@ -68,20 +66,15 @@ class SampleColumns:
         places = [at for at, text in self._labels if " ".join(words_of(text)) in METRICS]
         for cells in rows if places else ():
             for at in places:
-                metric = self._name(cells, at)
-                labels = self.labels(cells)
-                if isinstance(_series(metric, labels, Unit.RATIO), DcgmSeries):
+                if isinstance(
+                    _series(cells[at].strip(), self.labels(cells), Unit.RATIO), DcgmSeries
+                ):
                     return at
         return None
 
-    def _name(self, cells: Sequence[str], at: int) -> str:
-        before = self._measurement
-        measurement = "" if before in (None, at) else cells[before or 0].strip()
-        return ".".join(filter(None, (measurement, cells[at].strip())))
-
     def sample(self, cells: Sequence[str]) -> tuple[str, str]:
         """Return metric and number of a row as written."""
-        return self._name(cells, self._metric or 0), cells[self._value or 0].strip()
+        return cells[self._metric or 0].strip(), cells[self._value or 0].strip()
 
     def labels(self, cells: Sequence[str]) -> _Labels:
         """Return a row's labels by their own and dcgm-exporter's names."""

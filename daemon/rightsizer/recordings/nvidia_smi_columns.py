@@ -102,7 +102,7 @@ def unit_of_heading(heading: str) -> str:
 
 
 def exported_spellings(name: str) -> frozenset[str]:
-    """Return the spellings of a column with underscores, as exporters and Telegraf name it."""
+    """Return the spellings of a column with underscores, as exporters name it."""
     spellings = {name}
     if name.startswith("clocks."):
         spellings |= {name.removesuffix(b) + a for a, b in _ENDINGS if name.endswith(b)}

@@ -1,4 +1,4 @@
-"""Tables, records and metrics of any tool: CSV, JSON, logfmt, InfluxDB's lines, Prometheus."""
+"""Tables, records and metrics of any tool: CSV, JSON, logfmt, Prometheus."""
 
 import contextlib
 import json
@@ -30,7 +30,6 @@ from rightsizer.recordings.heading_words import PIDS, heading_of, place_of, time
 from rightsizer.recordings.json_records import (
     PROCESSES,
     Record,
-    point,
     records_of,
 )
 from rightsizer.recordings.long_table import SampleColumns, long_rows
@@ -70,14 +69,6 @@ _SAMPLED: Final = 1000
 _SAMPLED_ROWS: Final = 10_000
 """Rows by which the layout is known."""
 _OBJECT: Final = re.compile(r"\{")
-_PART: Final = r"(?:\\.|[^\\, =])+"
-_FIELD: Final = re.compile(rf'({_PART})=("(?:\\.|[^"\\])*"|[^ ,"]+)')
-_POINT: Final = re.compile(
-    rf"(?:> )?(?P<name>{_PART})(?P<tags>(?:,{_PART}={_PART})*) "
-    rf"(?P<fields>{_FIELD.pattern}(?:,{_FIELD.pattern})*) (?P<time>\d+)"
-)
-"""`telegraf --test` begins each point with an arrow."""
-_TAG: Final = re.compile(rf"({_PART})=({_PART})")
 _PAIR: Final = re.compile(
     r'(?<![^\s,;|])([A-Za-z_][\w.@%/-]*)(?:=|: ?)("(?:\\.|[^"\\])*"|[^\s,;"]*)'
 )
@@ -88,7 +79,6 @@ _REMEMBERED: Final = 10_000
 """Most names of metrics whose meanings are kept."""
 Rows = Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-_ESCAPED: Final = re.compile(r"\\(.)")
 
 
 def _is_of_gpus(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -285,19 +275,15 @@ def _is_json(head: Sequence[str]) -> bool:
 JSON_RECORDS: Final = RecordingFormat(
     "JSON with keys named for GPUs", _is_json, _records_table_rows(_json_records)
 )
-"""A record a line, a list of records, a list of GPUs or a table in each; gpustat, Telegraf,
-OpenTelemetry, experiment trackers."""
+"""A record a line, a list of records, a list of GPUs or a table in each; gpustat, OpenTelemetry,
+experiment trackers."""
 
 
 def _records_of_line(line: str, notes: RecordingNotes) -> list[Record]:
-    """Return a point of InfluxDB, or pairs of key and value; the time may precede these.
+    """Return the pairs of key and value of a line; the time may precede these.
 
     Where keys are repeated, each of them begins a record of what is before the first.
     """
-    if (match := _POINT.fullmatch(line)) is not None:
-        tags = {name: _ESCAPED.sub(r"\1", value) for name, value in _TAG.findall(match["tags"])}
-        fields = {name: value.rstrip("iu") for name, value in _FIELD.findall(match["fields"])}
-        return [point(match["name"], tags, fields) | {"time": match["time"]}]
     pairs = [*_PAIR.finditer(line)]
     if len(pairs) < _FEWEST_PAIRS:
         return []
@@ -329,7 +315,7 @@ LINE_RECORDS: Final = RecordingFormat(
     ),
     _records_table_rows(_line_records),
 )
-"""InfluxDB's line protocol and logfmt."""
+"""As logfmt, or as scripts print them."""
 
 
 @lru_cache(_REMEMBERED)

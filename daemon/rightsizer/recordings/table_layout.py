@@ -153,7 +153,7 @@ class TableLayout:
             place = (device or by_index).removeprefix(BY_INDEX)
             facts = self._facts.get(device) or DeviceDescription(
                 index=int(place) if place.isdecimal() else None,
-                # InfluxDB's 'name' is the measurement's; board names contain digits.
+                # A name may be of something else; those of boards contain digits.
                 name=board if any(map(str.isdigit, board)) else None,
             )
             self._notes.learn(key, facts)

@@ -44,12 +44,20 @@ _NAMES_BY_UNIT: Final = {
 _DIGITS: Final = re.compile(r"\d+")
 _GPU: Final = re.compile(r"gpu\W{0,3}(\d+)", re.IGNORECASE)
 _OTHER_TOOLS: Final = {
-    "tegrastats (Jetson)": re.compile(r"\bRAM \d+/\d+MB.*\b(?:GR3D_FREQ|EMC_FREQ|SWAP)\b"),
-    "rocm-smi or amd-smi (AMD)": re.compile(
+    "the output of tegrastats (Jetson)": re.compile(
+        r"\bRAM \d+/\d+MB.*\b(?:GR3D_FREQ|EMC_FREQ|SWAP)\b"
+    ),
+    "the output of rocm-smi or amd-smi (AMD)": re.compile(
         r"ROCm System Management Interface|\bSCLK\b.*\bMCLK\b|AMD-SMI|\bGFX_CLK\b|\bGFX_CLOCK\b"
     ),
-    "intel_gpu_top (Intel)": re.compile(r"\bRC6\b.*\bRCS\b|\"rc6\"|Render/3D/0"),
-    "xpu-smi (Intel)": re.compile(r"XPUM_STATS|\bTile (?:ID|Id)\b|\bIntel\(R\) Data Center GPU\b"),
+    "the output of intel_gpu_top (Intel)": re.compile(r"\bRC6\b.*\bRCS\b|\"rc6\"|Render/3D/0"),
+    "the output of xpu-smi (Intel)": re.compile(
+        r"XPUM_STATS|\bTile (?:ID|Id)\b|\bIntel\(R\) Data Center GPU\b"
+    ),
+    "a list of points of InfluxDB (Telegraf)": re.compile(
+        r"^(?:> )?nvidia_smi,\S+ |^#datatype,|\b_measurement\b|\"fields\".*\"nvidia_smi\"",
+        re.MULTILINE,
+    ),
 }
 """By what only their output has."""
 _FEWEST_ROWS: Final = 9
@@ -59,12 +67,12 @@ _MOST_UNKNOWN: Final = 3
 
 
 def check_tool(text: TextFile) -> None:
-    """Fail for the output of a tool for other GPUs."""
+    """Fail for the output of a tool that is not read."""
     start = "\n".join(text.head)
     for tool, other_tool in _OTHER_TOOLS.items():
         if other_tool.search(start):
             raise RecordingError(
-                f"{text.name}:1: is the output of {tool}, which is not read: write a CSV with the "
+                f"{text.name}:1: is {tool}, which is not read: write a CSV with the "
                 f"columns {_COLUMNS}"
             )
 
