@@ -232,6 +232,7 @@ def test_days_above_twelve_order_those_below(tmp_path: Path, capsys: Captured) -
         ("Freq MHz      IRQ RC6     Power W     IMC MiB/s             RCS", "Intel"),
         ("| GPU ID | XPUM_STATS_GPU_UTILIZATION | 12 |", "Intel"),
         ("nvidia_smi,host=n1,index=0 utilization_gpu=5i 1767571200000000000", "Telegraf"),
+        ('{"resourceMetrics": [{"scopeMetrics": []}]}', "OTLP"),
     ],
 )
 def test_tool_of_another_kind_of_gpu_is_named(

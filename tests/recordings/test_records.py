@@ -22,23 +22,12 @@ def _lines(row: str) -> str:
     return "".join(f"{row.replace('AT', str(at))}\n" for at in TIMES)
 
 
-def _otlp(at: int) -> dict[str, Any]:
-    point = {
-        "attributes": [{"key": "gpu.number", "value": {"stringValue": "1"}}],
-        "timeUnixNano": f"{at}000000000",
-        "asDouble": 0.9,
-    }
-    metric = {"name": "gpu.dcgm.utilization", "unit": "1", "gauge": {"dataPoints": [point]}}
-    return {"resourceMetrics": [{"resource": {}, "scopeMetrics": [{"metrics": [metric]}]}]}
-
-
 def _of_profiler(at: int) -> dict[str, Any]:
     return {"Name": "gpu1", "Dimension": "GPUUtilization", "Value": 90, "Timestamp": at}
 
 
 PLAIN = [{"ts": at, "gpu": 1, "util_pct": 90} for at in TIMES]
 COLUMNS = {"time": TIMES, "gpu0_util": [0, 1, 0, 2], "gpu1_util": [90] * 4}
-ROWS = [[at, util, 90] for at, util in zip(TIMES, COLUMNS["gpu0_util"], strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -55,11 +44,8 @@ ROWS = [[at, util, 90] for at, util in zip(TIMES, COLUMNS["gpu0_util"], strict=T
         "# logger | start=2024-05-01\nts_unix,gpu,util_pct\n" + _lines("AT,1,90"),
         "\n".join(json.dumps({"log": json.dumps(each), "stream": "stdout"}) for each in PLAIN),
         "wall_time,step,tag,value\n" + _lines("AT,1,gpu_1/utilization,90\nAT,1,loss,0.1"),
-        "\n".join(json.dumps(_otlp(at)) for at in TIMES),
         "\n".join(json.dumps(_of_profiler(at)) for at in TIMES),
         json.dumps(COLUMNS),
-        json.dumps({"columns": [*COLUMNS], "index": [0, 1, 2, 3], "data": ROWS}),
-        json.dumps({"result": {"labels": [*COLUMNS], "data": ROWS}}),
     ],
     ids=[
         "Markdown",
@@ -73,11 +59,8 @@ ROWS = [[at, util, 90] for at, util in zip(TIMES, COLUMNS["gpu0_util"], strict=T
         "comment",
         "Docker",
         "TensorBoard",
-        "OpenTelemetry",
         "SageMaker",
         "columns",
-        "pandas",
-        "Netdata",
     ],
 )
 def test_every_shape_says_the_same(replay: Replays, write: Writes, text: str) -> None:
@@ -200,15 +183,6 @@ def test_times_of_day_are_counted_on(replay: Replays, write: Writes) -> None:
     played = replay(write("time,gpu,util_pct\n23:59:59,1,90\n00:00:00,1,90\n"))
     assert played.source.interval == 10**9
     assert "has no dates" in played.warnings
-
-
-def test_objects_of_another_shape_are_counted(replay: Replays, write: Writes) -> None:
-    """What looks like OpenTelemetry's metrics may be none."""
-    others = [{"resourceMetrics": 5}, {"resourceMetrics": 6}]
-    text = "\n".join(map(json.dumps, [PLAIN[0], *others, *PLAIN[1:]]))
-    played = replay(write(text))
-    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 4
-    assert "of an unknown shape, the first of 2" in played.warnings
 
 
 def test_text_of_another_tool_is_no_table(replay: Replays, write: Writes) -> None:

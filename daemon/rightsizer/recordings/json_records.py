@@ -29,13 +29,10 @@ _OF_PROCESSES: Final = frozenset({"process", "processes", "procs", "apps"})
 _INDEX: Final = "gpu index"
 _SHARED: Final = NODES | {"gpu name", "gpu model", "gpu product name"}
 """Keys beside such a list, or around records, that count for all of them."""
-_COLUMNS: Final = (("labels", "data"), ("columns", "data"))
-"""Names of columns and rows of cells, as of Netdata and pandas."""
 _MOST_GPUS: Final = 64
 """Values of a list that may be of one GPU each."""
 _QUANTITY: Final = {"value", "unit"}
 """Keys of an object that is one value, as of amd-smi."""
-_OTLP_UNITS: Final = {"1": " ratio", "By": " bytes"}
 
 Record = dict[str, str]
 
@@ -61,9 +58,8 @@ def _of_object(document: dict[str, Any]) -> Iterator[Record]:
         or (not is_timed and is_timestamp(cell))
     }
     entity = _list_of_gpus([key for key, _ in lists])
-    if (tables := [*_tables(document)]) or "resourceMetrics" in document:
-        for made in (*tables, *_otlp_points(document)):
-            yield shared | made
+    if tables := [*_tables(document)]:
+        yield from (shared | record for record in tables)
     elif entity is not None:
         numbers = count()
         for gpu in (gpu for key, gpus in lists if key == entity for gpu in gpus if gpu):
@@ -101,23 +97,12 @@ def _of_gpu(gpu: dict[str, Any], number: int) -> Record:
 
 
 def _tables(document: Any) -> Iterator[Record]:
-    """Yield the records of tables within a document, by name of column."""
+    """Yield the records of lists within a document that are columns of a table."""
     if isinstance(document, list):
         for element in document:
             yield from _tables(element)
     if not isinstance(document, dict):
         return
-    for names, rows in ((document.get(one), document.get(two)) for one, two in _COLUMNS):
-        if (
-            isinstance(names, list)
-            and _is_row(names)
-            and isinstance(rows, list)
-            and rows
-            and all(map(_is_row, rows))
-        ):
-            for cells in rows:
-                yield dict(zip(map(str, names), map(_text, cells), strict=False))
-            return
     columns = {key: cells for key, cells in document.items() if _is_row(cells)}
     if len({*map(len, columns.values())}) == 1 and time_places([*columns]) and len(columns) > 1:
         shared = {key: cell for key, cell in _flat(document) if key not in columns}
@@ -132,31 +117,6 @@ def _is_row(cells: Any) -> bool:
     """Whether it is a list of values."""
     is_list = isinstance(cells, list) and bool(cells)
     return is_list and not any(isinstance(cell, dict | list) for cell in cells)
-
-
-def _otlp_points(document: Mapping[str, Any]) -> Iterator[Record]:
-    """Yield the data points of OpenTelemetry's metrics."""
-    for resource in document.get("resourceMetrics", ()):
-        of_resource = _attributes(resource.get("resource", {}))
-        metrics = (metric for scope in resource["scopeMetrics"] for metric in scope["metrics"])
-        for metric in metrics:
-            kind: Any = next((metric[key] for key in ("gauge", "sum") if key in metric), {})
-            unit = metric.get("unit", "")
-            for data_point in kind.get("dataPoints", ()):
-                yield {
-                    **of_resource,
-                    **_attributes(data_point),
-                    "metric": f"{metric['name']}{_OTLP_UNITS.get(unit, '')}",
-                    "time": _text(data_point.get("timeUnixNano")),
-                    "value": _text(data_point.get("asDouble", data_point.get("asInt"))),
-                }
-
-
-def _attributes(of: Mapping[str, Any]) -> Record:
-    return {
-        attribute["key"]: _text(next(iter(attribute["value"].values()), None))
-        for attribute in of.get("attributes", ())
-    }
 
 
 def _lists(document: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

@@ -78,7 +78,6 @@ _FEWEST_PAIRS: Final = 3
 _REMEMBERED: Final = 10_000
 """Most names of metrics whose meanings are kept."""
 Rows = Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
-_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def _is_of_gpus(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -248,8 +247,8 @@ def _json_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, 
     for number, document in json_objects(text, _OBJECT, notes):
         try:
             records = [*records_of(document)]
-        except _UNREADABLE:
-            notes.count("object too deep, or of an unknown shape", number)
+        except RecursionError:
+            notes.count("object too deep", number)
             continue
         while at < number and (read := next(lines, None)) is not None:
             at = read[0]
@@ -266,7 +265,7 @@ def _is_json(head: Sequence[str]) -> bool:
     for start in islice(_OBJECT.finditer(text), len(head)):
         if start.start() >= at:
             # Others may be torn by the end of the head.
-            with contextlib.suppress(*_UNREADABLE):
+            with contextlib.suppress(ValueError, RecursionError):
                 document, at = json.JSONDecoder().raw_decode(text, start.start())
                 timed_records += (_timed(record, time) for record in records_of(document))
     return _have_gpus(timed_records)
@@ -275,8 +274,8 @@ def _is_json(head: Sequence[str]) -> bool:
 JSON_RECORDS: Final = RecordingFormat(
     "JSON with keys named for GPUs", _is_json, _records_table_rows(_json_records)
 )
-"""A record a line, a list of records, a list of GPUs or a table in each; gpustat, OpenTelemetry,
-experiment trackers."""
+"""A record a line, a list of records, a list of GPUs or columns in each; gpustat, experiment
+trackers."""
 
 
 def _records_of_line(line: str, notes: RecordingNotes) -> list[Record]:

@@ -58,6 +58,7 @@ _OTHER_TOOLS: Final = {
         r"^(?:> )?nvidia_smi,\S+ |^#datatype,|\b_measurement\b|\"fields\".*\"nvidia_smi\"",
         re.MULTILINE,
     ),
+    "metrics of OpenTelemetry (OTLP)": re.compile(r"\"resourceMetrics\""),
 }
 """By what only their output has."""
 _FEWEST_ROWS: Final = 9
