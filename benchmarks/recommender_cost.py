@@ -53,5 +53,5 @@ def thirty_days(end: Nanoseconds) -> AccountingService:
 
 def _seconds(recommender: Recommender) -> float:
     started = time.perf_counter()
-    recommender.run(frozenset())
+    recommender.run()
     return time.perf_counter() - started

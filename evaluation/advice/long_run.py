@@ -20,6 +20,7 @@ from measured import as_rows, table
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.lookup import open_places
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import measure_all
@@ -178,7 +179,7 @@ def simulate_month(
 
 def _run(accounts: NodeAccounts, ledger: Ledger, now: Nanoseconds) -> list[AdviceEvent]:
     cases = cache(lambda span: accounts.snapshot(now).cases(span))
-    judgements = judge_all(cases, RULES, ledger.open_now())
+    judgements = judge_all(cases, RULES, open_places(ledger.advice()))
     return ledger.update(judgements, now, cache(lambda span: measure_all(cases(span))))
 
 

@@ -12,6 +12,7 @@ from evaluation.advice.truth import BORDERLINE, FALSE, TRUE, Subject, Timeline
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.lookup import open_places
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.model.advice import AdviceEventKind
@@ -89,7 +90,9 @@ class AdviceStream:
     def judge(self, now: Nanoseconds) -> None:
         """Run the recommender once, and score it."""
         judgements = judge_all(
-            lambda span: self._accounts.snapshot(now).cases(span), RULES, self._ledger.open_now()
+            lambda span: self._accounts.snapshot(now).cases(span),
+            RULES,
+            open_places(self._ledger.advice()),
         )
         subjects = {subject.key: subject for subject in self._timeline.subjects()}
         self._update(judgements, subjects, now)
@@ -246,10 +249,10 @@ class AdviceStream:
 
     def _open_reasons(self) -> dict[str, frozenset[Reason]]:
         reasons: dict[str, frozenset[Reason]] = {}
-        for record in self._ledger.records:
-            if record.advice.is_open:
-                said = frozenset(record.advice.finding.reasons)
-                reasons[record.key] = reasons.get(record.key, frozenset()) | said
+        for advice in self._ledger.advice():
+            if advice.is_open:
+                said = frozenset(advice.finding.reasons)
+                reasons[advice.key] = reasons.get(advice.key, frozenset()) | said
         return reasons
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from action_node import ROOT, action, action_node, noting
 from rightsizer.actions.approvals import Approvals
@@ -69,14 +70,14 @@ def test_a_system_user_is_no_web_user() -> None:
     """A plain name is a system user; a web user is listed with `user:`."""
     with action_node() as node:
         advice = node.advise()
+        claimed = replace(advice, state=AdviceState.CLAIMED, trial_since=advice.updated)
         approvals = Approvals(("ana",), own_uid=990, user_of=lambda uid: {1000: "ana"}[uid])
-        claims = {advice.id: advice.updated}
         approvals.note(advice, "x", None, "user:ana")
-        (refused,) = approvals.standing(lambda: claims, ()).values()
+        (refused,) = approvals.standing(lambda: [claimed], ()).values()
         approvals.note(advice, "x", SocketPeer(1, 1000, 100), None)
-        (taken,) = approvals.standing(lambda: claims, ()).values()
+        (taken,) = approvals.standing(lambda: [claimed], ()).values()
         approvals.note(advice, "x", SocketPeer(1, 990, 990), None)
-        (own,) = approvals.standing(lambda: claims, ()).values()
+        (own,) = approvals.standing(lambda: [claimed], ()).values()
     assert refused.why_not
     assert (taken.why_not, taken.actor) == ("", "x (uid 1000)")
     assert not own.why_not

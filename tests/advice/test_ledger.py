@@ -252,9 +252,9 @@ def test_closed_advice_is_forgotten_after_thirty_days() -> None:
     run(ledger, [QUIET], 10)
     run(ledger, [QUIET], 20)
     run(ledger, [], 20 + 30 * DAY)
-    assert len(ledger.records) == 1
+    assert len(ledger.advice()) == 1
     run(ledger, [], 21 + 30 * DAY)
-    assert ledger.records == ()
+    assert ledger.advice() == ()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from cases import after, judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.advice.verification import Measurement
-from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.advice import AdviceEventKind, AdviceState, Measurement
 from rightsizer.model.finding import Savings, Severity
 
 ID = "aaaaaaaaaaaa"
@@ -34,7 +33,7 @@ def test_the_longest_closed_give_way() -> None:
     for number in range(12):
         run(ledger, [judgement(id=f"{number:02}", key=f"k{number}")], number)
         ledger.act(f"{number:02}", AdviceState.DISMISSED, "ada", after(number))
-    assert sorted(record.advice.id for record in ledger.records) == [
+    assert sorted(advice.id for advice in ledger.advice()) == [
         f"{number:02}" for number in range(2, 12)
     ]
 
@@ -114,7 +113,7 @@ def calls_of_update(workloads: int) -> int:
     finally:
         sys.setprofile(former)
     assert len(open_ids(ledger)) == 3 * workloads
-    assert all(len(record.baseline.peers) <= 30 for record in ledger.records if record.baseline)
+    assert all(len(advice.baseline.peers) <= 30 for advice in ledger.advice() if advice.baseline)
     return count
 
 

@@ -59,10 +59,10 @@ def test_invalid_decision_is_refused(
 ) -> None:
     """It changes nothing."""
     ledger = opened()
-    before = ledger.records
+    before = ledger.advice()
     with pytest.raises(UsageError, match=message):
         ledger.act(ID, by_hand, "ada", after(5), for_seconds=for_seconds)
-    assert ledger.records == before
+    assert ledger.advice() == before
 
 
 def test_claim_can_be_taken_back() -> None:

@@ -16,9 +16,15 @@ from cases import NOW, after, finding, judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerRepository
 from rightsizer.advice.track_record import TrackRecord
-from rightsizer.advice.verification import AdviceRecord, Baseline, Measurement
 from rightsizer.io.database import Database
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.advice import (
+    Advice,
+    AdviceEvent,
+    AdviceEventKind,
+    AdviceState,
+    Baseline,
+    Measurement,
+)
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.finding import (
     Action,
@@ -74,18 +80,15 @@ FINDINGS: Final[st.SearchStrategy[Finding]] = st.builds(
     evidence=st.dictionaries(TEXT, EVIDENCE, max_size=3),
     abstained=st.none() | TEXT,
 )
-RECORDS: Final[st.SearchStrategy[AdviceRecord]] = st.builds(
-    AdviceRecord,
-    advice=st.builds(
-        Advice,
-        finding=FINDINGS,
-        state=st.sampled_from(AdviceState),
-        opened=TIME,
-        updated=TIME,
-        expires=st.none() | TIME,
-        closed=st.none() | TIME,
-        actor=st.none() | TEXT,
-    ),
+ADVICE: Final[st.SearchStrategy[Advice]] = st.builds(
+    Advice,
+    finding=FINDINGS,
+    state=st.sampled_from(AdviceState),
+    opened=TIME,
+    updated=TIME,
+    expires=st.none() | TIME,
+    closed=st.none() | TIME,
+    actor=st.none() | TEXT,
     key=TEXT,
     quiet_since=st.none() | TIME,
     seen=TIME,
@@ -100,12 +103,12 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(RECORDS, max_size=4, unique_by=lambda record: record.advice.id))
-def test_every_field_survives(database: Database, records: list[AdviceRecord]) -> None:
+@given(st.lists(ADVICE, max_size=4, unique_by=lambda advice: advice.id))
+def test_every_field_survives(database: Database, records: list[Advice]) -> None:
     """Loading returns what was saved, ordered by id, and nothing older."""
     store = LedgerRepository(database)
     store.save(records)
-    assert store.load() == sorted(records, key=lambda record: record.advice.id.encode())
+    assert store.load() == sorted(records, key=lambda advice: advice.id.encode())
 
 
 def test_ledger_goes_on_where_it_was(database: Database) -> None:
@@ -114,7 +117,7 @@ def test_ledger_goes_on_where_it_was(database: Database) -> None:
     ledger.update([judgement()], NOW)
     quiet = judgement(id="nothing", may_open=False, still_holds=False)
     ledger.update([quiet], after(10))
-    LedgerRepository(database).save(ledger.records)
+    LedgerRepository(database).save(ledger.advice())
     restarted = Ledger(LedgerRepository(database).load())
     assert restarted.advice() == ledger.advice()
     (event,) = restarted.update([quiet], after(20))
@@ -123,7 +126,7 @@ def test_ledger_goes_on_where_it_was(database: Database) -> None:
 
 def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> None:
     """An unknown value of a newer program costs its own row and no other."""
-    record = AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+    record = Advice(finding(), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama")
     LedgerRepository(database).save([record])
     with database.transaction() as connection:
         connection.execute(
@@ -137,7 +140,7 @@ def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> N
 
 def test_failed_save_leaves_what_was_there(database: Database) -> None:
     """Half a ledger would lose dismissals."""
-    record = AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+    record = Advice(finding(), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama")
     store = LedgerRepository(database)
     store.save([record])
     with database.transaction() as connection:
@@ -149,28 +152,25 @@ def test_failed_save_leaves_what_was_there(database: Database) -> None:
 
 def test_record_of_a_newer_program_is_read_without_what_it_added(database: Database) -> None:
     """A record of an older program gets defaults for missing fields."""
-    record = AdviceRecord(
-        Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama", confidence=0.9
+    record = Advice(
+        finding(), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama", opening_confidence=0.9
     )
     LedgerRepository(database).save([record])
     with database.transaction() as connection:
         (text,) = connection.execute("SELECT record FROM advice").fetchone()
         document = json.loads(text)
-        document["mood"] = document["advice"]["mood"] = document["advice"]["finding"]["mood"] = (
-            "good"
-        )
-        document["advice"]["finding"]["savings"]["mood"] = "good"
-        for name in ("confidence", "severity", "baseline", "trial_since"):
+        document["mood"] = document["finding"]["mood"] = "good"
+        document["finding"]["savings"]["mood"] = "good"
+        for name in ("confidence", "severity", "baseline", "trial_since", "why"):
             del document[name]
-        del document["advice"]["why"]
         connection.execute("UPDATE advice SET record = ?", (json.dumps(document),))
-    assert LedgerRepository(database).load() == [replace(record, confidence=0.0)]
+    assert LedgerRepository(database).load() == [replace(record, opening_confidence=0.0)]
 
 
 def test_unreadable_ledger_row_is_kept(database: Database) -> None:
     """The program that wrote it may come back."""
-    known = AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
-    foreign = AdviceRecord(Advice(finding(id="b"), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+    known = Advice(finding(), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama")
+    foreign = Advice(finding(id="b"), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama")
     LedgerRepository(database).save([known, foreign])
     levitate(database, "b")
     store = LedgerRepository(database)
@@ -179,7 +179,7 @@ def test_unreadable_ledger_row_is_kept(database: Database) -> None:
     store.save([known])
     with database.transaction() as connection:
         rows = connection.execute("SELECT id FROM advice ORDER BY id").fetchall()
-    assert rows == [(known.advice.id,), ("b",)]
+    assert rows == [(known.id,), ("b",)]
 
 
 def levitate(database: Database, advice_id: str) -> None:
@@ -194,9 +194,7 @@ def levitate(database: Database, advice_id: str) -> None:
 def test_only_what_changed_is_written(database: Database) -> None:
     """Thousands of closed items are not rewritten in each run."""
     store = LedgerRepository(database)
-    records = [
-        AdviceRecord(Advice(finding(id=name), AdviceState.ACTIVE, NOW, NOW), name) for name in "abc"
-    ]
+    records = [Advice(finding(id=name), AdviceState.ACTIVE, NOW, NOW, key=name) for name in "abc"]
     store.save(records)
     levitate(database, "a")
     store.save([records[0], replace(records[1], key="other"), records[2]])
@@ -208,7 +206,7 @@ def test_texts_are_not_kept(database: Database) -> None:
     """Those of a ledger take more memory than the ledger itself."""
     store = LedgerRepository(database)
     records = [
-        AdviceRecord(Advice(finding(id=str(number)), AdviceState.ACTIVE, NOW, NOW), "key")
+        Advice(finding(id=str(number)), AdviceState.ACTIVE, NOW, NOW, key="key")
         for number in range(100)
     ]
     store.save(records[:1])
@@ -229,10 +227,14 @@ def test_trial_survives_with_its_figures_from_before(database: Database) -> None
     before = Measurement(
         2.0, 0.9, 400.0, {"stalled": 0.1}, ("h100",), ("GPU-0",), WorkloadClass.BATCH
     )
-    record = AdviceRecord(
-        Advice(finding(severity=Severity.HIGH), AdviceState.CLAIMED, NOW, NOW, why="doing it"),
-        "slurm/llama",
-        severity=Severity.HIGH,
+    record = Advice(
+        finding(severity=Severity.HIGH),
+        AdviceState.CLAIMED,
+        NOW,
+        NOW,
+        why="doing it",
+        key="slurm/llama",
+        highest_severity=Severity.HIGH,
         baseline=Baseline(before, {"slurm/other": 0.5}),
         trial_since=NOW,
         trial_seconds=3600.0,
@@ -250,7 +252,7 @@ def test_track_record_and_what_is_unknown_survive(database: Database) -> None:
     advice = Advice(finding(), AdviceState.SUCCEEDED, NOW, NOW)
     track = TrackRecord()
     track.count_end(advice)
-    track.count_answer(advice, 0.9, was_right=True)
+    track.count_answer(advice, was_right=True)
     event = AdviceEvent(AdviceEventKind.VERIFIED, advice, after(1))
     store = LedgerRepository(database)
     store.save([], track.tallies, [event, event])

@@ -9,8 +9,8 @@ from cases import NOW, after, answers, judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.advice.verification import Measured, Measurement
-from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.advice.verification import Measured
+from rightsizer.model.advice import AdviceEventKind, AdviceState, Measurement
 from rightsizer.model.finding import Action
 
 ID = "aaaaaaaaaaaa"

@@ -13,10 +13,10 @@ from profile_beside import KEY, long_profile, telemetry_of, waiting_profile
 from profiles_built import device, kernel, profile, time_use
 from readings import DAY, HOUR, SECOND, gpu, workload
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.lookup import open_places
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.verdict import finding_id
-from rightsizer.advice.verification import Measurement
-from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.advice import Advice, AdviceState, Measurement
 from rightsizer.model.finding import Action, FindingKind, Reason
 from rightsizer.model.profile import Profile
 from rightsizer.model.state import Condition, State
@@ -262,7 +262,7 @@ class Life:
 
     def run(self, minutes: float, telemetry: Judgement, *profiles: TakenProfile) -> None:
         """One run of the recommender."""
-        open_now = self.ledger.open_now()
+        open_now = open_places(self.ledger.advice())
         profiled = judgements_of(profiles, PRESENT, self.ledger.advice(), 0)
         self.ledger.update(with_profiles([telemetry], profiled, open_now), after(minutes))
 
@@ -311,7 +311,7 @@ def test_claimed_advice_of_a_profile_is_verified_by_telemetry() -> None:
 
     def run(minutes: float) -> None:
         profiled = judgements_of([old], PRESENT, ledger.advice(), 0)
-        found = with_profiles([quiet()], profiled, ledger.open_now())
+        found = with_profiles([quiet()], profiled, open_places(ledger.advice()))
         ledger.update(found, after(minutes), measured)
 
     run(0)

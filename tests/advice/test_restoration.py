@@ -110,8 +110,7 @@ def test_a_dismissal_is_restored_until_it_expires() -> None:
     """Completely, as closed advice."""
     mark = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + 1)
     found = made(scraped(seen=NOW - DAY - SECOND), mark)
-    (record,) = found.closed
-    advice = record.advice
+    (advice,) = found.closed
     assert found.open_advice == {}
     assert (advice.state, advice.closed, advice.expires) == (DISMISSED, NOW - DAY, NOW + 1)
     assert (advice.actor, advice.why, advice.opened) == ("ana", "mine", NOW - 9 * DAY)
@@ -120,10 +119,10 @@ def test_a_dismissal_is_restored_until_it_expires() -> None:
 
 def test_a_dismissal_of_a_former_program_lasts_as_the_settings_say() -> None:
     """Its annotation has the end and nothing more."""
-    (record,) = made(region(DISMISSED, end=NOW - DAY)).closed
-    assert record.advice.expires == NOW + 29 * DAY
-    assert record.advice.actor is None
-    assert record.advice.why.startswith("from an annotation, which tells neither who nor why; ")
+    (advice,) = made(region(DISMISSED, end=NOW - DAY)).closed
+    assert advice.expires == NOW + 29 * DAY
+    assert advice.actor is None
+    assert advice.why.startswith("from an annotation, which tells neither who nor why; ")
     assert made(region(DISMISSED, end=NOW - 30 * DAY)) == Restoration()
 
 
@@ -177,7 +176,7 @@ def test_ledger_is_rebuilt_from_any_events(
 ) -> None:
     """Each id once, nothing expired or foreign, for any order of sources."""
     found = restored(metrics, regions, OURS, NOW, SETTINGS)
-    quiet = [record.advice for record in found.closed]
+    quiet = list(found.closed)
     ids = [advice.id for advice in quiet]
     assert len({*ids, *found.open_advice}) == len(ids) + len(found.open_advice)
     sources = {metric.id for metric in metrics} | {each.advice.id for each in regions}

@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import NOW, finding
 from rightsizer.advice.settings import TrackRecordSettings
@@ -18,7 +19,8 @@ def answered(
     """A record of advice by its confidence, and whether it was right."""
     record = TrackRecord((), settings)
     for confidence, was_right in answers:
-        record.count_answer(ADVICE, confidence, was_right=was_right)
+        advice = replace(ADVICE, opening_confidence=confidence)
+        record.count_answer(advice, was_right=was_right)
     return record
 
 

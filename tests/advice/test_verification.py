@@ -11,13 +11,12 @@ from msgspec.structs import replace
 from cases import NOW, finding
 from rightsizer.advice.settings import VerificationSettings
 from rightsizer.advice.verification import (
-    Baseline,
     Baselines,
-    Measurement,
     VerificationOutcome,
     has_changed,
     verify,
 )
+from rightsizer.model.advice import Baseline, Measurement
 from rightsizer.model.finding import Action, Finding, Savings
 
 KEY = "slurm/llama"

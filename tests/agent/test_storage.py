@@ -17,7 +17,6 @@ from readings import DAY, SECOND, gpu, workload
 from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import MIGRATIONS, Storage
-from rightsizer.advice.verification import AdviceRecord
 from rightsizer.io.database import Database
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import HistoryError
@@ -42,7 +41,7 @@ def test_a_restart_finds_windows_ledger_devices_and_holders(tmp_path: Path) -> N
     assert second.history is not None
     assert list(second.history.load()) == [WINDOW]
     assert second.history.devices() == (KNOWN,)
-    assert second.ledger(LedgerSettings()).records == ledger.records
+    assert second.ledger(LedgerSettings()).advice() == ledger.advice()
     second.close()
 
 
@@ -68,7 +67,7 @@ def test_without_a_path_nothing_is_kept_and_nothing_fails() -> None:
     storage.save_ledger(ledger)
 
     assert storage.save_windows([WINDOW], [], [KNOWN]) is False
-    assert storage.ledger(LedgerSettings()).records == ()
+    assert storage.ledger(LedgerSettings()).advice() == ()
     assert storage.database.set_aside is None
     storage.close()
 
@@ -214,7 +213,7 @@ def test_a_history_that_breaks_while_it_is_written_is_begun_again(tmp_path: Path
     assert again.history is not None
     assert list(again.history.load()) == [later, running]
     assert again.history.devices() == (KNOWN,)
-    assert again.ledger(LedgerSettings()).records == ledger.records
+    assert again.ledger(LedgerSettings()).advice() == ledger.advice()
     assert again.database.breaks == 0
     again.close()
 
@@ -230,7 +229,7 @@ def test_a_ledger_meets_a_break_too(tmp_path: Path) -> None:
     storage.save_ledger(ledger)
 
     assert storage.database.breaks == 1
-    assert storage.ledger(LedgerSettings()).records == ledger.records
+    assert storage.ledger(LedgerSettings()).advice() == ledger.advice()
     storage.close()
 
 
@@ -252,9 +251,7 @@ def test_a_history_of_the_first_schema_is_read(tmp_path: Path, read_only: bool) 
     assert [(window.uuid, window.start, window.end) for window in windows] == rows
     assert sum(window.accounted for window in windows) == 10_780 * SECOND
     assert [device.device.name for device in storage.history.devices()] == ["Tesla T4"] * 2
-    assert [record.advice.finding.rule for record in storage.ledger(LedgerSettings()).records] == [
-        "idle"
-    ]
+    assert [advice.finding.rule for advice in storage.ledger(LedgerSettings()).advice()] == ["idle"]
     if not read_only:
         storage.save_windows([WINDOW], [], [KNOWN])
         assert storage.history.roll_up(rows[-1][1] + DAY) == 10
@@ -301,20 +298,18 @@ def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
     """It has neither track record nor pending events; its advice is kept."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS[:2])) as former, former.transaction() as connection:
-        advice = to_builtins(
-            AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
-        )
-        said = advice["advice"]["finding"]
+        advice = to_builtins(Advice(finding(), AdviceState.ACTIVE, NOW, NOW))
+        said = advice["finding"]
         said["finding"] = said.pop("kind")
-        former_fields = ("advice", "key", "quiet_since", "seen")
-        document = json.dumps({name: advice[name] for name in former_fields})
-        connection.execute(
-            "INSERT INTO advice VALUES (?, ?)", (advice["advice"]["finding"]["id"], document)
-        )
+        public = {name: advice[name] for name in ("finding", "state", "opened", "updated")}
+        document = {"advice": public, "key": "slurm/llama", "quiet_since": None, "seen": NOW}
+        connection.execute("INSERT INTO advice VALUES (?, ?)", (said["id"], json.dumps(document)))
 
     storage = Storage(str(path))
     ledger = storage.ledger(LedgerSettings())
-    assert [each.state for each in ledger.advice()] == [AdviceState.ACTIVE]
+    assert [(each.state, each.key) for each in ledger.advice()] == [
+        (AdviceState.ACTIVE, "slurm/llama")
+    ]
     assert storage.pending_events == ()
     storage.save_ledger(ledger, [AdviceEvent(AdviceEventKind.OPENED, ledger.advice()[0], NOW)])
     storage.close()

@@ -81,7 +81,7 @@ def opened(folder: Path) -> Iterator[tuple[Nanoseconds, str, Finding]]:
         if snapshot.wall_time < due:
             continue
         due += interval
-        judged, now, _ = recommender.run(ledger.open_now(), ledger.advice(), snapshot.wall_time)
+        judged, now, _ = recommender.run(ledger.advice(), snapshot.wall_time)
         for event in ledger.update(judged, now):
             if event.kind is AdviceEventKind.OPENED:
                 finding = event.advice.finding

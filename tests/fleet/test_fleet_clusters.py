@@ -208,7 +208,7 @@ def test_metrics_of_shards_sum_to_those_of_a_single_look(
             if config.fleet.part.is_by_node:
                 judge.read()
                 return Counter()
-            judge.run(frozenset())
+            judge.run()
             gauges = fleet_gauges(judge.answer, config.fleet.exported_maximum)
             return Counter({key: value for key, value in gauges.items() if "_ratio" not in key})
 

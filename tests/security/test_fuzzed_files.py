@@ -143,5 +143,5 @@ def test_a_row_with_odd_values_stops_nobody(
         accounting = AccountingService(AccountingSettings())
         accounting.restore(history.devices(), history.load())
     recommender = Recommender(accounting, RULES, PolicySet(), FastClock(EPOCH + HOUR))
-    recommender.run(frozenset())
+    recommender.run()
     assert not recommender.failures

@@ -24,7 +24,6 @@ from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Reason
 from rightsizer.model.report import AgentReport
-from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, ProcessGeneration, Workload
 from rightsizer.web.message import SocketPeer
 
@@ -82,7 +81,6 @@ class ActionNode:
         self.repository = repository
         self.holders = holders
         self.advice: list[Advice] = []
-        self.claims: dict[str, Nanoseconds] = {}
         self.controllers: list[ActionController] = []
         self.processes: dict[int, tuple[ProcessGeneration, ...]] = {}
         """Of holders on their GPUs, by index."""
@@ -130,11 +128,9 @@ class ActionNode:
     ) -> None:
         """Apply a user's decision or an outcome to advice."""
         now = self.clock.wall_time()
-        self.claims.pop(advice_id, None)
-        if state is AdviceState.CLAIMED:
-            self.claims[advice_id] = now
+        trial_since = now if state is AdviceState.CLAIMED else None
         self.advice = [
-            replace(advice, state=state, actor=actor, why=why, updated=now)
+            replace(advice, state=state, actor=actor, why=why, updated=now, trial_since=trial_since)
             if advice.id == advice_id
             else advice
             for advice in self.advice
@@ -158,7 +154,6 @@ class ActionNode:
         context = ActionContext(
             self.accounting.latest,
             lambda: self.advice,
-            lambda: self.claims,
             self._claim,
             lambda process: table.generation(process.pid) == process,
         )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.lookup import open_places
 from rightsizer.advice.service import configured_rules
 from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import measure_all
@@ -73,7 +74,7 @@ def fill_month(
             windows = []
             cases = cache(lambda span, now=now: accounts.snapshot(now).cases(span))
             measured = cache(lambda span, cases=cases: measure_all(cases(span)))
-            ledger.update(judge_all(cases, rules, ledger.open_now()), now, measured)
+            ledger.update(judge_all(cases, rules, open_places(ledger.advice())), now, measured)
         _act(ledger, day)
         storage.save_windows(windows, (), accounts.device_records())
         storage.save_ledger(ledger)

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec import Struct
 from rightsizer.actions.repository import ActionRecord
 from rightsizer.host.process_table import user_name
 from rightsizer.io.log import logger
-from rightsizer.model.advice import Advice
+from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.units import Nanoseconds
 from rightsizer.web.message import SocketPeer
 
@@ -63,15 +63,20 @@ class Approvals:
             self._claims[advice.id] = Approval(advice.updated, who, why_not)
 
     def standing(
-        self, claims: Callable[[], Mapping[str, Nanoseconds]], records: Sequence[ActionRecord]
+        self, advice: Callable[[], Iterable[Advice]], records: Sequence[ActionRecord]
     ) -> dict[str, Approval]:
         """Status of each current claim, by advice id.
 
-        `claims` returns the time of each claim; `records` hold approvals of earlier agents.
+        `advice` returns the present advice; `records` hold approvals of earlier agents.
         """
         with self._lock:
             # Called under the lock, so that every noted claim is either current or over.
-            now = claims()
+            now = {
+                recommendation.id: recommendation.trial_since
+                for recommendation in advice()
+                if recommendation.state is AdviceState.CLAIMED
+                and recommendation.trial_since is not None
+            }
             claimed = self._claims
             noted = {
                 key: approval

@@ -44,8 +44,6 @@ class ActionContext(Struct, frozen=True):
     report: Callable[[], Report | None]
     advice: Callable[[], Sequence[Advice]]
     """All advice, including closed."""
-    claims: Callable[[], Mapping[str, Nanoseconds]]
-    """Time of each claim, by advice id."""
     claim: Callable[[str, str, str], object]
     """Claims advice with actor and reason, so that before and after are compared."""
     still_runs: Callable[[ProcessGeneration], bool] = lambda _: True
@@ -117,7 +115,7 @@ class ActionController:
         ledger = {advice.id: advice for advice in self._context.advice()}
         mended = self._audit.mended()
         records = self._audit.pruned([self._settled(e, ledger.get(e.advice)) for e in mended])
-        standing = self._approvals.standing(self._context.claims, records)
+        standing = self._approvals.standing(self._context.advice, records)
         records = [self._approved_of(record, standing) for record in records]
         report = self._context.report()
         advice = self._context.advice()

@@ -8,13 +8,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rightsizer.advice.advice_index import AdviceIndex
 from rightsizer.advice.lookup import find_open_advice
-from rightsizer.advice.record_index import RecordIndex
 from rightsizer.advice.restoration import Restoration, RestoredAdvice
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.track_record import OutcomeCounts, TrackRecord
-from rightsizer.advice.verification import AdviceRecord, Baselines, Measured, Verifier
+from rightsizer.advice.verification import Baselines, Measured, Verifier
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Action, Finding, Severity
@@ -39,26 +39,21 @@ class Ledger:
 
     def __init__(
         self,
-        records: Iterable[AdviceRecord] = (),
+        advice: Iterable[Advice] = (),
         settings: LedgerSettings | None = None,
         tallies: Iterable[OutcomeCounts] = (),
     ) -> None:
         self.settings = settings or LedgerSettings()
-        self._records = RecordIndex(records)
+        self._advice = AdviceIndex(advice)
         self.track_record = TrackRecord(tallies, self.settings.track_record)
         self._verifier = Verifier(self.settings, self.track_record)
         self._restored: Mapping[str, RestoredAdvice] = {}
         self.dropped: Mapping[Severity, int] = {}
         """Findings dropped by the last update for lack of room, by severity."""
 
-    @property
-    def records(self) -> tuple[AdviceRecord, ...]:
-        """All records, unordered."""
-        return tuple(self._records)
-
     def with_settings(self, settings: LedgerSettings) -> "Ledger":
         """Copy with the same advice and track record under other settings."""
-        copy = Ledger(self._records, settings, self.track_record.tallies)
+        copy = Ledger(self._advice, settings, self.track_record.tallies)
         copy._restored = self._restored
         copy.dropped = self.dropped
         return copy
@@ -66,28 +61,16 @@ class Ledger:
     def restore(self, restoration: Restoration) -> None:
         """Restore from a lost ledger: open advice continues by id, closed advice stays closed."""
         self._restored = restoration.open_advice
-        for record in restoration.closed:
-            if self._records.get(record.advice.id) is None:
-                self._records.put(record)
-
-    def open_now(self) -> frozenset[tuple[str, str]]:
-        """Workload key and rule of all open advice."""
-        return frozenset(self._records.open_places)
-
-    @property
-    def claims(self) -> dict[str, Nanoseconds]:
-        """Start of each current claim, by advice id."""
-        return {
-            record.advice.id: record.trial_since
-            for record in self._records
-            if record.advice.state is AdviceState.CLAIMED and record.trial_since is not None
-        }
+        for advice in restoration.closed:
+            if self._advice.get(advice.id) is None:
+                self._advice.put(advice)
 
     def advice(self) -> tuple[Advice, ...]:
         """Open advice, oldest first; then closed advice, latest first."""
-        advice = [record.advice for record in self._records]
-        is_open = sorted((a for a in advice if a.is_open), key=lambda a: (a.opened, a.id))
-        closed = sorted((a for a in advice if not a.is_open), key=lambda a: (-a.updated, a.id))
+        is_open = sorted((a for a in self._advice if a.is_open), key=lambda a: (a.opened, a.id))
+        closed = sorted(
+            (a for a in self._advice if not a.is_open), key=lambda a: (-a.updated, a.id)
+        )
         return (*is_open, *closed)
 
     def update(
@@ -103,7 +86,7 @@ class Ledger:
         baselines = Baselines(
             now,
             measured or (lambda _: {}),
-            self._records.keys_in_trial,
+            self._advice.keys_in_trial,
             self.settings.verification.most_peers,
         )
         events: list[AdviceEvent] = []
@@ -113,18 +96,18 @@ class Ledger:
         )
         single = [judgement for judgement in ordered if not judgement.incidents]
         for judgement in single:
-            for record in self._records.open_of(judgement.key, judgement.finding.rule):
-                events.extend(self._refresh_or_close(record, judgement, baselines))
+            for advice in self._advice.open_of(judgement.key, judgement.finding.rule):
+                events.extend(self._refresh_or_close(advice, judgement, baselines))
         events.extend(self._open_most_urgent(single, baselines))
         for judgement in ordered:
             if judgement.incidents:
                 events.extend(self._close_folded(judgement, now))
         events.extend(self._expire_gone(now))
         if measured is not None:
-            for record in sorted(self._records, key=lambda advice_record: advice_record.advice.id):
-                if record.due is not None and now >= record.due:
-                    verified, changes = self._verifier.conclude(record, now, measured)
-                    self._records.put(verified)
+            for advice in sorted(self._advice, key=lambda advice: advice.id):
+                if _is_due(advice, now):
+                    verified, changes = self._verifier.conclude(advice, now, measured)
+                    self._advice.put(verified)
                     events.extend(changes)
         self._forget(now)
         return events
@@ -146,29 +129,27 @@ class Ledger:
         Raises:
             UsageError: no such open advice, or the state cannot be set manually.
         """
-        find_open_advice(self.advice(), advice_id)
-        record = self._records[advice_id]
+        advice = find_open_advice(self.advice(), advice_id)
         if state not in _BY_HAND:
             words = ", ".join(_BY_HAND)
             raise UsageError(f"advice cannot be made '{state}' by hand; choose one of {words}")
         lasting = self._lasting(state, for_seconds)
         is_dismissed = state is AdviceState.DISMISSED
-        advice = replace(
-            record.advice,
+        decided = replace(
+            advice,
             state=state,
             actor=actor,
             why=why,
             updated=now,
             closed=now if is_dismissed else None,
             expires=None if lasting is None else now + lasting,
+            trial_since=now if state is AdviceState.CLAIMED else None,
         )
-        trial_since = now if state is AdviceState.CLAIMED else None
-        decided = replace(record, advice=advice, trial_since=trial_since)
-        self._records.put(decided)
+        self._advice.put(decided)
         if not is_dismissed:
-            return AdviceEvent(AdviceEventKind.DECIDED, advice, now)
+            return AdviceEvent(AdviceEventKind.DECIDED, decided, now)
         self._verifier.count_end(decided, was_right=False)
-        return AdviceEvent(AdviceEventKind.CLOSED, advice, now)
+        return AdviceEvent(AdviceEventKind.CLOSED, decided, now)
 
     def _lasting(self, state: AdviceState, for_seconds: float | None) -> Nanoseconds | None:
         usual = {
@@ -184,47 +165,44 @@ class Ledger:
         return nanoseconds(for_seconds)
 
     def _refresh_or_close(
-        self, record: AdviceRecord, judgement: Judgement, baselines: Baselines
+        self, advice: Advice, judgement: Judgement, baselines: Baselines
     ) -> list[AdviceEvent]:
         """Refresh or close open advice by the same rule's judgement of its workload."""
         now = baselines.now
-        if (exclusion := judgement.exclusion_of(record.advice.finding, now)) is not None:
-            advice = replace(record.advice, actor=exclusion.actor or _POLICY)
-            closed = replace(record, advice=advice).closed(
-                AdviceState.DISMISSED, now, str(exclusion)
-            )
+        if (exclusion := judgement.exclusion_of(advice.finding, now)) is not None:
+            excluded = replace(advice, actor=exclusion.actor or _POLICY)
+            closed = _closed(excluded, AdviceState.DISMISSED, now, str(exclusion))
             return self._put_closed(closed, now, was_right=None)
-        same = judgement.finding.id == record.advice.id
+        same = judgement.finding.id == advice.id
         replaced = judgement.may_open and not same
         is_quiet = replaced or judgement.still_holds is False
         # After the clock was set back, times may be in the future.
-        since = now if record.quiet_since is None else min(now, record.quiet_since)
+        since = now if advice.quiet_since is None else min(now, advice.quiet_since)
         quiet_since = since if is_quiet else None
         patience = nanoseconds(judgement.conduct.close_after_seconds)
         if quiet_since is not None and now - quiet_since >= patience:
             is_over = not replaced and not judgement.has_conflict
-            return self._close(record, baselines, is_over=is_over)
-        finding = judgement.finding if same else record.advice.finding
-        fresh, has_risen = record.refreshed(finding, judgement.conduct.short_seconds, now)
+            return self._close(advice, baselines, is_over=is_over)
+        finding = judgement.finding if same else advice.finding
+        fresh, has_risen = _refreshed(advice, finding, judgement.conduct.short_seconds, now)
         fresh = replace(fresh, quiet_since=quiet_since)
         if quiet_since is None:
             fresh = self._verifier.with_baseline(fresh, baselines)
-        self._records.put(fresh)
-        rise = AdviceEvent(AdviceEventKind.SEVERITY_UP, fresh.advice, now)
-        return [rise] if has_risen else []
+        self._advice.put(fresh)
+        return [AdviceEvent(AdviceEventKind.SEVERITY_UP, fresh, now)] if has_risen else []
 
-    def _close(
-        self, record: AdviceRecord, baselines: Baselines, *, is_over: bool
-    ) -> list[AdviceEvent]:
+    def _close(self, advice: Advice, baselines: Baselines, *, is_over: bool) -> list[AdviceEvent]:
         """Close quiet advice; with `is_over` its cause is gone, otherwise just not reported."""
         now = baselines.now
-        was_claimed = record.advice.state is AdviceState.CLAIMED
+        was_claimed = advice.state is AdviceState.CLAIMED
         has_succeeded = was_claimed and is_over
-        closed = record.closed(AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED, now)
-        has_lasted = now - record.advice.opened >= nanoseconds(record.long_seconds)
+        closed = _closed(
+            advice, AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED, now
+        )
+        has_lasted = now - advice.opened >= nanoseconds(advice.long_seconds)
         if not is_over:
             return self._put_closed(closed, now, was_right=None)
-        if self._verifier.is_worth_verifying(record, baselines.measured, was_claimed=was_claimed):
+        if self._verifier.is_worth_verifying(advice, baselines.measured, was_claimed=was_claimed):
             return self._put_in_trial(closed, now)
         # A problem that ended within the rule's span was probably no real one.
         was_right = True if has_succeeded else None if has_lasted else False
@@ -234,31 +212,32 @@ class Ledger:
         """Close open advice that open incidents stand for; without room for those, keep it."""
         rule = judgement.finding.rule
         incidents = [
-            record.advice.id
+            incident.id
             for key in judgement.incidents
-            for record in self._records.open_of(key, rule)
+            for incident in self._advice.open_of(key, rule)
         ]
         events = []
-        for record in self._records.open_of(judgement.key, rule):
+        for advice in self._advice.open_of(judgement.key, rule):
             if not incidents:
-                self._records.put(replace(record, seen=now, quiet_since=None))
+                self._advice.put(replace(advice, seen=now, quiet_since=None))
                 continue
             why = f"part of {', '.join(incidents)}"
-            closed = record.closed(AdviceState.EXPIRED, now, why)
+            closed = _closed(advice, AdviceState.EXPIRED, now, why)
             events += self._put_closed(closed, now, was_right=None)
         return events
 
     def _put_closed(
-        self, record: AdviceRecord, now: Nanoseconds, *, was_right: bool | None
+        self, advice: Advice, now: Nanoseconds, *, was_right: bool | None
     ) -> list[AdviceEvent]:
-        self._records.put(record)
-        self._verifier.count_end(record, was_right=was_right)
-        return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
+        self._advice.put(advice)
+        self._verifier.count_end(advice, was_right=was_right)
+        return [AdviceEvent(AdviceEventKind.CLOSED, advice, now)]
 
-    def _put_in_trial(self, record: AdviceRecord, now: Nanoseconds) -> list[AdviceEvent]:
+    def _put_in_trial(self, advice: Advice, now: Nanoseconds) -> list[AdviceEvent]:
         """Close for now; the outcome is decided by the comparison of before and after."""
-        self._records.put(replace(record, trial_since=now))
-        return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
+        advice = replace(advice, trial_since=now)
+        self._advice.put(advice)
+        return [AdviceEvent(AdviceEventKind.CLOSED, advice, now)]
 
     def _open_most_urgent(
         self, judgements: Sequence[Judgement], baselines: Baselines
@@ -270,7 +249,7 @@ class Ledger:
             place = judgement.key, judgement.finding.rule
             if place not in wanted and self._may_open(judgement, baselines.now):
                 wanted[place] = judgement
-        room = max(0, self.settings.most_records - self._records.open_count)
+        room = max(0, self.settings.most_records - self._advice.open_count)
         events, chosen = self._chosen(wanted, room, baselines.now)
         for place, judgement in wanted.items():
             if place in chosen:
@@ -287,46 +266,42 @@ class Ledger:
         if len(wanted) <= room:
             return [], wanted.keys()
         ranked = sorted(wanted, key=lambda place: _urgency(wanted[place].finding))
-        undecided = (record for record in self._records if record.advice.state in _UNDECIDED)
+        undecided = (advice for advice in self._advice if advice.state in _UNDECIDED)
         least_urgent = nlargest(
-            len(ranked) - room,
-            undecided,
-            key=lambda advice_record: _urgency(advice_record.advice.finding),
+            len(ranked) - room, undecided, key=lambda advice: _urgency(advice.finding)
         )
         events: list[AdviceEvent] = []
         for place, least in zip(ranked[room:], least_urgent, strict=False):
-            if wanted[place].finding.severity.rank <= least.advice.finding.severity.rank:
+            if wanted[place].finding.severity.rank <= least.finding.severity.rank:
                 break  # The rest are no more severe.
-            closed = least.closed(AdviceState.EXPIRED, now, _DISPLACED)
+            closed = _closed(least, AdviceState.EXPIRED, now, _DISPLACED)
             events += self._put_closed(closed, now, was_right=None)
             room += 1
         return events, frozenset(ranked[:room])
 
     def _may_open(self, judgement: Judgement, now: Nanoseconds) -> bool:
         finding = judgement.finding
-        before = self._records.get(finding.id)
+        before = self._advice.get(finding.id)
         return (
             judgement.may_open
-            and (before is None or not _is_in_force(before.advice, now))
-            and not self._records.open_of(judgement.key, finding.rule)
+            and (before is None or not _is_in_force(before, now))
+            and not self._advice.open_of(judgement.key, finding.rule)
             and not self._is_settled(judgement, now)
             and finding.confidence >= self.track_record.floor(finding.rule, finding.reasons[0])
         )
 
     def _is_settled(self, judgement: Judgement, now: Nanoseconds) -> bool:
         """Whether every finding that an incident stands for was dismissed."""
-        records = [self._records.get(fold) for fold in judgement.folds]
-        return bool(records) and all(
-            record is not None and not record.advice.is_open and _is_in_force(record.advice, now)
-            for record in records
+        folded = [self._advice.get(fold) for fold in judgement.folds]
+        return bool(folded) and all(
+            advice is not None and not advice.is_open and _is_in_force(advice, now)
+            for advice in folded
         )
 
     def _with_decision(self, advice: Advice, judgement: Judgement) -> Advice:
         """Take over what was decided on all open advice that an incident stands for."""
-        records = [self._records.get(fold) for fold in judgement.folds]
-        open_advice = [
-            record.advice for record in records if record is not None and record.advice.is_open
-        ]
+        folded = [self._advice.get(fold) for fold in judgement.folds]
+        open_advice = [item for item in folded if item is not None and item.is_open]
         if not open_advice or {item.state for item in open_advice}.isdisjoint(_DECIDED):
             return advice
         first = min(open_advice, key=lambda item: (item.opened, item.id))
@@ -340,8 +315,8 @@ class Ledger:
     def _open(self, judgement: Judgement, baselines: Baselines) -> list[AdviceEvent]:
         finding = judgement.finding
         now = baselines.now
-        before = self._records.get(finding.id)
-        has_regressed = before is not None and self._has_regressed(before.advice, now)
+        before = self._advice.get(finding.id)
+        has_regressed = before is not None and self._has_regressed(before, now)
         if before is not None and before.trial_since is not None:
             self._verifier.count_end(before, was_right=None)
         open_advice = self._restored.get(finding.id) if before is None else None
@@ -352,19 +327,20 @@ class Ledger:
         else:
             advice = open_advice.continued(finding, now)
         long_seconds = judgement.conduct.long_seconds
-        record = AdviceRecord(
+        advice = replace(
             advice,
-            judgement.key,
+            key=judgement.key,
             seen=now,
-            confidence=finding.confidence,
+            opening_confidence=finding.confidence,
             long_seconds=long_seconds,
-            severity=finding.severity,
+            highest_severity=finding.severity,
             severity_since=now,
             # The baseline of a claim is lost with the ledger: the trial begins again.
             trial_since=now if advice.state is AdviceState.CLAIMED else None,
             trial_seconds=self.settings.verification.span_for(long_seconds),
         )
-        self._records.put(self._verifier.with_baseline(record, baselines))
+        advice = self._verifier.with_baseline(advice, baselines)
+        self._advice.put(advice)
         if open_advice is not None:
             return []  # Already delivered when first opened.
         opened = AdviceEvent(AdviceEventKind.OPENED, advice, now)
@@ -379,17 +355,17 @@ class Ledger:
 
     def _expire_gone(self, now: Nanoseconds) -> list[AdviceEvent]:
         limit = now - nanoseconds(self.settings.gone_after_seconds)
-        gone = [r for r in self._records if r.advice.is_open and r.seen < limit]
-        for record in [r for r in self._records if r.seen > now]:
-            self._records.put(replace(record, seen=now))
+        gone = [a for a in self._advice if a.is_open and a.seen < limit]
+        for advice in [a for a in self._advice if a.seen > now]:
+            self._advice.put(replace(advice, seen=now))
         events = []
-        for record in sorted(gone, key=lambda advice_record: advice_record.advice.id):
+        for advice in sorted(gone, key=lambda advice: advice.id):
             # Idle until it left: the advice to release was right.
-            has_left = record.advice.finding.action in (Action.RELEASE, Action.SCALE_TO_ZERO)
-            has_succeeded = has_left and record.advice.state is AdviceState.CLAIMED
+            has_left = advice.finding.action in (Action.RELEASE, Action.SCALE_TO_ZERO)
+            has_succeeded = has_left and advice.state is AdviceState.CLAIMED
             state = AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED
-            closed = record.closed(state, now)
-            if has_succeeded and record.baseline is not None:
+            closed = _closed(advice, state, now)
+            if has_succeeded and advice.baseline is not None:
                 events += self._put_in_trial(closed, now)
             else:
                 events += self._put_closed(closed, now, was_right=has_left or None)
@@ -397,21 +373,13 @@ class Ledger:
 
     def _forget(self, now: Nanoseconds) -> None:
         limit = now - nanoseconds(self.settings.closed_kept_seconds)
-        closed = sorted(
-            (
-                advice_record
-                for advice_record in self._records
-                if advice_record.advice.closed is not None
-            ),
-            key=lambda advice_record: (-advice_record.advice.updated, advice_record.advice.id),
-        )
-        beyond = max(0, len(self._records) - self.settings.most_records)
+        closed = [advice for advice in self.advice() if advice.closed is not None]
+        beyond = max(0, len(self._advice) - self.settings.most_records)
         first_crowded_out = len(closed) - beyond
-        for place, record in enumerate(closed):
-            advice = record.advice
+        for place, advice in enumerate(closed):
             is_old = advice.updated < limit and not _is_in_force(advice, now)
-            if place >= first_crowded_out or (is_old and record.trial_since is None):
-                self._records.remove(advice.id)
+            if place >= first_crowded_out or (is_old and advice.trial_since is None):
+                self._advice.remove(advice.id)
 
 
 def _urgency(finding: Finding) -> tuple[int, float, float, str]:
@@ -422,6 +390,45 @@ def _urgency(finding: Finding) -> tuple[int, float, float, str]:
         -(savings.dollars_per_hour_low or 0.0),
         -(savings.gpus_low or 0.0),
         finding.id,
+    )
+
+
+def _is_due(advice: Advice, now: Nanoseconds) -> bool:
+    """Whether a trial is to be concluded."""
+    since = advice.trial_since
+    return since is not None and now >= since + nanoseconds(advice.trial_seconds)
+
+
+def _refreshed(
+    advice: Advice, finding: Finding, short_seconds: float, now: Nanoseconds
+) -> tuple[Advice, bool]:
+    """Update with the present finding; return also whether the severity increased.
+
+    The severity increases at most once per short span, so that borderline loads do not flap.
+    """
+    is_worse = finding.severity.rank > advice.highest_severity.rank
+    has_risen = is_worse and now - advice.severity_since >= nanoseconds(short_seconds)
+    if has_risen:
+        advice = replace(advice, highest_severity=finding.severity, severity_since=now)
+    elif is_worse:
+        finding = replace(finding, severity=advice.highest_severity)
+    is_over = advice.expires is not None and now >= advice.expires
+    if is_over and advice.state is AdviceState.SNOOZED:
+        advice = replace(advice, state=AdviceState.ACTIVE, expires=None)
+    return replace(advice, finding=finding, updated=now, seen=now), has_risen
+
+
+def _closed(advice: Advice, state: AdviceState, now: Nanoseconds, why: str = "") -> Advice:
+    """Close automatically in the given state."""
+    return replace(
+        advice,
+        state=state,
+        updated=now,
+        closed=now,
+        expires=None,
+        why=why or advice.why,
+        quiet_since=None,
+        trial_since=None,
     )
 
 

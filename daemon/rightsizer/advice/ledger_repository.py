@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from rightsizer.advice.track_record import OutcomeCounts
-from rightsizer.advice.verification import AdviceRecord
 from rightsizer.io.codec import convert, plain_fields
 from rightsizer.io.database import Database
-from rightsizer.model.advice import AdviceEvent
+from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.finding import Finding, Severity
 
 _JsonMapping = Mapping[str, Any]
@@ -33,6 +32,14 @@ def _loaded_finding(fields: _JsonMapping) -> _JsonMapping:
     return {**fields, "kind": fields["finding"]}
 
 
+def _loaded_advice(fields: _JsonMapping) -> _JsonMapping:
+    # In rows of former versions, what only the ledger needs is beside the advice.
+    fields = {**fields, **fields.get("advice", {})}
+    finding = _loaded_finding(fields["finding"])
+    severity = fields.get("severity", finding.get("severity", Severity.LOW))
+    return {**fields, "finding": finding, "severity": severity}
+
+
 LEDGER_SCHEMA: Final = (
     "CREATE TABLE advice (id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID"
 )
@@ -43,18 +50,18 @@ CREATE TABLE advice_tally (name TEXT PRIMARY KEY, tally TEXT NOT NULL) WITHOUT R
 
 
 class LedgerRepository:
-    """Repository of advice records, outcome counts and pending events."""
+    """Repository of advice, outcome counts and pending events."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._foreign: frozenset[str] = frozenset()
         """Ids of rows that only a newer version can decode."""
-        self._written: dict[str, AdviceRecord] = {}
-        """Last written records, since most do not change between runs."""
+        self._written: dict[str, Advice] = {}
+        """Last written advice, since most do not change between runs."""
         self._encoded: dict[int, tuple[object, str]] = {}
         """Values encoded ahead by object id, which is unique while the value is kept here."""
 
-    def encode(self, values: Iterable[AdviceRecord | AdviceEvent]) -> None:
+    def encode(self, values: Iterable[Advice | AdviceEvent]) -> None:
         """Encode ahead what is saved next, the slow part; callable from any thread."""
         self._encoded = {
             id(value): (value, _text(value)) for value in values if not self._is_written(value)
@@ -62,7 +69,7 @@ class LedgerRepository:
 
     def save(
         self,
-        records: Iterable[AdviceRecord],
+        advice: Iterable[Advice],
         tallies: Iterable[OutcomeCounts] = (),
         pending: Iterable[AdviceEvent] = (),
     ) -> None:
@@ -71,40 +78,38 @@ class LedgerRepository:
         Raises:
             HistoryError: the transaction failed; the old rows remain.
         """
-        advice_records = {record.advice.id: record for record in records}
+        by_id = {recommendation.id: recommendation for recommendation in advice}
         counts = [(f"{tally.rule}/{tally.reason}", _text(tally)) for tally in tallies]
         pending = tuple(pending)
         events = list(enumerate(map(self._text, pending)))
         with self._database.transaction() as connection:
             present = {row[0] for row in connection.execute("SELECT id FROM advice")}
-            gone = present - advice_records.keys() - self._foreign
+            gone = present - by_id.keys() - self._foreign
             connection.executemany(
                 "DELETE FROM advice WHERE id = ?", [(advice_id,) for advice_id in gone]
             )
             connection.executemany(
                 "INSERT OR REPLACE INTO advice VALUES (?, ?)",
                 [
-                    (advice_id, self._text(record))
-                    for advice_id, record in advice_records.items()
-                    if advice_id not in present or not self._is_written(record)
+                    (advice_id, self._text(recommendation))
+                    for advice_id, recommendation in by_id.items()
+                    if advice_id not in present or not self._is_written(recommendation)
                 ],
             )
             connection.executemany("INSERT OR REPLACE INTO advice_tally VALUES (?, ?)", counts)
             connection.execute("DELETE FROM advice_event")
             connection.executemany("INSERT INTO advice_event VALUES (?, ?)", events)
-        self._written = advice_records
+        self._written = by_id
         # The texts take more memory than what they encode.
-        for value in (*advice_records.values(), *pending):
+        for value in (*by_id.values(), *pending):
             self._encoded.pop(id(value), None)
 
-    def load(self) -> list[AdviceRecord]:
-        """Load the records; skip undecodable rows."""
+    def load(self) -> list[Advice]:
+        """Load the advice; skip undecodable rows."""
         rows = self._database.rows("SELECT id, record FROM advice ORDER BY id")
-        advice_records = {advice_id: _read_row(text, AdviceRecord) for advice_id, text in rows}
-        self._foreign = frozenset(
-            advice_id for advice_id, record in advice_records.items() if record is None
-        )
-        return [record for record in advice_records.values() if record is not None]
+        by_id = {advice_id: _read_row(text, Advice) for advice_id, text in rows}
+        self._foreign = frozenset(advice_id for advice_id, row in by_id.items() if row is None)
+        return [row for row in by_id.values() if row is not None]
 
     def load_tallies(self) -> list[OutcomeCounts]:
         """Load the outcome counts."""
@@ -119,12 +124,12 @@ class LedgerRepository:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM advice_event")
 
-    def _text(self, value: AdviceRecord | AdviceEvent) -> str:
+    def _text(self, value: Advice | AdviceEvent) -> str:
         encoded, text = self._encoded.get(id(value), (None, ""))
         return text if encoded is value else _text(value)
 
-    def _is_written(self, value: AdviceRecord | AdviceEvent) -> bool:
-        return self._written.get(value.advice.id) is value
+    def _is_written(self, value: Advice | AdviceEvent) -> bool:
+        return isinstance(value, Advice) and self._written.get(value.id) is value
 
     def _read(self, query: str, kind: type[_Value]) -> list[_Value]:
         values = (_read_row(text, kind) for (text,) in self._database.rows(query))
@@ -133,18 +138,19 @@ class LedgerRepository:
 
 def _text(value: Any) -> str:
     fields = plain_fields(value)
-    if "advice" in fields:
-        fields["advice"]["finding"] = stored_finding(fields["advice"]["finding"])
+    advice = fields.get("advice", fields)
+    if "finding" in advice:
+        advice["finding"] = stored_finding(advice["finding"])
     return json.dumps(fields)
 
 
 def _read_row(text: str, kind: type[_Value]) -> _Value | None:
     try:
         fields = json.loads(text)
-        if kind is not OutcomeCounts:
-            finding = _loaded_finding(fields["advice"]["finding"])
-            fields["advice"]["finding"] = finding
-            fields.setdefault("severity", finding.get("severity", Severity.LOW))
+        if kind is Advice:
+            fields = _loaded_advice(fields)
+        elif kind is AdviceEvent:
+            fields["advice"] = _loaded_advice(fields["advice"])
         return convert(fields, kind)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -1,6 +1,6 @@
-"""Lookup of a recommendation by its id."""
+"""Lookup of a recommendation by its id, and of the places of open ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rightsizer.io.near import near_words
@@ -37,6 +37,15 @@ def find_open_advice(advice: Sequence[Advice], asked: str) -> Advice:
             f"see `rightsizer explain {asked}`"
         )
     return recommendation
+
+
+def open_places(advice: Iterable[Advice]) -> frozenset[tuple[str, str]]:
+    """Workload key and rule of all open advice."""
+    return frozenset(
+        (recommendation.key, recommendation.finding.rule)
+        for recommendation in advice
+        if recommendation.is_open
+    )
 
 
 def _unknown(advice: Sequence[Advice], asked: str) -> str:

@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.advice.verification import AdviceRecord
 from rightsizer.model.advice import Advice, AdviceState, Region, Scraped
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -53,7 +52,7 @@ class Restoration(Struct, frozen=True):
 
     open_advice: Mapping[str, RestoredAdvice] = {}
     """State of open advice by id."""
-    closed: tuple[AdviceRecord, ...] = ()
+    closed: tuple[Advice, ...] = ()
     """Closed advice that must not be repeated yet."""
 
 
@@ -78,14 +77,14 @@ def restored(
     ):
         latest[later.advice.id] = later
     open_advice = {}
-    closed = list[AdviceRecord]()
+    closed = list[Advice]()
     for advice_id in sorted(seen.keys() | latest.keys()):
         metric, region = _of_one_opening(seen.get(advice_id), latest.get(advice_id))
         if region is None or region.advice.is_open:
             open_advice[advice_id] = _restored(metric, region, settings).at(now)
         elif not devices.isdisjoint(region.advice.finding.devices):
-            record = _closed(region, settings)
-            closed += [record] if (record.advice.expires or 0) > now else []
+            advice = _closed(region, settings)
+            closed += [advice] if (advice.expires or 0) > now else []
     return Restoration(open_advice, tuple(closed))
 
 
@@ -122,7 +121,7 @@ def _restored(
     return RestoredAdvice(opened, metric.state, why=why)
 
 
-def _closed(region: Region, settings: LedgerSettings) -> AdviceRecord:
+def _closed(region: Region, settings: LedgerSettings) -> Advice:
     """Restore closed advice from a region; it expires when it may be repeated."""
     advice = region.advice
     closed = region.end
@@ -130,6 +129,11 @@ def _closed(region: Region, settings: LedgerSettings) -> AdviceRecord:
         # Annotation of an earlier version, without decisions.
         expires = closed + nanoseconds(settings.dismissed_seconds)
         advice = replace(advice, expires=expires, why=_FROM_ANNOTATION + _UNTIL)
-    advice = replace(advice, updated=closed, closed=closed)
-    severity = advice.finding.severity
-    return AdviceRecord(advice, key="", seen=closed, severity=severity, severity_since=closed)
+    return replace(
+        advice,
+        updated=closed,
+        closed=closed,
+        seen=closed,
+        highest_severity=advice.finding.severity,
+        severity_since=closed,
+    )

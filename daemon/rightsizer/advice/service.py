@@ -11,6 +11,7 @@ from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.advice.engine import Cases, judge_all, judge_span
 from rightsizer.advice.incident import open_incidents, watched_places, with_incidents
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.lookup import open_places
 from rightsizer.advice.market import Market
 from rightsizer.advice.policy import PolicySet, RecommenderSettings
 from rightsizer.advice.restoration import Restoration
@@ -86,7 +87,10 @@ class JudgementSource(Protocol):
         now: Nanoseconds,
         advice: Sequence[Advice],
     ) -> tuple[Judgement, ...]:
-        """Merge its own judgements into the rules'; other arguments as of `Recommender.run`."""
+        """Merge its own judgements into the rules'; `open_now` are places of open advice.
+
+        Other arguments are as of `Recommender.run`.
+        """
 
 
 Verdicts = tuple[tuple[Judgement, ...], Nanoseconds, Measured]
@@ -146,21 +150,15 @@ class Recommender:
         """Replace rules and policies from the next run on."""
         self._rules_and_policies = (tuple(rules), policies)
 
-    def run(
-        self,
-        open_now: AbstractSet[tuple[str, str]],
-        advice: Sequence[Advice] = (),
-        now: Nanoseconds | None = None,
-    ) -> Verdicts:
+    def run(self, advice: Sequence[Advice] = (), now: Nanoseconds | None = None) -> Verdicts:
         """Judge every workload by every rule, under the policies.
 
-        `open_now` holds workload key and rule of open advice, `advice` all advice in the ledger;
-        `now` is the wall time of a replay.
+        `advice` is all advice in the ledger; `now` is the wall time of a replay.
         """
         rules, policies = self._rules_and_policies
         now = self._clock.wall_time() if now is None else now
         cases: Cases = cache(self._accounts.snapshot(now).cases)
-        open_now |= watched_places(open_incidents(advice), cases(0))
+        open_now = open_places(advice) | watched_places(open_incidents(advice), cases(0))
         judgements = judge_all(
             cases, rules, open_now, policies.with_thresholds, self._count_failure
         )
@@ -212,8 +210,8 @@ class EventSink(Protocol):
 class Judge(Protocol):
     """Runs the rules over a node's accounts or a fleet's store."""
 
-    def run(self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice]) -> Verdicts:
-        """Judge the present state; arguments as of `Recommender.run`."""
+    def run(self, advice: Sequence[Advice]) -> Verdicts:
+        """Judge the present state; `advice` is all advice in the ledger."""
 
 
 class AdviceService:
@@ -262,11 +260,9 @@ class AdviceService:
         Raises:
             HistoryError: the ledger could not be saved; a later run retries its events.
         """
-        with self._ledger_lock:
-            open_now = self._ledger.open_now()
-            is_empty = not self._ledger.records
-        verdicts = self._judge.run(open_now, self.advice)
-        restoration = self._restore() if is_empty and self._restore is not None else None
+        advice = self.advice
+        verdicts = self._judge.run(advice)
+        restoration = None if advice or self._restore is None else self._restore()
         with self._update_lock:
             events = self._update(verdicts, restoration)
         self._log_run(verdicts[0], events)
@@ -352,8 +348,6 @@ class AdviceService:
         # New values each time, since the sampling thread reads them.
         self.advice: tuple[Advice, ...] = self._ledger.advice()
         """After the last run and later decisions."""
-        self.claims: Mapping[str, Nanoseconds] = self._ledger.claims
-        """Start of each current claim, by advice id."""
         self.outcomes: Mapping[tuple[str, str], int] = self._ledger.track_record.outcomes
         """Number of ended recommendations, by reason and outcome."""
         self._pending.extend(events)

@@ -14,10 +14,9 @@ from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerRepository
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.track_record import OutcomeCounts
-from rightsizer.advice.verification import AdviceRecord
 from rightsizer.io.database import Database
 from rightsizer.io.files import HISTORY, Called
-from rightsizer.model.advice import AdviceEvent
+from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.window import Window
 
@@ -74,7 +73,7 @@ class Storage:
         )
         self._ledger = LedgerRepository(self.database) if path else None
         self._pending: list[PackedWindow] = []
-        self._records: tuple[AdviceRecord, ...] = ()
+        self._advice: tuple[Advice, ...] = ()
         self._tallies: tuple[OutcomeCounts, ...] = ()
         self.pending_events: tuple[AdviceEvent, ...] = ()
         """Saved events that may not have been delivered before the last exit."""
@@ -94,22 +93,22 @@ class Storage:
         """Load the stored ledger."""
         if (store := self._ledger) is None:
             return Ledger((), settings)
-        self._records = tuple(self._despite_a_break(store.load))
+        self._advice = tuple(self._despite_a_break(store.load))
         self._tallies = tuple(self._despite_a_break(store.load_tallies))
         self.pending_events = tuple(self._despite_a_break(store.load_pending))
-        return Ledger(self._records, settings, self._tallies)
+        return Ledger(self._advice, settings, self._tallies)
 
     def save_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent] = ()) -> None:
         """Save the ledger with its pending events; raises `HistoryError` on failure."""
-        self._records = ledger.records
+        self._advice = ledger.advice()
         self._tallies = ledger.track_record.tallies
         self.pending_events = tuple(pending)
-        self._despite_a_break(self._save_records)
+        self._despite_a_break(self._save_advice)
 
     def encode_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent]) -> None:
         """Do the slow part of the next `save_ledger`; thread-safe beside another save."""
         if self._ledger:
-            self._ledger.encode((*ledger.records, *pending))
+            self._ledger.encode((*ledger.advice(), *pending))
 
     def clear_pending(self) -> None:
         """Delete the pending events after delivery to all sinks.
@@ -141,7 +140,7 @@ class Storage:
         self._pending = []
         if self._reported_breaks != self.database.breaks:
             # Advice opened before must not open again after a restart.
-            self._save_records()
+            self._save_advice()
             self.save_profiles(self._profiles)
             self._reported_breaks = self.database.breaks
         return True
@@ -185,9 +184,9 @@ class Storage:
         """Close the database."""
         self.database.close()
 
-    def _save_records(self) -> None:
+    def _save_advice(self) -> None:
         if self._ledger:
-            self._ledger.save(self._records, self._tallies, self.pending_events)
+            self._ledger.save(self._advice, self._tallies, self.pending_events)
 
     def _despite_a_break(self, act: Callable[[], _Answer]) -> _Answer:
         """Retry once if the database broke, since a new one was created."""

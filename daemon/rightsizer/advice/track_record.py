@@ -81,11 +81,11 @@ class TrackRecord:
         count = tally.outcomes.get(advice.state, 0) + 1
         self._put(tally, outcomes={**tally.outcomes, str(advice.state): count})
 
-    def count_answer(self, advice: Advice, confidence: float, *, was_right: bool) -> None:
-        """Count whether advice opened with some confidence was right."""
+    def count_answer(self, advice: Advice, *, was_right: bool) -> None:
+        """Count whether advice was right, by the confidence with which it was opened."""
         tally = self._of(advice)
         counts = list(tally.confirmed if was_right else tally.contradicted)
-        counts[min(_BINS - 1, int(confidence * _BINS))] += 1
+        counts[min(_BINS - 1, int(advice.opening_confidence * _BINS))] += 1
         changes = {"confirmed" if was_right else "contradicted": tuple(counts)}
         self._put(tally, **changes)
 

@@ -10,36 +10,18 @@ from msgspec.structs import replace
 
 from rightsizer.advice.settings import LedgerSettings, VerificationSettings
 from rightsizer.advice.track_record import TrackRecord
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.model.finding import Action, Case, Finding, Severity
+from rightsizer.model.advice import (
+    Advice,
+    AdviceEvent,
+    AdviceEventKind,
+    AdviceState,
+    Baseline,
+    Measurement,
+)
+from rightsizer.model.finding import Action, Case, Finding
 from rightsizer.model.state import THROTTLES, Condition, State
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
-from rightsizer.model.workload import WorkloadClass
-
-
-class Measurement(Struct, frozen=True):
-    """Figures of a workload over a span."""
-
-    gpus: float
-    """Held GPUs; MIG instances by their share."""
-    waste_ratio: float
-    """Share of the known time, 0 to 1."""
-    watts: float | None
-    """All GPUs together; `None` if no energy was measured."""
-    harms: Mapping[str, float] = {}
-    """Shares of the known time with an adverse condition, 0 to 1, by name."""
-    boards: tuple[str, ...] = ()
-    """Board and MIG profile of each device, sorted."""
-    devices: tuple[str, ...] = ()
-    """Uuids, sorted."""
-    workload_class: str = WorkloadClass.UNKNOWN
-
-    @property
-    def wasted_gpus(self) -> float:
-        """Wasted time in GPUs."""
-        return self.gpus * self.waste_ratio
-
 
 Measured = Callable[[Nanoseconds], Mapping[str, Measurement]]
 """Returns measurements of all workloads over the last span, by key."""
@@ -95,14 +77,6 @@ REPLACING: Final = frozenset(
     {Action.CHANGE_GPU_TYPE, Action.SHARE_MIG, Action.SHARE_MPS, Action.SHARE_TIMESLICE}
 )
 _MOVING: Final = frozenset({Action.MOVE_GPUS, Action.RESEAT_OR_DRAIN})
-
-
-class Baseline(Struct, frozen=True):
-    """Measurements before any action."""
-
-    workload: Measurement
-    peers: Mapping[str, float] = {}
-    """Waste ratios of other workloads of the class, by key."""
 
 
 class VerificationOutcome(Struct, frozen=True):
@@ -239,73 +213,6 @@ def _harm(
     return max(rises, key=itemgetter(0), default=(0.0, None))[1]
 
 
-class AdviceRecord(Struct, frozen=True):
-    """Advice with the state that the ledger keeps for it."""
-
-    advice: Advice
-    key: str
-    quiet_since: Nanoseconds | None = None
-    """Time since which nothing recent supports it."""
-    seen: Nanoseconds = 0
-    """Time when its workload was last judged."""
-    confidence: float = 0.0
-    """Confidence when opened."""
-    long_seconds: float = 0.0
-    """Long span of the rule when opened."""
-    severity: Severity = Severity.LOW
-    """Highest severity reported."""
-    severity_since: Nanoseconds = 0
-    baseline: Baseline | None = None
-    """Measurements before the change; `None` if there were none."""
-    baseline_since: Nanoseconds = 0
-    trial_since: Nanoseconds | None = None
-    """Start of the trial; `None` without a trial, or after its verdict."""
-    trial_seconds: float = 0.0
-
-    @property
-    def due(self) -> Nanoseconds | None:
-        """Time of the comparison, or `None` if there is none."""
-        if self.trial_since is None:
-            return None
-        return self.trial_since + nanoseconds(self.trial_seconds)
-
-    def refreshed(
-        self, finding: Finding, short_seconds: float, now: Nanoseconds
-    ) -> tuple["AdviceRecord", bool]:
-        """Update with the present finding; return also whether the severity increased.
-
-        The severity increases at most once per short span, so that borderline loads do not flap.
-        """
-        is_worse = finding.severity.rank > self.severity.rank
-        may_rise = now - self.severity_since >= nanoseconds(short_seconds)
-        if is_worse and not may_rise:
-            finding = replace(finding, severity=self.severity)
-        has_risen = is_worse and may_rise
-        advice = replace(self.advice, finding=finding, updated=now)
-        is_over = advice.expires is not None and now >= advice.expires
-        if is_over and advice.state is AdviceState.SNOOZED:
-            advice = replace(advice, state=AdviceState.ACTIVE, expires=None)
-        return replace(
-            self,
-            advice=advice,
-            seen=now,
-            severity=finding.severity if has_risen else self.severity,
-            severity_since=now if has_risen else self.severity_since,
-        ), has_risen
-
-    def closed(self, state: AdviceState, now: Nanoseconds, why: str = "") -> "AdviceRecord":
-        """Close automatically in the given state."""
-        advice = replace(
-            self.advice,
-            state=state,
-            updated=now,
-            closed=now,
-            expires=None,
-            why=why or self.advice.why,
-        )
-        return replace(self, advice=advice, quiet_since=None, trial_since=None)
-
-
 class Verifier:
     """Starts and concludes trials, and records their results in the track record."""
 
@@ -313,61 +220,59 @@ class Verifier:
         self._settings = settings
         self._track_record = track_record
 
-    def with_baseline(self, record: AdviceRecord, baselines: Baselines) -> AdviceRecord:
+    def with_baseline(self, advice: Advice, baselines: Baselines) -> Advice:
         """Set the baseline, and renew it if the advice was claimed since."""
-        is_fresh = record.baseline_since >= (record.trial_since or 0)
-        span = nanoseconds(record.trial_seconds)
-        # Records of an earlier version have no trial span.
-        if not span or (record.baseline is not None and is_fresh):
-            return record
-        baseline = baselines.of(record.key, span)
+        is_fresh = advice.baseline_since >= (advice.trial_since or 0)
+        span = nanoseconds(advice.trial_seconds)
+        # Advice of an earlier version has no trial span.
+        if not span or (advice.baseline is not None and is_fresh):
+            return advice
+        baseline = baselines.of(advice.key, span)
         if baseline is None:
-            return record
-        return replace(record, baseline=baseline, baseline_since=baselines.now)
+            return advice
+        return replace(advice, baseline=baseline, baseline_since=baselines.now)
 
-    def is_worth_verifying(
-        self, record: AdviceRecord, measured: Measured, *, was_claimed: bool
-    ) -> bool:
+    def is_worth_verifying(self, advice: Advice, measured: Measured, *, was_claimed: bool) -> bool:
         """Whether ended advice is worth verifying, since the recommended change was made."""
-        if record.baseline is None:
+        if advice.baseline is None:
             return False
         if was_claimed:
             return True
-        now = measured(nanoseconds(record.trial_seconds)).get(record.key)
-        return has_changed(record.advice.finding, record.baseline.workload, now)
+        now = measured(nanoseconds(advice.trial_seconds)).get(advice.key)
+        return has_changed(advice.finding, advice.baseline.workload, now)
 
     def conclude(
-        self, record: AdviceRecord, now: Nanoseconds, measured: Measured
-    ) -> tuple[AdviceRecord, list[AdviceEvent]]:
-        """Conclude a due trial; return the record and its events."""
-        was_open = record.advice.is_open
-        outcome = self._outcome(record, measured)
-        record = replace(record, trial_since=None)
+        self, advice: Advice, now: Nanoseconds, measured: Measured
+    ) -> tuple[Advice, list[AdviceEvent]]:
+        """Conclude a due trial; return the advice and its events."""
+        was_open = advice.is_open
+        outcome = self._outcome(advice, measured)
         if outcome is None:
             if not was_open:
-                self.count_end(record, was_right=None)
-            return record, []
+                self.count_end(advice, was_right=None)
+            return replace(advice, trial_since=None), []
         has_succeeded = outcome.has_succeeded
-        hours = record.trial_seconds / 3600.0
+        hours = advice.trial_seconds / 3600.0
         gpu_hours = max(0.0, outcome.saved_gpus) * hours if has_succeeded else 0.0
         advice = replace(
-            record.advice,
+            advice,
+            trial_since=None,
+            quiet_since=None,
             state=AdviceState.SUCCEEDED if has_succeeded else AdviceState.FAILED,
             updated=now,
-            closed=now if was_open else record.advice.closed,
+            closed=now if was_open else advice.closed,
             # Do not immediately repeat advice that was just tried.
             expires=now + nanoseconds(self._settings.rested_seconds) if was_open else None,
             why=outcome.why,
             verified=now,
             realized_gpu_hours=gpu_hours,
         )
-        record = replace(record, advice=advice, quiet_since=None)
         self.count_end(
-            record, was_right=True if has_succeeded else False if outcome.has_harmed else None
+            advice, was_right=True if has_succeeded else False if outcome.has_harmed else None
         )
         if has_succeeded:
             watts = max(0.0, outcome.saved_watts or 0.0)
-            self._track_record.add_savings(advice, gpu_hours, watts * record.trial_seconds)
+            self._track_record.add_savings(advice, gpu_hours, watts * advice.trial_seconds)
         # A success has its own event; a failure closes, even if closed before.
         events = []
         if was_open or not has_succeeded:
@@ -375,22 +280,22 @@ class Verifier:
             events.append(AdviceEvent(AdviceEventKind.CLOSED, advice, ended))
         if has_succeeded:
             events.append(AdviceEvent(AdviceEventKind.VERIFIED, advice, now))
-        return record, events
+        return advice, events
 
-    def count_end(self, record: AdviceRecord, *, was_right: bool | None) -> None:
+    def count_end(self, advice: Advice, *, was_right: bool | None) -> None:
         """Count the final state, and whether the advice was right if known."""
-        self._track_record.count_end(record.advice)
+        self._track_record.count_end(advice)
         if was_right is not None:
-            self._track_record.count_answer(record.advice, record.confidence, was_right=was_right)
+            self._track_record.count_answer(advice, was_right=was_right)
 
-    def _outcome(self, record: AdviceRecord, measured: Measured) -> VerificationOutcome | None:
-        if record.baseline is None:
+    def _outcome(self, advice: Advice, measured: Measured) -> VerificationOutcome | None:
+        if advice.baseline is None:
             return None
         return verify(
-            record.advice.finding,
-            record.baseline,
-            measured(nanoseconds(record.trial_seconds)),
-            record.key,
-            is_quiet=not record.advice.is_open,
+            advice.finding,
+            advice.baseline,
+            measured(nanoseconds(advice.trial_seconds)),
+            advice.key,
+            is_quiet=not advice.is_open,
             settings=self._settings.verification,
         )

@@ -158,7 +158,6 @@ def _action_controller(context: FeatureContext) -> ActionController | None:
         ActionContext(
             latest,
             lambda: advice.advice,
-            lambda: advice.claims,
             lambda advice_id, actor, why: advice.act(advice_id, AdviceState.CLAIMED, actor, why),
             lambda process: processes.generation(process.pid) == process,
         ),

@@ -62,7 +62,7 @@ def run_offline(path: Path, settings: Settings, *, save: bool = False) -> Offlin
             advice = service.advice
         else:
             ledger = storage.ledger(settings.recommender.ledger)
-            ledger.update(*recommender.run(ledger.open_now(), ledger.advice()))
+            ledger.update(*recommender.run(ledger.advice()))
             advice = ledger.advice()
         findings = recommender.over_all(end)
         evidence = tuple(accounts_evidence(accounting.whole_accounts(end)))

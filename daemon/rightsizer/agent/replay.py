@@ -172,7 +172,7 @@ class _ReplayRun:
 
     def _judge(self, now: Nanoseconds) -> None:
         self._due = now + self._interval
-        judgements, _, _ = self._recommender.run(self.ledger.open_now(), self.ledger.advice(), now)
+        judgements, _, _ = self._recommender.run(self.ledger.advice(), now)
         self._opened += [
             event
             for event in self.ledger.update(judgements, now)
@@ -371,7 +371,7 @@ def filled_history(path: Path) -> Iterator[Storage]:
         if target is not None:
             _history(target).replace(_history(storage))
             settings = LedgerSettings()
-            if not target.ledger(settings).records:
+            if not target.ledger(settings).advice():
                 ledger = storage.ledger(settings)
                 target.save_ledger(ledger, storage.pending_events)
         storage.close()

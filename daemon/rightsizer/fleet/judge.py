@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.incident import open_incidents
+from rightsizer.advice.lookup import open_places
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement
@@ -246,15 +247,14 @@ class FleetJudge:
             with self._pool(context) as pool:
                 return context, context.store.use + self._fetched(context, pool)
 
-    def run(
-        self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice] = ()
-    ) -> Verdicts:
+    def run(self, advice: Sequence[Advice] = ()) -> Verdicts:
         """Judge the fleet by every rule.
 
         Raises:
             StoreError: the store does not answer, or not completely; what was read is kept.
         """
         fleet = self._settings.fleet
+        open_now = open_places(advice)
         with paused_collection():
             context = self._context()
             policies = FleetPolicies.of(self._settings.policies, context.inventory)

@@ -1,12 +1,14 @@
 """Advice: a published finding with its lifecycle, its events, and its state as last scraped."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from rightsizer.model.finding import Finding
+from rightsizer.model.finding import Finding, Severity
 from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import WorkloadClass
 
 
 class AdviceState(StrEnum):
@@ -27,8 +29,43 @@ OPEN_STATES: Final = frozenset(
 )
 
 
+class Measurement(Struct, frozen=True):
+    """Figures of a workload over a span."""
+
+    gpus: float
+    """Held GPUs; MIG instances by their share."""
+    waste_ratio: float
+    """Share of the known time, 0 to 1."""
+    watts: float | None
+    """All GPUs together; `None` if no energy was measured."""
+    harms: Mapping[str, float] = {}
+    """Shares of the known time with an adverse condition, 0 to 1, by name."""
+    boards: tuple[str, ...] = ()
+    """Board and MIG profile of each device, sorted."""
+    devices: tuple[str, ...] = ()
+    """Uuids, sorted."""
+    workload_class: str = WorkloadClass.UNKNOWN
+
+    @property
+    def wasted_gpus(self) -> float:
+        """Wasted time in GPUs."""
+        return self.gpus * self.waste_ratio
+
+
+class Baseline(Struct, frozen=True):
+    """Measurements before any action."""
+
+    workload: Measurement
+    peers: Mapping[str, float] = {}
+    """Waste ratios of other workloads of the class, by key."""
+
+
 class Advice(Struct, frozen=True):
-    """A finding with its history. Times are wall time in nanoseconds since the epoch."""
+    """A finding with its history, and what the ledger remembers of it.
+
+    Times are wall time in nanoseconds since the epoch. Only the ledger gives the fields from `key`
+    on; elsewhere they have their defaults.
+    """
 
     finding: Finding
     state: AdviceState
@@ -44,6 +81,24 @@ class Advice(Struct, frozen=True):
     """When usage before and after was compared, or `None`."""
     realized_gpu_hours: float | None = None
     """GPU-hours saved within the compared time."""
+    key: str = ""
+    """Key of the workload, or uuid of the device; empty if it was restored."""
+    quiet_since: Nanoseconds | None = None
+    """Time since which nothing recent supports it."""
+    seen: Nanoseconds = 0
+    """Time when its workload was last judged."""
+    opening_confidence: float = field(default=0.0, name="confidence")
+    long_seconds: float = 0.0
+    """Long span of the rule when opened."""
+    highest_severity: Severity = field(default=Severity.LOW, name="severity")
+    """Highest severity reported."""
+    severity_since: Nanoseconds = 0
+    baseline: Baseline | None = None
+    """Measurements before the change; `None` if there were none."""
+    baseline_since: Nanoseconds = 0
+    trial_since: Nanoseconds | None = None
+    """Start of the trial; `None` without a trial, or after its verdict."""
+    trial_seconds: float = 0.0
 
     @property
     def id(self) -> str:

@@ -60,7 +60,7 @@ def agent_findings(
             continue
         accounting = _past(_scenario(machine), days, end, tick_seconds * NANOSECONDS_PER_SECOND)
         recommender = Recommender(accounting, RULES, PolicySet(), FastClock(end))
-        recommender.run(frozenset())
+        recommender.run()
         assert not recommender.failures
         findings[machine.name] = tuple(
             judgement.finding
