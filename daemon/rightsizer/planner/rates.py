@@ -17,7 +17,14 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import services_waited
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.sample_rate import SampleRate, sample_rate
-from rightsizer.sizing.serving import Server, Serving, best_concurrency, keeps_up, most_running
+from rightsizer.sizing.serving import (
+    Server,
+    Serving,
+    best_concurrency,
+    keeps_up,
+    most_running,
+    servers_needed,
+)
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingModelSettings
 from rightsizer.sizing.settings import SizingSettings
@@ -65,11 +72,25 @@ def is_load_kept(requirement: Requirement, server: Server) -> bool:
 
     It only requires the number of requests running at that rate; other loads and encoders pass.
     """
+    return not _is_arriving(requirement, server) or keeps_up(
+        server, _requests_per_second(requirement)
+    )
+
+
+def least_servers(requirement: Requirement, server: Server) -> int:
+    """Return a number of equal servers below which that check fails."""
+    if not _is_arriving(requirement, server):
+        return 1
+    return servers_needed(server, _requests_per_second(requirement))
+
+
+def _is_arriving(requirement: Requirement, server: Server) -> bool:
+    return server.is_causal and requirement.load.is_open
+
+
+def _requests_per_second(requirement: Requirement) -> float:
     load = requirement.load
-    if not server.is_causal or not load.is_open:
-        return True
-    requests = (load.units_per_second or 0.0) / units_per_request(requirement.model, load)
-    return keeps_up(server, requests)
+    return (load.units_per_second or 0.0) / units_per_request(requirement.model, load)
 
 
 def _sampling(  # noqa: PLR0913 - as above.
@@ -147,7 +168,7 @@ def serving_rate(
     """
     load = requirement.load
     replicas = server.memory.layout.data
-    if concurrency is None and load.is_open and server.is_causal:
+    if concurrency is None and _is_arriving(requirement, server):
         return _arriving(requirement, server)
     in_flight = float(best_concurrency(server) or replicas) if concurrency is None else concurrency
     largest = server.at(in_flight)
@@ -167,12 +188,10 @@ def serving_rate(
 
 def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
     """At the requested rate, or the maximum in time; if there is none, with the fewest requests."""
-    model = requirement.model
     load = requirement.load
-    units = units_per_request(model, load)
     most_at_once = most_running(server)
     capacity_rate = server.answered(most_at_once)
-    demand = (load.units_per_second or 0.0) / units
+    demand = _requests_per_second(requirement)
     if capacity_rate and demand >= capacity_rate:
         serving = server.busy_with(most_at_once)
     else:

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Final
 
@@ -29,6 +29,7 @@ from rightsizer.planner.layouts import (
 from rightsizer.planner.rates import (
     is_load_kept,
     late,
+    least_servers,
     load_probability,
     predict_rate,
     serving_rate,
@@ -93,19 +94,17 @@ class Search:
 
     def best(self, board: Board) -> PlanCandidate:
         """Return the requested layout, or the best of those tried."""
-        return min(self.all(board), key=preference)
+        return min(self.all(board, is_best_enough=True), key=preference)
 
-    def all(self, board: Board) -> Sequence[PlanCandidate]:
+    def all(self, board: Board, *, is_best_enough: bool = False) -> Sequence[PlanCandidate]:
         """Return every compared layout; an unsuitable one if none fits.
 
-        If none fits as surely as asked, or only on many times the GPUs, those that are as likely to
-        fit as not.
+        Only the best must be among them if that is enough. If none fits as surely as asked, or only
+        on many times the GPUs, those that are as likely to fit as not.
         """
-        candidates = self.compared(board)
+        candidates = self.compared(board, is_best_enough=is_best_enough)
         load = self.requirement.load
-        fewest = min(
-            (candidate.count for candidate in candidates if candidate.fits), default=math.inf
-        )
+        fewest = _fewest_gpus(candidates)
         if load.certainty <= EVEN_ODDS or fewest <= _DEAREST:
             return candidates
         if self._likely is None:
@@ -138,8 +137,11 @@ class Search:
             if layout.gpus <= fewer
         )
 
-    def compared(self, board: Board) -> Sequence[PlanCandidate]:
-        """Return every compared layout with the certainty of the load."""
+    def compared(self, board: Board, *, is_best_enough: bool = False) -> Sequence[PlanCandidate]:
+        """Return every compared layout with the certainty of the load, or only the best ones.
+
+        Work at a rate costs as much as the GPUs that do it, so that more of them are not better.
+        """
         requirement = self.requirement
         trains = self.requirement.task.trains
         layouts = self._layouts(joined_gpus(board, self._node_gpus))
@@ -148,8 +150,12 @@ class Search:
         if requirement.parallel is not None:
             candidate = self._training_candidate if trains else self._serving_candidate
             candidates = [candidate(board, requirement.parallel)]
+        elif trains:
+            candidates = self._trained(board, whole)
         else:
-            candidates = (self._trained if trains else self._served)(board, whole)
+            is_priced_by_count = requirement.load.units_per_second is not None
+            is_bounded = is_best_enough and is_priced_by_count and self._instances is None
+            candidates = self._served(board, whole, is_bounded=is_bounded)
         price = self._price(board)
         return [
             self._priced(self._rented(board, plan_candidate), price)
@@ -200,9 +206,12 @@ class Search:
             or max(1, replica_maximum)
         )
 
-    def _served(self, board: Board, possible: Sequence[Parallelism]) -> list[PlanCandidate]:
+    def _served(
+        self, board: Board, possible: Sequence[Parallelism], *, is_bounded: bool
+    ) -> list[PlanCandidate]:
         """Return those that fit on the fewest GPUs, with the replicas that the load needs.
 
+        `is_bounded`: without those that take more GPUs than an earlier one.
         Experts are shared if links join the GPUs of a server: each token is sent to the GPUs of its
         experts and back in every layer, which was only measured there.
         """
@@ -213,7 +222,9 @@ class Search:
             if linked >= min(layout.data * layout.tensor, SERVER_GPUS)
             and not slice_fault(self.requirement, board, layout)
         ]
-        candidates = [*self._fitting(board, possible), *self._fitting(board, shared)]
+        candidates = self._fitting(board, possible, is_bounded=is_bounded)
+        gpu_maximum = _fewest_gpus(candidates) if is_bounded else math.inf
+        candidates += self._fitting(board, shared, gpu_maximum, is_bounded=is_bounded)
         if candidates:
             return candidates
         least = min(
@@ -221,47 +232,72 @@ class Search:
         )
         return [self._serving_candidate(board, least)]
 
-    def _fitting(self, board: Board, layouts: Sequence[Parallelism]) -> list[PlanCandidate]:
+    def _fitting(
+        self,
+        board: Board,
+        layouts: Sequence[Parallelism],
+        gpu_maximum: float = math.inf,
+        *,
+        is_bounded: bool,
+    ) -> list[PlanCandidate]:
         """Return the first whose memory holds a request per replica; stages only if needed.
 
         Further ones are tried until one is fast enough.
         """
         candidates: list[PlanCandidate] = []
+        compared = 0
         for layout in layouts:
-            is_compared = len(candidates) >= self._settings.layouts_per_gpu
+            is_compared = compared >= self._settings.layouts_per_gpu
             is_enough = is_compared and any(candidate.fits for candidate in candidates)
-            if is_enough or (layout.pipeline > 1 and candidates):
+            if is_enough or (layout.pipeline > 1 and compared):
                 break
             largest_concurrency = self._serving_memory(layout).largest_concurrency(
                 self._available(board)
             )
-            if largest_concurrency >= layout.data:
-                candidates.append(self._replicated(board, layout, largest_concurrency))
+            if largest_concurrency < layout.data:
+                continue
+            compared += 1
+            candidate = self._replicated(board, layout, largest_concurrency, gpu_maximum)
+            if candidate is not None:
+                candidates.append(candidate)
+                gpu_maximum = min(gpu_maximum, _fewest_gpus(candidates)) if is_bounded else math.inf
         return candidates
 
     def _replicated(
-        self, board: Board, layout: Parallelism, largest_concurrency: int
-    ) -> PlanCandidate:
+        self, board: Board, layout: Parallelism, largest_concurrency: int, gpu_maximum: float
+    ) -> PlanCandidate | None:
         """Add the fewest replicas that hold the load as surely as asked.
 
         `largest_concurrency`: requests that fit in the memory of one. If no number suffices: one
-        replica if it is late with any load, otherwise as many as may be proposed.
+        replica if it is late with any load, otherwise as many as may be proposed; `None` if
+        `gpu_maximum`, which is finite if another layout needs no more, is the only reason.
         """
         load = self.requirement.load
         if load.concurrency is None and load.units_per_second is None:
             return self._serving_candidate(board, layout)
-        proposed = max(1, self._settings.gpu_maximum // layout.gpus)
-        least = min(proposed, math.ceil((load.concurrency or 1.0) / largest_concurrency))
+        is_bounded = math.isfinite(gpu_maximum)
+        proposed = int(min(gpu_maximum, self._settings.gpu_maximum) // layout.gpus)
+        least = math.ceil((load.concurrency or 1.0) / largest_concurrency)
+        if self._has_tokens:
+            least = max(least, least_servers(self.requirement, self._server(board, layout)))
+        if is_bounded and least > proposed:
+            return None
+        proposed = max(1, proposed)
+        least = min(proposed, least)
 
         @cache
         def spread(replicas: int) -> PlanCandidate:
             return self._serving_candidate(board, replicated(layout, replicas))
 
         # The first check is fast and slightly optimistic.
-        least = _fewest(least, proposed, partial(self._is_kept, board, layout)) or proposed
-        fewest = _fewest(least, proposed, lambda replicas: spread(replicas).fits)
+        kept = _fewest(least, proposed, partial(self._is_kept, board, layout))
+        if kept is None and is_bounded:
+            return None
+        fewest = _fewest(kept or proposed, proposed, lambda replicas: spread(replicas).fits)
         if fewest is not None:
             return spread(fewest)
+        if is_bounded:
+            return None
         is_late = any(late(load, spread(proposed).rate, self._headroom))
         return spread(1 if is_late else proposed)
 
@@ -449,11 +485,15 @@ def _fewest(least: int, largest: int, is_enough: Callable[[int], bool]) -> int |
     if not is_enough(largest):
         return None
     short = least
-    enough = min(largest, 2 * least)
-    while enough < largest and not is_enough(enough):
+    step = 1
+    while (enough := min(largest, short + step)) < largest and not is_enough(enough):
         short = enough
-        enough = min(largest, 2 * enough)
+        step *= 2
     return short + 1 + bisect_left(range(short + 1, enough), True, key=is_enough)
+
+
+def _fewest_gpus(candidates: Iterable[PlanCandidate]) -> float:
+    return min((candidate.count for candidate in candidates if candidate.fits), default=math.inf)
 
 
 SearchFactory = Callable[[Requirement], Search]

@@ -418,15 +418,28 @@ def most_running(server: Server) -> float:
     return in_time(lambda running: not is_late(server, server.busy_with(running)))[0]
 
 
+def servers_needed(server: Server, requests_per_second: float) -> int:
+    """Number of equal servers below which a rate is not answered, regardless of latencies."""
+    return math.ceil(_surely(server, requests_per_second) / _capacity_rate(server))
+
+
 def keeps_up(server: Server, requests_per_second: float) -> bool:
     """Whether a rate of random arrivals is answered in time, up to rounding, as surely as asked."""
-    rate = EstimateInterval(1.0, 1.0 / server.errors.above, 1.0)
-    requests_per_second /= rate.quantile(1.0 - server.load.certainty)
-    capacity_rate = (1.0 - _LEFT) * server.answered(server.places)
-    if requests_per_second > capacity_rate * (1.0 + 2.0 ** (1 - _HALVINGS)):
+    demand = _surely(server, requests_per_second)
+    if demand > _capacity_rate(server):
         return False
-    running = server.ends_at(requests_per_second)[0]
-    return not is_late(server, server.busy_with(running, requests_per_second))
+    return not is_late(server, server.busy_with(server.ends_at(demand)[0], demand))
+
+
+def _surely(server: Server, requests_per_second: float) -> float:
+    """Rate to predict for one that must be reached with the certainty of the load."""
+    rate = EstimateInterval(1.0, 1.0 / server.errors.above, 1.0)
+    return requests_per_second / rate.quantile(1.0 - server.load.certainty)
+
+
+def _capacity_rate(server: Server) -> float:
+    """Rate with a reserve, up to the rounding of bisections."""
+    return (1.0 - _LEFT) * server.answered(server.places) * (1.0 + 2.0 ** (1 - _HALVINGS))
 
 
 def best_concurrency(server: Server) -> int:
@@ -438,6 +451,8 @@ def best_concurrency(server: Server) -> int:
     replicas = server.memory.layout.data
     by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
     request_maximum = min(by_memory, server.settings.requests_maximum or by_memory)
+    if not server.load.has_targets:
+        return request_maximum * replicas
 
     def late(requests: int) -> bool:
         return is_late(server, server.at(requests * replicas))
