@@ -63,7 +63,7 @@ def test_pods_of_a_team_are_one_line() -> None:
         ({"devices": ["a", "b"]}, "3 idle workloads of team research: $24 a day"),
         (
             {"finding": "inefficient", "reasons": ["HostBound"]},
-            "3 pods of team research, host bound: $72 a day",
+            "3 pods of team research, waiting for the CPU: $72 a day",
         ),
     ],
 )
@@ -103,10 +103,17 @@ def test_commands_are_a_script_for_review() -> None:
 
 def test_what_is_critical_comes_before_what_is_dear() -> None:
     """As on a node: broken hardware saves nothing and cannot wait."""
-    broken = piece("broken", 0.0, severity="critical", action="none", reasons=["XidReported"])
+    broken = piece("broken", 0.0, severity="critical", action="none", reasons=["HardwareUnhealthy"])
     first, second = groups_of([piece("idle", 9.0), broken])
-    assert (first.subject, first.heading) == ("kubernetes:ml/broken", "Xid reported")
-    assert (second.heading, second.gpus, second.confidence) == ("Idle held: release", 1.0, 0.9)
+    assert (first.subject, first.heading) == (
+        "kubernetes:ml/broken",
+        "Look into it: hardware unhealthy",
+    )
+    assert (second.heading, second.gpus, second.confidence) == (
+        "Release the GPU: idle, but held",
+        1.0,
+        0.9,
+    )
 
 
 def test_advice_without_a_subject_names_its_gpus() -> None:

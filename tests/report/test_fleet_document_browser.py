@@ -48,7 +48,7 @@ def test_a_fragment_shows_one_workload_node_or_gpu(
     assert f">{row}</a></th>" in run.stdout
     if heading.startswith("Workload"):
         assert "2 rows, 2 GPUs, $24 a day, $6 of it wasted, 50% used" in run.stdout
-        assert '<a href="#5ujnqgynxwjp">Diurnal autoscale: autoscale' in run.stdout
+        assert '<a href="#5ujnqgynxwjp">Scale with the load: diurnal load' in run.stdout
 
 
 def test_the_page_fits_its_window(document: str, tmp_path: Path) -> None:

@@ -228,8 +228,8 @@ def test_the_story_says_when_nothing_is_to_do() -> None:
         (span_text(1.0, 2.0), "1 to 2"),
         (confidence_label(0.95), "almost certain"),
         (confidence_label(0.3), "uncertain"),
-        (reason_label("PcieLinkDegraded"), "PCIe link degraded"),
-        (reason_label("GpuMemoryUnderprovisioned"), "GPU memory underprovisioned"),
+        (reason_label("RuleOfOnesOwn"), "RuleOfOnesOwn"),
+        (reason_label("GpuMemoryUnderprovisioned"), "Short of GPU memory"),
     ],
 )
 def test_figures_say_no_more_than_is_known(text: str, expected: str) -> None:

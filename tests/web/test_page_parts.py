@@ -25,7 +25,7 @@ from rightsizer.model.workload import Holding
 from rightsizer.report.evidence_labels import evidence_labels
 from rightsizer.report.facts import PriceRate
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.report.labels import savings_label
+from rightsizer.report.labels import risk_word, savings_label
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.settings import FitSettings
@@ -34,7 +34,6 @@ from rightsizer.web.view.advice import (
     expected_label,
     outcome_label,
     reasons_label,
-    risk_label,
     risks_label,
     time_label,
 )
@@ -241,7 +240,7 @@ def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
         savings=Savings(gpus_low=0.0, gpus_high=0.0, dollars_per_hour_low=-0.5),
         risks={"memory": Risk.MEDIUM, "compute": Risk.VERY_LOW},
     )
-    assert (risk_label(whole.risk), risks_label(whole)) == (
+    assert (risk_word(whole.risk), risks_label(whole)) == (
         "medium",
         "Memory medium, Compute very low",
     )
@@ -253,7 +252,7 @@ def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
     assert savings_label(whole.savings) == "costs $12 more a day"
     assert expected_label(whole) == "its memory does not fit"
     bare = Option("give it back", Risk.UNKNOWN)
-    assert (risk_label(bare.risk), time_label(bare), cost_label(bare)) == (
+    assert (risk_word(bare.risk), time_label(bare), cost_label(bare)) == (
         "not known",
         "\u2013",
         "\u2013",
@@ -366,7 +365,7 @@ def test_one_device_can_be_looked_at_alone() -> None:
     uuid = report.devices[3].device.uuid
     alone = view_of(report, uuid)
     assert [device.report.device.uuid for device in alone.devices] == [uuid]
-    assert [reasons_label(piece.finding) for piece in alone.advice] == ["Idle held"]
+    assert [reasons_label(piece.finding) for piece in alone.advice] == ["Idle, but held"]
     assert view_of(report, "GPU-nobody").devices == ()
     assert f"?span=7d&amp;gpu={uuid}" in page_of(report, uuid)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from publish_advice import node_advice
 from publish_reports import device_report, node_report, rated_report
-from rightsizer.model.finding import Action, Severity
+from rightsizer.model.finding import Action, Reason, Severity
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, Report, StripCell
 from rightsizer.model.served_load import ServedLoad, ServedNeed
@@ -24,6 +24,7 @@ from rightsizer.report.json_encoder import encode_device
 from rightsizer.report.labels import (
     ACTION_LABELS,
     PAGE_STATE_LABELS,
+    REASON_LABELS,
     SEVERITY_COLORS,
     STATE_ORDER,
     display_name,
@@ -155,9 +156,10 @@ def test_open_advice_comes_by_money_behind_what_is_critical_and_closed_apart() -
     assert [piece.state for piece in view.closed] == ["succeeded"]
 
 
-def test_every_action_has_words() -> None:
+def test_every_action_and_reason_has_words() -> None:
     """Those of profiles too, without which their advice would break the page."""
     assert set(Action) == set(ACTION_LABELS)
+    assert set(Reason) == set(REASON_LABELS)
 
 
 def test_advice_speaks_to_people() -> None:
@@ -169,7 +171,7 @@ def test_advice_speaks_to_people() -> None:
         "Find the rank that the others wait for: llama-pretrain",
     )
     assert (reasons_label(stall), action_label(stall.action, stall.kind)) == (
-        "Hidden stall",
+        "Stalled, though GPU_UTIL is high",
         "Find the rank that the others wait for",
     )
     assert names_label(stall.devices, view.names) == "GPU 0, GPU 1"

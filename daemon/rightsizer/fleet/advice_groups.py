@@ -9,9 +9,9 @@ from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
 from rightsizer.console.advice import dollars_per_day
 from rightsizer.io.terminal import counted
 from rightsizer.model.advice import OPEN_STATES
-from rightsizer.model.finding import Action, FindingKind, Rank, Severity, worth_rank
+from rightsizer.model.finding import FindingKind, Rank, Severity, worth_rank
 from rightsizer.model.units import dollars_text
-from rightsizer.report.labels import first_names, readable_name, reason_label, uncapitalized
+from rightsizer.report.labels import action_label, first_names, reason_label, uncapitalized
 
 _Piece = Mapping[str, Any]
 _AnyPiece = TypeVar("_AnyPiece", bound=_Piece)
@@ -28,6 +28,11 @@ _HEAD: Final = """\
 def opened(advice: Iterable[_AnyPiece]) -> list[_AnyPiece]:
     """Return the open pieces, in order."""
     return [piece for piece in advice if piece["state"] in OPEN_STATES]
+
+
+def heading_of(action: str, kind: str, reason: str) -> str:
+    """Return what a recommendation says, as in `Release the GPU: idle, but held`."""
+    return f"{action_label(action, kind)}: {uncapitalized(reason_label(reason))}"
 
 
 class AdviceGroup(Struct, frozen=True):
@@ -63,10 +68,9 @@ class AdviceGroup(Struct, frozen=True):
 
     @property
     def heading(self) -> str:
-        """Why and what to do, as in `Idle, held: release`."""
+        """What to do and why."""
         first = self.pieces[0]
-        what = "" if first["action"] == Action.NONE else f": {readable_name(first['action'])}"
-        return f"{reason_label(first['reasons'][0])}{what}"
+        return heading_of(first["action"], first["finding"], first["reasons"][0])
 
     @property
     def subject(self) -> str:

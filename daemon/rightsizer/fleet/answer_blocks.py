@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
 from rightsizer.console.advice import advice_block
-from rightsizer.fleet.advice_groups import AdviceGroup, opened
+from rightsizer.fleet.advice_groups import AdviceGroup, heading_of, opened
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.fleet.served_blocks import served_blocks
 from rightsizer.fleet.summary import summary_of
@@ -17,7 +16,6 @@ from rightsizer.model.units import (
     MIB,
     elapsed_text,
     format_duration,
-    number_text,
     percent_text,
     utc_text,
 )
@@ -37,7 +35,7 @@ from rightsizer.report.blocks import (
     section,
     table_of,
 )
-from rightsizer.report.labels import first_names, readable_name
+from rightsizer.report.labels import action_label, first_names, readable_name
 from rightsizer.report.rows import WORKLOAD_COLUMNS, WorkloadRow, rows_table
 
 _JsonMapping = Mapping[str, Any]
@@ -162,7 +160,7 @@ def _advice(groups: Sequence[AdviceGroup], top: int) -> Iterator[Block]:
 def _row(group: AdviceGroup) -> WorkloadRow:
     return WorkloadRow(
         title=group.subject,
-        gpus=number_text(group.gpus) if group.gpus else "",
+        freed_gpus=group.gpus,
         saves_dollars_per_day=group.dollars_per_day,
         to_do=group.heading,
         confidence=group.confidence,
@@ -173,7 +171,8 @@ def _row(group: AdviceGroup) -> WorkloadRow:
 def _group(group: AdviceGroup) -> Section:
     if len(group.pieces) == 1:
         (piece,) = group.pieces
-        return advice_block(piece, _action(piece["action"]), piece["key"] or "")
+        action = action_label(piece["action"], piece["finding"])
+        return advice_block(piece, action, piece["key"] or "")
     keys = [str(piece["key"] or piece["workload"]) for piece in group.pieces]
     ids = first_names([piece["id"] for piece in group.pieces], _MOST_IDS)
     commands = group.commands
@@ -189,16 +188,13 @@ def _node_advice(pieces: Sequence[_JsonMapping], advice: Sequence[_JsonMapping])
     same = sum(piece["id"] in open_ids for piece in pieces)
     same_text = f", {same} of them listed above too" if same else ""
     title = f"The nodes' own agents have {counted(len(pieces), 'open recommendation')}{same_text}:"
-    ordered = sorted(pieces, key=lambda piece: (piece["reason"], piece["action"], piece["id"]))
-    lines = []
-    for (reason, action), group in groupby(ordered, key=lambda e: (e["reason"], e["action"])):
-        named = first_names(list(dict.fromkeys(piece["id"] for piece in group)), _MOST_IDS)
-        lines.append(f"{reason}, {_action(action)}: {named}")
+    ids = dict[str, list[str]]()
+    for piece in sorted(pieces, key=itemgetter("reason", "action", "id")):
+        ids.setdefault(heading_of(piece["action"], piece["finding"], piece["reason"]), []).append(
+            piece["id"]
+        )
+    lines = (f"{heading} ({first_names(named, _MOST_IDS)})" for heading, named in ids.items())
     return section(title, Items(tuple(lines)))
-
-
-def _action(action: str) -> str:
-    return "no action" if action == "none" else readable_name(str(action))
 
 
 _NEXT: Final = (

@@ -10,7 +10,7 @@ from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Finding, Reason, Savings, Severity
 from rightsizer.model.units import HOURS_PER_MONTH, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts, spanning_rate
-from rightsizer.report.labels import confidence_label, reason_label
+from rightsizer.report.labels import confidence_label, risk_word
 from rightsizer.report.model import AdviceRow, FindingRow, OutcomeRow, SavingsSummary, priced
 
 HARDWARE: Final = frozenset(
@@ -106,8 +106,7 @@ def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
         opened=seconds(advice.opened),
         savings=_savings(finding.savings),
         options=tuple(
-            f"{option.description} (risk: {reason_label(option.risk).lower()})"
-            for option in finding.options
+            f"{option.description} (risk: {risk_word(option.risk)})" for option in finding.options
         ),
     )
 

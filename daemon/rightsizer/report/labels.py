@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from rightsizer.model.finding import Action, FindingKind, Savings, Severity, typical
+from rightsizer.model.finding import Action, FindingKind, Reason, Risk, Savings, Severity, typical
 from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds, dollars_text, format_duration, seconds, utc_text
@@ -33,10 +33,10 @@ _ROWS: Final = table_rows(__file__, "labels.csv")
 
 
 def action_label(action: str, kind: str) -> str:
-    """Return the label of a finding's action, such as `Release the GPU`."""
+    """Return the label of a finding's action, such as `Release the GPU`; others as they are."""
     if action == Action.CHANGE_GPU_TYPE and kind == FindingKind.UNDERPROVISIONED:
         return _LARGER
-    return ACTION_LABELS[Action(action)]
+    return ACTION_LABELS.get(action) or display_name(action)
 
 
 def _labels(kind: type[_Word], column: str = "label") -> Mapping[_Word, str]:
@@ -54,7 +54,8 @@ CAUSE_LABELS = _labels(Cause)
 PAGE_CAUSE_LABELS = _labels(Cause, "page_label")
 CONDITION_LABELS: Final = _labels(Condition)
 UNKNOWN_LABELS: Final = _labels(UnknownReason)
-ACTION_LABELS: Final = _labels(Action)
+ACTION_LABELS: Final[Mapping[str, str]] = dict(_labels(Action).items())
+REASON_LABELS: Final[Mapping[str, str]] = dict(_labels(Reason).items())
 EVIDENCE_LABELS: Final[Mapping[str, str]] = {
     row["word"]: row["label"] for row in _ROWS if row["kind"] == "Evidence"
 }
@@ -126,14 +127,13 @@ def _spelled(words: Iterable[str]) -> str:
 
 
 def reason_label(reason: str) -> str:
-    """Convert `PcieLinkDegraded` to `PCIe link degraded`."""
-    text = _spelled(map(str.lower, _WORD_START.split(reason)))
-    return text[:1].upper() + text[1:]
+    """Return the label of a finding's reason, such as `Waiting for the CPU`; others as they are."""
+    return REASON_LABELS.get(reason, reason)
 
 
 def risk_word(risk: str) -> str:
     """Format a risk, as in `very low` for `VeryLow`."""
-    return reason_label(risk).lower()
+    return "not known" if risk == Risk.UNKNOWN else _WORD_START.sub(" ", risk).lower()
 
 
 def display_name(word: str) -> str:

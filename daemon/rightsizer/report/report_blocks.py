@@ -50,6 +50,7 @@ from rightsizer.report.labels import (
     first_names,
     readable_name,
     reason_label,
+    risk_word,
     uncapitalized,
 )
 from rightsizer.report.model import (
@@ -376,7 +377,7 @@ def _advice(row: AdviceRow, moment: _Moment) -> Iterator[Block]:
     facts = {
         "How sure": f"{row.confidence_word}, {percent(row.confidence)}"
         + (f" ({factors})" if factors else ""),
-        "Risk": reason_label(row.risk).lower(),
+        "Risk": risk_word(row.risk),
         "Reason": f"{reasons}; on {', '.join(row.devices)}",
         "Options": "; ".join(row.options),
         "Prices": f"as of {row.savings.price_date}" if row.savings.price_date else "",

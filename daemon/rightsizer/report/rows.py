@@ -86,7 +86,9 @@ class WorkloadRow(SubjectRow, frozen=True, kw_only=True):
     """Workload, or whatever else a recommendation is about: its GPUs, and what it did on them."""
 
     gpus: str = ""
-    """Names, or how many."""
+    """Their names."""
+    freed_gpus: float | None = None
+    """What the recommendation gives back."""
     workload_class: str = ""
     """Empty if unknown."""
     busy_ratio: float | None = None
@@ -249,6 +251,7 @@ WORKLOAD_COLUMNS: Final = (
     _PAST,
     RowColumn("Busy", lambda row: _share(row.busy_ratio), meaning=_BUSY),
     RowColumn("Held", lambda row: _hours(row.held_gpu_hours)),
+    RowColumn("GPUs back", lambda row: number_text(row.freed_gpus) if row.freed_gpus else ""),
     RowColumn("Of all time", lambda row: _share(row.held_ratio)),
     _USED,
     *_WORTH,

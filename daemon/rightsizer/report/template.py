@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rightsizer.model.units import dollars_text, number_text
 from rightsizer.report.figures import percent
-from rightsizer.report.labels import reason_label
+from rightsizer.report.labels import risk_word
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -71,6 +71,6 @@ def _environment() -> Environment:
         "dollars": dollars_text,
         "number": number_text,
         "percent": percent,
-        "reason": reason_label,
+        "risk": risk_word,
     }
     return environment

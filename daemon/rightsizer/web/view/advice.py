@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Action, Finding, Option, Risk
+from rightsizer.model.finding import Action, Finding, Option
 from rightsizer.model.units import Nanoseconds, format_duration, percent_text
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
 from rightsizer.report.labels import (
@@ -15,14 +15,10 @@ from rightsizer.report.labels import (
     display_name,
     moment_label,
     reason_label,
+    risk_word,
     uncapitalized,
 )
 from rightsizer.web.view.totals import interval
-
-
-def risk_label(risk: Risk) -> str:
-    """Return `very low` for `VeryLow`."""
-    return "not known" if risk is Risk.UNKNOWN else reason_label(risk).lower()
 
 
 def expected_label(option: Option) -> str:
@@ -41,7 +37,7 @@ def risks_label(option: Option) -> str:
     if len(set(option.risks.values())) <= 1:
         return ""
     return ", ".join(
-        f"{display_name(name)} {risk_label(risk)}" for name, risk in option.risks.items()
+        f"{display_name(name)} {risk_word(risk)}" for name, risk in option.risks.items()
     )
 
 
@@ -133,7 +129,7 @@ def ended_label(advice: Advice, now: Nanoseconds) -> str:
 
 
 def reasons_label(finding: Finding) -> str:
-    """Return the reasons, such as `Idle held`."""
+    """Return the reasons, such as `Idle, but held`."""
     return ", ".join(map(reason_label, finding.reasons)) or display_name(finding.kind)
 
 
