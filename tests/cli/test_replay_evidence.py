@@ -233,6 +233,7 @@ def test_days_above_twelve_order_those_below(tmp_path: Path, capsys: Captured) -
         ("| GPU ID | XPUM_STATS_GPU_UTILIZATION | 12 |", "Intel"),
         ("nvidia_smi,host=n1,index=0 utilization_gpu=5i 1767571200000000000", "Telegraf"),
         ('{"resourceMetrics": [{"scopeMetrics": []}]}', "OTLP"),
+        ("<nvidia_smi_log>", "XML"),
     ],
 )
 def test_tool_of_another_kind_of_gpu_is_named(

@@ -105,4 +105,4 @@ def test_torn_last_table_is_told(replay: Replays, write: Writes) -> None:
     played = replay(write(torn, "smi.txt"))
     assert played.values("index:0", Signal.GPU_BUSY) == [0.57] * 3
     assert len(played.readings("index:1")) == 2
-    assert "torn last table" in played.warnings
+    assert "torn last page" in played.warnings

@@ -36,6 +36,7 @@ from rightsizer.recordings.row import RecordingNotes
 from rightsizer.recordings.table import local_number, untorn
 from rightsizer.recordings.text_file import TextFile, delimiter_of, row_of, split_csv_line
 from rightsizer.recordings.timestamps import (
+    ASSUMED_CLOCK,
     DayAndMonth,
     DayTimes,
     has_open_order,
@@ -288,7 +289,7 @@ class TimeColumns:
     ) -> None:
         self._headings = headings
         self._notes = notes
-        self._days = DayTimes(notes, "write dates too")
+        self._days = DayTimes(notes)
         self.places = self._chosen(rows) if stated is None else stated[:1]
         # What counts from 0 on tells its unit by the heading alone.
         self._heading = headings[self.places[0]] if self.places else ""
@@ -333,7 +334,7 @@ class TimeColumns:
         """Return the same columns for another pass."""
         other = copy(self)
         other._notes = notes  # noqa: SLF001 - its own kind.
-        other._days = DayTimes(notes, "write dates too")  # noqa: SLF001
+        other._days = DayTimes(notes)  # noqa: SLF001
         return other
 
     def text(self, cells: Sequence[str]) -> str:
@@ -354,7 +355,7 @@ class TimeColumns:
                 return self._days.of(parse_time_of_day(text))
             yearless, rest = leading_time(f"{text} ", self._notes)
             return parse_timestamp(text) if yearless is None or rest else yearless
-        if time < DAY:
+        if time < DAY and self._heading != ASSUMED_CLOCK:
             self._note_count()
         return time
 

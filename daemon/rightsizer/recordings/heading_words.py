@@ -51,11 +51,14 @@ _SIGNALS: Final = {
     for words, column in signal_columns("words").items()
 }
 """By significant words of a heading; an empty unit is stated or inferred."""
+DMON: Final = {name: f"dmon.{name}" for name in signal_columns("dmon")}
+"""Headings here of the columns of `nvidia-smi dmon`, which are words elsewhere."""
 _EXACT: Final = {
     **SIGNAL_COLUMNS,
     "utilization.enc": SIGNAL_COLUMNS["utilization.encoder"],
     "utilization.dec": SIGNAL_COLUMNS["utilization.decoder"],
     "utilization_memory": SIGNAL_COLUMNS["utilization.memory"],
+    **{DMON[name]: column for name, column in signal_columns("dmon").items()},
     **{
         field.short_name: SignalColumn(field.signal, field.unit, field.rank)
         for field in DCGM_FIELDS.values()
@@ -86,6 +89,7 @@ _OF_ROWS: Final = frozenset(
 """Signals that are of a row's GPU beside columns of the host."""
 QUANTITY: Final = re.compile(r"[+-]?\d[\d.,'\u2019\u00a0\u202f]* ?(?P<unit>%|°?[A-Za-z]+)?")
 PIDS: Final = frozenset({"pid", "process id", "gpu pid"})
+BUS_IDS: Final = frozenset({"gpu bus id", "pci bus id", "bus id"})
 _SOME_GPU: Final = '{gpu="0"}'
 
 

@@ -17,6 +17,7 @@ from rightsizer.recordings.headed_table import (
     with_units_of_cells,
 )
 from rightsizer.recordings.heading_words import (
+    BUS_IDS,
     DEVICES,
     INSTANCES,
     NAMES,
@@ -80,14 +81,17 @@ def _of_named_devices(
 def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
     """Whether there are a time and the load of a GPU, or columns of a known program.
 
-    Power alone tells no state, but energy; it may be that of a host unless a GPU is named.
+    Power alone tells no state, but energy; it may be that of a host unless a GPU is named, and
+    memory is that of processes.
     """
     if not time_places(headings):
         return False
-    has_devices = place_of(headings, DEVICES | UUIDS) is not None
+    has_devices = place_of(headings, DEVICES | UUIDS | BUS_IDS) is not None
+    has_processes = has_devices and place_of(headings, PIDS) is not None
     columns = read_headings(with_units_of_cells(headings, rows)).items()
     return any(
         heading.signal in _BUSY
+        or (heading.signal is Signal.MEMORY_USED_BYTES and has_processes)
         or (heading.signal is Signal.POWER_WATTS and (has_devices or names_gpu(headings[at])))
         or (heading.is_exact and column_name(headings[at]) not in SIGNAL_COLUMNS)
         for at, heading in columns
@@ -192,6 +196,8 @@ def named_columns(table: HeadedTable, times: TimeColumns, notes: RecordingNotes)
     if are_queried(headings, table.cells()):
         return _queried_columns(table, notes)
     uuid, device, node, board = (place_of(headings, of) for of in (UUIDS, DEVICES, NODES, NAMES))
+    if uuid is None and device is None:
+        uuid = place_of(headings, BUS_IDS)
     read = read_headings(with_units_of_cells(headings, table.cells()))
     is_open = uuid is None and not any(heading.device for heading in read.values())
     others = {*times.places, *read, node, board}

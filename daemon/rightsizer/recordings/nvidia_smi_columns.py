@@ -117,7 +117,7 @@ def is_query_heading(headings: Iterable[str]) -> bool:
     is_of_words = not any(name[:1].isdigit() for name in names)
     return (
         is_of_words
-        and "device" not in names
+        and names.isdisjoint(("device", "pid"))
         and (
             any(
                 name in SIGNAL_COLUMNS

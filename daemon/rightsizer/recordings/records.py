@@ -5,15 +5,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby, islice
-from operator import attrgetter
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.model.evidence import EvidenceKind
-from rightsizer.model.reading import Process
+from rightsizer.model.reading import count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.recordings.headed_table import (
@@ -39,6 +38,7 @@ from rightsizer.recordings.named_columns import (
     has_named_columns,
     named_columns,
 )
+from rightsizer.recordings.process_rows import listed_processes, process_rows
 from rightsizer.recordings.prometheus_text import (
     TimedSample,
     is_json,
@@ -47,7 +47,7 @@ from rightsizer.recordings.prometheus_text import (
     known_rows,
     text_samples,
 )
-from rightsizer.recordings.row import RecordingNotes, RecordingRow, recorded_process
+from rightsizer.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.recordings.table_layout import LayoutColumns, TableLayout
 from rightsizer.recordings.text_file import (
     RecordingFormat,
@@ -62,8 +62,6 @@ from rightsizer.recordings.timestamps import (
     seconds_text,
 )
 
-_OF_PROCESSES: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES)
-"""Signals of which each process has a part."""
 _SAMPLED: Final = 1000
 """Records by which the columns are known."""
 _SAMPLED_ROWS: Final = 10_000
@@ -122,7 +120,7 @@ def _table_rows(
         yield from long_rows(table, study.samples, times, notes)
         return
     if place_of(table.headings, PIDS) is not None:
-        yield from _process_rows(table, study.columns, times, notes)
+        yield from process_rows(table, study.columns, times, notes)
         return
     layout = TableLayout(table, study.columns, times, notes)
     processes_at = place_of(table.headings, {PROCESSES})
@@ -130,56 +128,10 @@ def _table_rows(
         if processes_at is None:
             yield from layout.rows(number, cells)
         else:
-            processes = _processes(cells[processes_at])
-            yield from (row._replace(processes=processes) for row in layout.rows(number, cells))
-
-
-def _process_rows(
-    table: HeadedTable, columns: LayoutColumns, times: TimeColumns, notes: RecordingNotes
-) -> Iterator[RecordingRow]:
-    """Yield the rows of GPUs by those of their processes, whose parts are added up.
-
-    A signal that is always equal for all processes of a GPU is the GPU's.
-    """
-
-    def polls(notes: RecordingNotes) -> Iterator[list[RecordingRow]]:
-        layout = TableLayout(table, columns, times.again(notes), notes)
-        rows = (row for numbered in table.rows(notes) for row in layout.rows(*numbered))
-        for _, at_once in groupby(rows, attrgetter("time")):
-            by_device: dict[str, list[RecordingRow]] = {}
-            for row in at_once:
-                by_device.setdefault(row.device, []).append(row)
-            yield from by_device.values()
-
-    parts = {
-        signal
-        for poll in polls(RecordingNotes(table.text.name))
-        for signal in _OF_PROCESSES
-        if len({row.values.get(signal) for row in poll}) > 1
-    }
-    if parts:
-        notes.remark("its rows are of processes: the parts of a GPU at one time are added up")
-    for poll in polls(notes):
-        values = {signal: value for row in reversed(poll) for signal, value in row.values.items()}
-        for signal in parts & values.keys():
-            total = sum(row.values.get(signal, 0.0) for row in poll)
-            values[signal] = min(1.0, total) if signal is Signal.GPU_BUSY else total
-        yield poll[0]._replace(values=values)
-
-
-def _processes(listed: str) -> tuple[Process, ...] | None:
-    """Return the processes of a GPU; pids of a graphics or MPS server identify no job."""
-    if not listed:
-        return None
-    return tuple(
-        recorded_process(
-            str(load["pid"]),
-            str(load.get("gpu_memory_usage")),
-            program=str(load.get("command") or ""),
-        )
-        for load in json.loads(listed)
-        if isinstance(load, dict) and isinstance(load.get("pid"), int)
-    )
+            processes = listed_processes(cells[processes_at])
+            count = {Signal.PROCESS_COUNT: float(count_computing(processes))} if processes else {}
+            for row in layout.rows(number, cells):
+                yield row._replace(values={**row.values, **count}, processes=processes)
 
 
 def _is_csv(head: Sequence[str]) -> bool:
@@ -203,7 +155,7 @@ CSV_RECORDS: Final = RecordingFormat(
 one row, or a row per metric."""
 
 
-def _records_table_rows(
+def records_table_rows(
     of: Callable[[TextFile, RecordingNotes], Iterator[tuple[int, Record]]],
 ) -> Rows:
     """Return the reader of rows by one of records."""
@@ -272,7 +224,7 @@ def _is_json(head: Sequence[str]) -> bool:
 
 
 JSON_RECORDS: Final = RecordingFormat(
-    "JSON with keys named for GPUs", _is_json, _records_table_rows(_json_records)
+    "JSON with keys named for GPUs", _is_json, records_table_rows(_json_records)
 )
 """A record a line, a list of records, a list of GPUs or columns in each; gpustat, experiment
 trackers."""
@@ -312,7 +264,7 @@ LINE_RECORDS: Final = RecordingFormat(
     lambda head: _have_gpus(
         [record for line in head for record in _records_of_line(line, RecordingNotes(""))]
     ),
-    _records_table_rows(_line_records),
+    records_table_rows(_line_records),
 )
 """As logfmt, or as scripts print them."""
 
@@ -339,7 +291,7 @@ def _exporter_rows(
             yield number, sample
 
     def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        for read in (sample_rows, _records_table_rows(records)):
+        for read in (sample_rows, records_table_rows(records)):
             if next(read(text, RecordingNotes(text.name)), None) is not None:
                 return read(text, notes)
         return sample_rows(text, notes)

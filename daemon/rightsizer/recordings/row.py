@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.evidence import Evidence, EvidenceKind
-from rightsizer.model.reading import Missing, Process, ProcessKind, count_computing
+from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding
@@ -68,7 +68,7 @@ _KIND_BY_LETTERS: Final = {
 
 def recorded_process(
     pid: str,
-    mebibytes: str = "",
+    memory_bytes: float | None = None,
     *,
     letters: str = "",
     program: str = "",
@@ -77,59 +77,8 @@ def recorded_process(
     """Return a process as logs write it; its kind by nvidia-smi's letters, else its program."""
     name = program.rpartition("/")[2].split(" ")[0]
     by_name = ProcessKind.GRAPHICS if name.lower() in _SERVERS else ProcessKind.COMPUTE
-    size = mebibytes.removesuffix("MiB").strip()
-    return Process(
-        int(pid),
-        int(size) << 20 if size.isdecimal() else None,
-        _KIND_BY_LETTERS.get(letters, by_name),
-        gpu_busy,
-    )
-
-
-class ProcessRowBuilder:
-    """Combines lines of one process each into rows of their devices."""
-
-    def __init__(self, stream: str) -> None:
-        self._stream = stream
-        self._key: tuple[Nanoseconds, str] | None = None
-        self._processes: list[Process] = []
-        self.tells_shares = False
-        """Whether every process has a share of time, idle ones included."""
-
-    def add(
-        self, time: Nanoseconds, device: str, process: Process | None
-    ) -> Iterator[RecordingRow]:
-        """Add a line, also of a device without processes; yield the previous row if complete."""
-        if (time, device) != self._key:
-            yield from self.finish()
-            self._key = time, device
-        if process is not None:
-            self._processes.append(process)
-
-    def finish(self) -> Iterator[RecordingRow]:
-        """Yield the last row."""
-        if self._key is not None:
-            yield self._row(*self._key)
-        self._key = None
-        self._processes = []
-
-    def _row(self, time: Nanoseconds, device: str) -> RecordingRow:
-        processes = tuple(self._processes)
-        values = {Signal.PROCESS_COUNT: float(count_computing(processes))}
-        sizes = [
-            process.memory_used_bytes
-            for process in processes
-            if process.memory_used_bytes is not None
-        ]
-        if self.tells_shares:
-            values[Signal.GPU_BUSY] = min(
-                1.0, sum(process.gpu_busy or 0.0 for process in processes)
-            )
-        if sizes and len(sizes) == len(processes):
-            values[Signal.MEMORY_USED_BYTES] = float(sum(sizes))
-        return RecordingRow(
-            time, device, values, stream=self._stream, rank=SUMMED, processes=processes
-        )
+    kind = _KIND_BY_LETTERS.get(letters, by_name)
+    return Process(int(pid), None if memory_bytes is None else int(memory_bytes), kind, gpu_busy)
 
 
 class _Tally(NamedTuple):

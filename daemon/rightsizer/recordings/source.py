@@ -25,12 +25,11 @@ from rightsizer.recordings.inferred_jobs import inferred_jobs
 from rightsizer.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
 from rightsizer.recordings.native import NATIVE, NativeFiles
-from rightsizer.recordings.nvidia_smi_report import NVIDIA_SMI_REPORT
 from rightsizer.recordings.plausibility import BoardLimits
 from rightsizer.recordings.printed_lines import (
     COUNTER_LINES,
     GPUSTAT,
-    NVIDIA_SMI_PROCESSES,
+    NVIDIA_SMI_REPORT,
     NVIDIA_SMI_TABLE,
 )
 from rightsizer.recordings.records import (
@@ -62,7 +61,6 @@ FORMATS: Final[tuple[RecordingFormat, ...]] = (
     NVIDIA_SMI_REPORT,
     PROMETHEUS_JSON,
     PROMETHEUS_TEXT,
-    NVIDIA_SMI_PROCESSES,
     NVIDIA_SMI_TABLE,
     GPUSTAT,
     JSON_RECORDS,

@@ -9,13 +9,11 @@ from operator import getitem, itemgetter
 from string import digits
 from typing import Final
 
-from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing, impossibility, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
 from rightsizer.recordings.heading_words import UNITS, Heading
-from rightsizer.recordings.nvidia_smi_columns import SignalColumn
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
 
 _REASONS: Final = {
@@ -229,21 +227,6 @@ class CellTable:
                 notes.count(column.fault(cell), line, cell.strip())
             elif value is Missing.FAILED and device:
                 notes.fault(device, cell.strip(" []"), line)
-
-
-def signal_table(
-    names: Sequence[str], columns: Mapping[str, SignalColumn], where: str, remedy: str
-) -> CellTable:
-    """Return the columns with signals, the less preferred first; fail without any."""
-    present = [(at, name, columns[name]) for at, name in enumerate(names) if name in columns]
-    if not present:
-        raise RecordingError(
-            f"{where}: none of the columns {', '.join(names)} says how busy a GPU is; {remedy}"
-        )
-    return CellTable(
-        CellColumn(at, name, column.signal, column.unit)
-        for at, name, column in sorted(present, key=lambda column: column[2].rank)
-    )
 
 
 def with_clock_events(row: RecordingRow, states: Mapping[int, str]) -> RecordingRow:

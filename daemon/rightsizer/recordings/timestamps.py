@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import sub
@@ -217,6 +217,10 @@ def _below_second(fraction: str) -> Nanoseconds:
     return int(fraction.ljust(9, "0")[:9]) if fraction else 0
 
 
+ASSUMED_CLOCK: Final = "sampled time"
+"""Heading of assumed times, which any other clock of a table goes before."""
+
+
 class AssumedTimes:
     """Assumes one second per poll, the default of dcgmi and nvidia-smi."""
 
@@ -226,8 +230,12 @@ class AssumedTimes:
         self._seen: set[str] = set()
         self._poll = 0
 
-    def next(self, device: str) -> Nanoseconds:
-        """Return the time of a device's next line; a repeated device starts the next poll."""
+    def dated(
+        self, record: Mapping[str, str], time: Nanoseconds | None, device: str
+    ) -> dict[str, str]:
+        """Return a record with its time, or an assumed one: a device again begins a poll."""
+        if time is not None:
+            return {"timestamp": seconds_text(time), **record}
         self._notes.remark(
             "has no times: one second from poll to poll is assumed, from 1970-01-01 on; "
             f"{self._remedy}"
@@ -236,21 +244,20 @@ class AssumedTimes:
             self._seen.clear()
             self._poll += 1
         self._seen.add(device)
-        return self._poll * NANOSECONDS_PER_SECOND
+        return {ASSUMED_CLOCK: str(self._poll), **record}
 
 
 class DayTimes:
     """Adds days to times of day: the next one where they go back by more than an hour."""
 
-    def __init__(self, notes: RecordingNotes, remedy: str) -> None:
+    def __init__(self, notes: RecordingNotes) -> None:
         self._notes = notes
-        self._remedy = remedy
         self._days = 0
         self._last: Nanoseconds = 0
 
     def of(self, time_of_day: Nanoseconds) -> Nanoseconds:
         """Return the time of a line."""
-        self._notes.remark(f"has no dates: it is taken to start on 1970-01-01; {self._remedy}")
+        self._notes.remark("has no dates: it is taken to start on 1970-01-01; write dates too")
         if self._last - time_of_day > HOUR:
             if self._last - time_of_day < DAY // 2:
                 self._notes.remark("its times go back by hours: the next day is taken to begin")

@@ -58,6 +58,7 @@ _OTHER_TOOLS: Final = {
         r"^(?:> )?nvidia_smi,\S+ |^#datatype,|\b_measurement\b|\"fields\".*\"nvidia_smi\"",
         re.MULTILINE,
     ),
+    "the output of nvidia-smi -q -x (XML)": re.compile(r"<nvidia_smi_log>"),
     "metrics of OpenTelemetry (OTLP)": re.compile(r"\"resourceMetrics\""),
 }
 """By what only their output has."""
