@@ -16,8 +16,6 @@ from rightsizer.cli.main import COMMANDS
 from rightsizer.console.command import Command
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.profile import ProfileFormat
-from rightsizer.model.workload import WorkloadKind
-from rightsizer.owners.settings import SOURCE_NAMES
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
@@ -277,19 +275,6 @@ def test_every_profile_format_is_in_the_table_of_profiles() -> None:
     """What can be read is told, by the name that the JSON gives it."""
     rows = [line for line in (DOCS / "profiles.md").read_text("utf-8").splitlines() if "|" in line]
     assert not [each for each in ProfileFormat if not any(f"`{each}`" in row for row in rows)]
-
-
-def test_every_source_of_owners_is_in_the_table_of_telemetry() -> None:
-    """Who can be asked whose a process is."""
-    text = (DOCS / "telemetry.md").read_text("utf-8")
-    assert not [name for name in SOURCE_NAMES if f"`{name}`" not in text]
-
-
-def test_every_kind_of_owner_is_in_the_table_of_scenarios() -> None:
-    """A simulated workload may have any."""
-    rows = (DOCS / "scenarios.md").read_text("utf-8").splitlines()
-    (row,) = (row for row in rows if row.startswith("| `kind`") and "`kubernetes`" in row)
-    assert set(re.findall(r"`(\w+)`", row)) == {"kind", *WorkloadKind}
 
 
 def test_every_test_that_a_page_names_is_there() -> None:

@@ -10,15 +10,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from owner_trees import groups_in, of_root, write_process
+from rightsizer.config.loader import read_document
 from rightsizer.host.process_table import user_name
 from rightsizer.host.trusted_groups import TrustedGroupReader
+from rightsizer.io.yaml import load_yaml
 from rightsizer.model.device import Device
+from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.owners.collector import SERVER, NodeCollector
 from rightsizer.owners.holdings import holdings_on, workloads_on
+from rightsizer.owners.registry import SOURCES
 from rightsizer.owners.resolver import OwnerResolver
-from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
+from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.systemd import SystemdCollector
 from rightsizer.owners.users import UserCollector
 from rightsizer.owners.workload_limits import OTHER_WORKLOADS, WorkloadNameLimiter
@@ -76,13 +80,15 @@ def test_precedence(tmp_path: Path, path: str, key: str) -> None:
 
 def test_every_source_has_a_collector(tmp_path: Path) -> None:
     """Every source allowed by the settings can be created."""
-    assert on_node(tmp_path, sources=SOURCE_NAMES).collectors() == {}
+    assert on_node(tmp_path, sources=[source.name for source in SOURCES]).collectors() == {}
 
 
 def test_unknown_source_is_refused() -> None:
     """The message lists the known ones."""
-    with pytest.raises(ValueError, match=f"no 'k8s'; choose from {', '.join(SOURCE_NAMES)}"):
-        OwnerSettings(sources=("k8s",))
+    names = ", ".join(source.name for source in SOURCES)
+    document = load_yaml("sources: [k8s]", "owners.yaml")
+    with pytest.raises(ConfigurationError, match=rf"sources\[0\]: must be one of {names}"):
+        read_document(OwnerSettings, document)
 
 
 def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:

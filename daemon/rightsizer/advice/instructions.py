@@ -11,7 +11,6 @@ from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import BY_ADDRESS, BY_INDEX, Device
 from rightsizer.model.finding import Case, Instruction
 from rightsizer.model.topology import cpu_list
-from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.owner import NumaHome, shell
 from rightsizer.owners.registry import owner_of, schedulers_of
 
@@ -90,7 +89,7 @@ def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruc
     )
 
 
-def kind_of(case: Case) -> WorkloadKind | None:
+def kind_of(case: Case) -> str | None:
     """Kind of the workload; `None` for a free device."""
     return case.workload.kind if case.workload else None
 

@@ -61,7 +61,7 @@ def _add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
         families.add_info(
             "rightsizer_workload_info",
             workload.key,
-            workload.kind.value,
+            workload.kind,
             workload.workload_class.value,
             workload.namespace,
             workload.name,

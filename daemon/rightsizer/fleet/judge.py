@@ -81,7 +81,7 @@ def owners_of(
     teams = teams_of_ended(context, settings, request.workloads) | dict(context.inventory.teams)
     clusters = {report.cluster for report in context.reports}
     return {
-        key: WorkloadOwner(_team(key, workload.namespace, teams, clusters), workload.kind.value)
+        key: WorkloadOwner(_team(key, workload.namespace, teams, clusters), workload.kind)
         for key, workload in request.workloads.items()
     }
 

@@ -14,7 +14,7 @@ from rightsizer.model.finding import Case
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Workload, WorkloadClass
 
 if TYPE_CHECKING:  # Rules and settings do without numpy.
     from rightsizer.fleet.cache.day_frame import DayFrame
@@ -81,7 +81,7 @@ class FleetDevice(Struct, frozen=True):
     """When its source had it first and last within the lookback, to the day."""
     former: str = ""
     """Source that reads the days before."""
-    scheduler: WorkloadKind | None = None
+    scheduler: str | None = None
     """Scheduler that allocates its node, according to the scheduler's exporter."""
     is_awaited: bool = False
     """Whether it is gone, but not its exporter's target."""

@@ -24,7 +24,7 @@ _NAMESPACE: Final = re.compile(r"(?:^|/)kubernetes[:/]([^/]+)/")
 
 
 class WorkloadKind(StrEnum):
-    """Source of a workload's identity."""
+    """Source of a workload's identity, where the package names one; a new owner has a new word."""
 
     KUBERNETES = "kubernetes"
     SLURM = "slurm"
@@ -38,7 +38,7 @@ class WorkloadKind(StrEnum):
     RECORDED = "recorded"
 
 
-_KIND: Final = re.compile(rf"(?:^|/)({'|'.join(WorkloadKind)})[:/]")
+_KIND: Final = re.compile(rf"(?:^|/)([a-z]+(?=:)|(?:{'|'.join(WorkloadKind)})(?=/))")
 
 
 class WorkloadClass(StrEnum):
@@ -77,7 +77,8 @@ class Workload(Struct, frozen=True):
     """Holder of devices, with a key that outlives its processes and pods."""
 
     key: str
-    kind: WorkloadKind
+    kind: str
+    """Of its owner; selects its commands."""
     name: str
     workload_class: WorkloadClass = WorkloadClass.UNKNOWN
     allocator: Allocator = Allocator.UNKNOWN

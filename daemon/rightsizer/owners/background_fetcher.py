@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.collector_settings import OwnerCollectorSettings
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class BackgroundFetcher(Generic[T]):
         self,
         name: str,
         fetch: Callable[[], T],
-        settings: OwnerSettings,
+        settings: OwnerCollectorSettings,
         *,
         interval_seconds: float | None = None,
         is_there: Callable[[], bool] = lambda: True,

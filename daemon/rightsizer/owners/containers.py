@@ -13,8 +13,8 @@ from rightsizer.model.errors import DocumentError
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import NodeCollector
+from rightsizer.owners.collector_settings import OwnerCollectorSettings
 from rightsizer.owners.owner import HEX_DIGIT, Instructions, NumaHome, Owner, shell
-from rightsizer.owners.settings import OwnerSettings
 
 _OK: Final = 200
 _ID: Final = re.compile(r"[0-9a-f]{64}")
@@ -172,7 +172,7 @@ class ContainerCollector(NodeCollector):
     def __init__(
         self,
         groups: TrustedGroupReader,
-        settings: OwnerSettings,
+        settings: OwnerCollectorSettings,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._groups = groups

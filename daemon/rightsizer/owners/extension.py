@@ -11,7 +11,8 @@ from rightsizer.io.extensions import Extension, extended, extensions
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload
 from rightsizer.owners.collector import NodeCollector
-from rightsizer.owners.settings import OUR_SOURCE_NAMES, OwnerSettings
+from rightsizer.owners.registry import SOURCES
+from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.workload_limits import Allocations
 
 _Answer = TypeVar("_Answer")
@@ -39,7 +40,7 @@ def loaded_extensions() -> tuple[Extension, ...]:
 
 
 def _checked_owner(name: str, value: object) -> ExtensionOwner:
-    if name in OUR_SOURCE_NAMES:
+    if any(name == source.name for source in SOURCES):
         raise ValueError(f"there is '{name}' already; rename it")
     if not callable(value):
         raise TypeError(f"{value!r} is no function of procfs and settings that returns a collector")

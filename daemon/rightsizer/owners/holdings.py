@@ -45,7 +45,7 @@ def match_allocations(
 
 def may_match(running: Workload, given: Workload) -> bool:
     """Whether a running workload may be one that the scheduler identifies differently."""
-    if running.kind is not given.kind or running.key == given.key:
+    if running.kind != given.kind or running.key == given.key:
         return False
     return owner_of(given.kind).may_match(running, given)
 

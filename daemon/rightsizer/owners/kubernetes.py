@@ -21,11 +21,11 @@ from rightsizer.host.trusted_groups import (
 from rightsizer.model.workload import Workload, WorkloadKind, workload_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import SchedulerCollector
+from rightsizer.owners.collector_settings import OwnerCollectorSettings
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
 from rightsizer.owners.owner import HEX_DIGIT, Instructions, Owner, Scheduler, manifest
 from rightsizer.owners.pod_controllers import controller_of, release, scaled_object_of
 from rightsizer.owners.pod_resources import ContainerDevices, list_pods
-from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.workload_limits import Allocations, LimitedAllocations, limited_allocations
 
 _CONTAINER_LOG: Final = re.compile(
@@ -158,7 +158,7 @@ class KubernetesOwner(_ReplicaOwner, Scheduler):
     texts = "kubernetes"
     has_pods = True
 
-    def workload_by_key(self, key: str, kind: WorkloadKind, name: str) -> Workload:
+    def workload_by_key(self, key: str, kind: str, name: str) -> Workload:
         """Parse namespace and name of a workload."""
         namespace, slash, rest = name.partition("/")
         if not slash:
@@ -242,7 +242,7 @@ class KubernetesCollector(SchedulerCollector):
         self,
         groups: TrustedGroupReader,
         procfs: Path,
-        settings: OwnerSettings,
+        settings: OwnerCollectorSettings,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._groups = groups

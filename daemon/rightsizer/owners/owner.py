@@ -12,7 +12,7 @@ from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Instruction
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.workload import Workload
 
 HEX_DIGIT: Final = "[0-9a-f]"
 
@@ -55,14 +55,14 @@ class Owner:
     Commands are the texts of `instructions.yaml`; empty if none is known.
     """
 
-    kinds: ClassVar[tuple[WorkloadKind, ...]] = ()
+    kinds: ClassVar[tuple[str, ...]] = ()
     texts: ClassVar = "default"
     """Section of the file."""
     has_pods: ClassVar = False
     has_single_jobs: ClassVar = True
     """Whether all GPUs of a workload belong to one job."""
 
-    def workload_by_key(self, key: str, kind: WorkloadKind, name: str) -> Workload:
+    def workload_by_key(self, key: str, kind: str, name: str) -> Workload:
         """Workload of a key such as `KIND:NAME`."""
         return Workload(key, kind, name)
 

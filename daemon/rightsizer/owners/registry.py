@@ -1,70 +1,119 @@
-"""Registry of owners by the kind of workload, and of their collectors by name."""
+"""Registry of owners: one row each, with its source of workload names."""
 
-import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.host.trusted_groups import TrustedGroupReader, WriterOf, other_writer
+from rightsizer.host.trusted_groups import TrustedGroupReader
 from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.collector import NodeCollector
+from rightsizer.owners.collector_settings import OwnerCollectorSettings
 from rightsizer.owners.containers import ContainerCollector, ContainerOwner
-from rightsizer.owners.extension import GuardedCollector, extension_owners
 from rightsizer.owners.kubernetes import KubernetesCollector, KubernetesOwner, SimulatedOwner
 from rightsizer.owners.owner import Owner, Scheduler
-from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
 from rightsizer.owners.slurm import SlurmCollector, SlurmOwner
 from rightsizer.owners.systemd import SystemdCollector, SystemdOwner
 from rightsizer.owners.users import UserCollector, UserOwner
 
-_SCHEDULERS: Final[tuple[Scheduler, ...]] = (KubernetesOwner(), SlurmOwner())
-_OTHERS: Final = (ContainerOwner(), SystemdOwner(), UserOwner(), SimulatedOwner())
-_OWNERS: Final[dict[WorkloadKind | None, Owner]] = {
-    kind: owner for owner in (*_SCHEDULERS, *_OTHERS) for kind in owner.kinds
+
+class OwnerHost(Struct, frozen=True):
+    """Node as collectors of owners see it."""
+
+    procfs: Path
+    sysfs: Path
+    groups: TrustedGroupReader
+    processes: ProcessTable
+    settings: OwnerCollectorSettings
+    now: Callable[[], float]
+
+
+class OwnerSource(Struct, frozen=True):
+    """Source of workload names, with the owner of its workloads."""
+
+    name: str
+    """In `owners.sources`."""
+    meaning: str
+    owner: Owner
+    collector: Callable[[OwnerHost], NodeCollector]
+    is_default: bool = True
+
+
+SOURCES: Final = (
+    OwnerSource(
+        "slurm",
+        "jobs",
+        SlurmOwner(),
+        lambda host: SlurmCollector(
+            host.groups,
+            host.procfs,
+            host.sysfs,
+            host.settings,
+            host.now,
+            processes=host.processes,
+        ),
+    ),
+    OwnerSource(
+        "kubernetes",
+        "pods",
+        KubernetesOwner(),
+        lambda host: KubernetesCollector(host.groups, host.procfs, host.settings, host.now),
+    ),
+    OwnerSource(
+        "container",
+        "of Docker, containerd, Podman",
+        ContainerOwner(),
+        lambda host: ContainerCollector(host.groups, host.settings, host.now),
+    ),
+    OwnerSource(
+        "user",
+        "of a process outside of a unit",
+        UserOwner(),
+        lambda host: UserCollector(host.groups, host.procfs, processes=host.processes),
+        is_default=False,
+    ),
+    OwnerSource(
+        "session",
+        "systemd units, programs by process tree",
+        SystemdOwner(),
+        lambda host: SystemdCollector(host.groups, host.procfs, host.settings, host.processes),
+    ),
+)
+"""In order of precedence: the first that knows a process names its workload.
+
+Slurm's nodes may be pods, whose jobs are as many workloads.
+"""
+_OWNERS: Final[dict[str, Owner]] = {
+    kind: owner
+    for owner in (*(source.owner for source in SOURCES), SimulatedOwner())
+    for kind in owner.kinds
 }
 _UNKNOWN: Final = Owner()
+KINDS: Final = tuple(dict.fromkeys((*_OWNERS, *WorkloadKind)))
+"""Of workloads, with those of no owner."""
+_SCHEDULERS: Final = tuple(
+    sorted(
+        (source.owner for source in SOURCES if isinstance(source.owner, Scheduler)),
+        key=lambda scheduler: not scheduler.has_pods,
+    )
+)
+"""Kubernetes first: a node with pods of which nothing else is known is one of its."""
 
 SCHEDULER_KINDS: Final = tuple(kind for scheduler in _SCHEDULERS for kind in scheduler.kinds)
 
 
-def owner_of(kind: WorkloadKind | None) -> Owner:
+def owner_of(kind: str | None) -> Owner:
     """Owner by kind of workload; one without commands if unknown."""
-    return _OWNERS.get(kind, _UNKNOWN)
+    return _OWNERS.get(kind or "", _UNKNOWN)
 
 
-def schedulers_of(kind: WorkloadKind | None) -> tuple[Scheduler, ...]:
+def schedulers_of(kind: str | None) -> tuple[Scheduler, ...]:
     """Scheduler by kind of workload; all schedulers if unknown."""
     return tuple(scheduler for scheduler in _SCHEDULERS if kind in scheduler.kinds) or _SCHEDULERS
 
 
-def scheduler_of(kind: WorkloadKind | None) -> Scheduler:
+def scheduler_of(kind: str | None) -> Scheduler:
     """Scheduler by kind of workload; Kubernetes if unknown."""
     return schedulers_of(kind)[0]
-
-
-def collectors_on(  # noqa: PLR0913 - the outside world comes in as arguments.
-    procfs: Path,
-    sysfs: Path,
-    settings: OwnerSettings,
-    now: Callable[[], float] = time.monotonic,
-    writer_of: WriterOf = other_writer,
-    *,
-    processes: ProcessTable | None = None,
-) -> list[NodeCollector]:
-    """Collectors enabled in the settings, in order of precedence."""
-    table = processes or ProcessTable(procfs)
-    groups = TrustedGroupReader(procfs, sysfs, writer_of, now, table)
-    collectors: dict[str, Callable[[], NodeCollector]] = {
-        "kubernetes": lambda: KubernetesCollector(groups, procfs, settings, now),
-        "slurm": lambda: SlurmCollector(groups, procfs, sysfs, settings, now, processes=table),
-        "container": lambda: ContainerCollector(groups, settings, now),
-        "user": lambda: UserCollector(groups, procfs, processes=table),
-        "session": lambda: SystemdCollector(groups, procfs, settings, table),
-    }
-    for owner in extension_owners():
-        collectors[owner.name] = partial(GuardedCollector, owner, procfs, settings)
-    # A broken one has a name, and no collector.
-    names = (name for name in SOURCE_NAMES if name in settings.sources)
-    return [collectors[name]() for name in names if name in collectors]

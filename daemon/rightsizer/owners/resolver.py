@@ -3,17 +3,19 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.host.trusted_groups import WriterOf, other_writer
+from rightsizer.host.trusted_groups import TrustedGroupReader, WriterOf, other_writer
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.owners.collector import SERVER, NodeCollector
-from rightsizer.owners.registry import collectors_on
+from rightsizer.owners.extension import GuardedCollector, extension_owners
+from rightsizer.owners.registry import SOURCES, OwnerHost
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.workload_limits import Allocations, WorkloadNameLimiter
 
@@ -69,10 +71,21 @@ class OwnerResolver:
         name_limiter: WorkloadNameLimiter | None = None,
         processes: ProcessTable | None = None,
     ) -> Self:
-        """Create all sources enabled in the settings."""
+        """Create all sources enabled in the settings.
+
+        Those of other packages first: they know schedulers that ours take for containers or users.
+        """
         settings = settings or OwnerSettings()
         table = processes or ProcessTable(procfs)
-        sources = collectors_on(procfs, sysfs, settings, now, writer_of, processes=table)
+        groups = TrustedGroupReader(procfs, sysfs, writer_of, now, table)
+        host = OwnerHost(procfs, sysfs, groups, table, settings, now)
+        collectors: dict[str, Callable[[], NodeCollector]] = {
+            owner.name: partial(GuardedCollector, owner, procfs, settings)
+            for owner in extension_owners()
+        }
+        collectors |= {source.name: partial(source.collector, host) for source in SOURCES}
+        # A broken one has a name in the settings, and no collector.
+        sources = [make() for name, make in collectors.items() if name in settings.sources]
         return cls(sources, settings, table, now, name_limiter)
 
     @property

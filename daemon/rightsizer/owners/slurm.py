@@ -23,9 +23,9 @@ from rightsizer.model.errors import DocumentError
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_job
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import SchedulerCollector
+from rightsizer.owners.collector_settings import OwnerCollectorSettings
 from rightsizer.owners.device_keys import MinorOf
 from rightsizer.owners.owner import Scheduler
-from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.workload_limits import LimitedAllocations, limited_allocations
 
 _BY_INDEX: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?")
@@ -157,7 +157,7 @@ class SlurmOwner(Scheduler):
     kinds = (WorkloadKind.SLURM,)
     texts = "slurm"
 
-    def workload_by_key(self, key: str, kind: WorkloadKind, name: str) -> Workload:
+    def workload_by_key(self, key: str, kind: str, name: str) -> Workload:
         """Batch job of a key."""
         return Workload(key, kind, name, WorkloadClass.BATCH)
 
@@ -182,7 +182,7 @@ class SlurmCollector(SchedulerCollector):
         groups: TrustedGroupReader,
         procfs: Path,
         sysfs: Path,
-        settings: OwnerSettings,
+        settings: OwnerCollectorSettings,
         now: Callable[[], float] = time.monotonic,
         *,
         processes: ProcessTable | None = None,

@@ -13,8 +13,8 @@ from rightsizer.host.trusted_groups import TrustedGroup, TrustedGroupReader
 from rightsizer.model.finding import Instruction
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.collector import NodeCollector
+from rightsizer.owners.collector_settings import OwnerCollectorSettings
 from rightsizer.owners.owner import Instructions, NumaHome, Owner
-from rightsizer.owners.settings import OwnerSettings
 
 _UNIT: Final = re.compile(r".+\.(?:service|scope)")
 _NUMBER: Final = re.compile(r"\d")
@@ -103,12 +103,12 @@ class SystemdCollector(NodeCollector):
         self,
         groups: TrustedGroupReader,
         procfs: Path,
-        settings: OwnerSettings | None = None,
+        settings: OwnerCollectorSettings | None = None,
         processes: ProcessTable | None = None,
     ) -> None:
         self._groups = groups
         self._processes = processes or ProcessTable(procfs)
-        self._settings = settings or OwnerSettings()
+        self._settings = settings or OwnerCollectorSettings()
 
     def workload_of(self, pid: int) -> Workload | None:
         """Unit that a process runs in, or the launcher that it belongs to."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rightsizer.model.snapshot import Refusal
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.collector_settings import OwnerCollectorSettings
 
 Allocations = Mapping[str, tuple[Workload, ...]]
 """Workloads by the key of an allocated device: uuid of a GPU or MIG instance, `index:N`, or a
@@ -114,7 +114,9 @@ class WorkloadNameLimiter:
         self._is_full = False
 
     @classmethod
-    def of(cls, settings: OwnerSettings, now: Callable[[], float] = time.monotonic) -> Self:
+    def of(
+        cls, settings: OwnerCollectorSettings, now: Callable[[], float] = time.monotonic
+    ) -> Self:
         """Create it by the settings."""
         return cls(settings.workloads_maximum, settings.time_to_live_seconds, now)
 

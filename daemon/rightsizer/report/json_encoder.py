@@ -43,7 +43,7 @@ from rightsizer.model.topology import (
 )
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import EnergySource, Provisioning
-from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Holding, Workload, WorkloadClass
 from rightsizer.report.freshness import window_coverage_ratio
 
 
@@ -317,7 +317,7 @@ class WorkloadDocument(msgspec.Struct, frozen=True):
     """Identity of a workload, for programs that act on it."""
 
     key: str
-    kind: WorkloadKind
+    kind: str
     namespace: str
     name: str
     pod: str
@@ -346,7 +346,7 @@ class HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "cla
     """Holder of a device with its share."""
 
     workload: str
-    kind: WorkloadKind
+    kind: str
     name: str
     workload_class: WorkloadClass
     unproven: str | None
@@ -451,7 +451,7 @@ class WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_clas
     """Workload with its devices and counters."""
 
     workload: str
-    kind: WorkloadKind
+    kind: str
     name: str
     workload_class: WorkloadClass
     unproven: str | None

@@ -13,6 +13,7 @@ from rightsizer.model.settings import Kinds, Spec
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import DAY_SECONDS, parse_duration
 from rightsizer.model.workload import Allocator, WorkloadClass, WorkloadKind
+from rightsizer.owners.registry import KINDS
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.faults import (
     CallFailure,
@@ -121,7 +122,7 @@ class WorkloadEntry(Struct, frozen=True):
     """Workload on some GPUs or instances."""
 
     name: str
-    kind: WorkloadKind = WorkloadKind.SIMULATED
+    kind: Annotated[str, Spec(words=KINDS)] = WorkloadKind.SIMULATED
     class_: WorkloadClass = WorkloadClass.UNKNOWN
     allocator: Allocator = Allocator.UNKNOWN
     namespace: str = ""

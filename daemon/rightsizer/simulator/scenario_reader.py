@@ -50,7 +50,7 @@ class _TaskReader:
     def read(self, entry: WorkloadEntry, path: Path) -> SimulatedTask:
         """Read one entry of `workloads`; raise a `RuleError` if it contradicts the slots."""
         spots = tuple(self._spots(entry, path))
-        names = (entry.kind.value, entry.namespace, entry.name)
+        names = (entry.kind, entry.namespace, entry.name)
         load = entry.load
         if isinstance(load, DiurnalLoad):
             load = replace(load, peak_seconds=self._later(load.peak_seconds))

@@ -93,7 +93,7 @@ def _workload(part: Part) -> Pairs:
     known = workload(job.name)
     return (
         ("workload", job.key),
-        ("kind", known.kind.value),
+        ("kind", known.kind),
         ("class", known.workload_class.value),
         ("namespace", job.namespace),
         ("name", job.name),

@@ -82,7 +82,7 @@ class PoolChoice:
                 workload_kind = WorkloadKind.KUBERNETES
             elif waiting.key in {waiting.pool, _SLURM_QUEUE, f"{waiting.cluster}/{_SLURM_QUEUE}"}:
                 workload_kind = WorkloadKind.SLURM
-            if kind is not None and workload_kind is not None and kind is not workload_kind:
+            if kind is not None and workload_kind is not None and kind != workload_kind:
                 return PoolObstacle.SCHEDULER
             memory = self._memory[pool.name]
             if needed is not None and (memory is None or memory < needed):

@@ -19,7 +19,6 @@ from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import State
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, format_duration, percent_text
 from rightsizer.model.window import Window
-from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.registry import SCHEDULER_KINDS
 
 MOST_DEVICES: Final = 64
@@ -88,7 +87,7 @@ class PoolSubject(CaseSubject, frozen=True):
         return workloads_in(self.view, self.pool)
 
     @property
-    def scheduler(self) -> WorkloadKind | None:
+    def scheduler(self) -> str | None:
         """Scheduler that allocates the pool's GPUs."""
         return kind_of(self.view, self.pool)
 
@@ -165,7 +164,7 @@ def workloads_in(view: FleetView, pool: FleetPool) -> tuple[FleetWorkload, ...]:
     return tuple(sorted(workloads, key=lambda workload: workload.case.key))
 
 
-def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
+def kind_of(view: FleetView, pool: FleetPool) -> str | None:
     """Return the scheduler that allocates the pool's GPUs; `None` if unknown.
 
     Determined by the kind of most of its work; without work, by its nodes' schedulers.

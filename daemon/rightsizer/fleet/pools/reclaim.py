@@ -13,14 +13,14 @@ from rightsizer.fleet.model import FleetDevice, FleetView, FleetWorkload
 from rightsizer.model.finding import Action, Instruction, Risk
 from rightsizer.model.state import State
 from rightsizer.model.units import HOUR_SECONDS, seconds
-from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import scheduler_of
 
 _MOST_NODES: Final = 16
 
 
-def take_out(nodes: Sequence[str], kind: WorkloadKind | None) -> tuple[Instruction, ...]:
+def take_out(nodes: Sequence[str], kind: str | None) -> tuple[Instruction, ...]:
     """Return commands to drain nodes before they are released, for review."""
     named = tuple(nodes[:_MOST_NODES])
     if not named:
@@ -32,9 +32,7 @@ def take_out(nodes: Sequence[str], kind: WorkloadKind | None) -> tuple[Instructi
     return shell(title, "\n".join(lines))
 
 
-def follow_the_load(
-    schedule: ReplicaSchedule, kind: WorkloadKind | None
-) -> tuple[Instruction, ...]:
+def follow_the_load(schedule: ReplicaSchedule, kind: str | None) -> tuple[Instruction, ...]:
     """Return instructions to scale nodes: hours, and settings of the scheduler's autoscaler."""
     lines = [f"{hours} nodes" for hours in hours_of(schedule)]
     minimum = min(schedule.replicas)
@@ -44,7 +42,7 @@ def follow_the_load(
 
 
 def sharing_fragments(
-    action: Action, most_together: int, slices: tuple[str, ...], kind: WorkloadKind | None
+    action: Action, most_together: int, slices: tuple[str, ...], kind: str | None
 ) -> tuple[Instruction, ...]:
     """Return instructions to share a node's GPUs, or cut them into MIG profiles."""
     if action is Action.SHARE_MIG:

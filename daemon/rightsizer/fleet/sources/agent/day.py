@@ -47,7 +47,7 @@ from rightsizer.fleet.sources.figures import (
 from rightsizer.fleet.sources.series import by_label, placed, runs_of, word_of
 from rightsizer.model.device import Device
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind, kind_of
 from rightsizer.owners.registry import owner_of
 
 _LEAST: Final = 0.005
@@ -115,7 +115,7 @@ def workload_of(labels: Mapping[str, str]) -> Workload | None:
     usual = workload_by_key(key)
     return Workload(
         key=key,
-        kind=word_of(WorkloadKind, labels.get("kind", "")) or usual.kind,
+        kind=labels.get("kind") or usual.kind,
         name=labels.get("name") or usual.name,
         workload_class=word_of(WorkloadClass, labels.get("class", "")) or usual.workload_class,
         allocator=word_of(Allocator, labels.get("allocator", "")) or usual.allocator,
@@ -128,7 +128,7 @@ def workload_of(labels: Mapping[str, str]) -> Workload | None:
 def workload_by_key(key: str) -> Workload:
     """Parse a workload's key: `kubernetes:NAMESPACE/NAME`, `slurm:JOB`."""
     parts = _KEY.fullmatch(key)
-    kind = (parts and word_of(WorkloadKind, parts[1])) or WorkloadKind.OTHER
+    kind = parts[1] if parts and parts[1] == kind_of(key) else WorkloadKind.OTHER
     return owner_of(kind).workload_by_key(key, kind, parts[2] if parts else key)
 
 
