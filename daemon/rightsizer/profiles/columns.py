@@ -27,6 +27,11 @@ def integers(values: Values) -> Numbers:
     )
 
 
+def ends_of(starts: Numbers, durations: Numbers) -> Numbers:
+    """Return the ends of events; those out of all time stay so."""
+    return np.clip(starts, -LATEST, LATEST - 1) + np.clip(durations, -LATEST, LATEST)
+
+
 def chosen(rows: Numbers, *columns: Any) -> tuple[Any, ...]:
     """Return some rows, in order, of columns; `None` for a column that is not there."""
     if rows.size == len(columns[0]):

@@ -4,7 +4,7 @@ import csv
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
@@ -144,17 +144,15 @@ class PrintedText:
     def lines(
         self, convert: Callable[[Iterator[str]], Iterator[str]] = lambda lines: lines
     ) -> Iterator[str]:
-        """Yield all lines, without line ends and byte order mark, converted.
+        """Yield all lines, without line ends and byte order marks, converted.
 
         Raises:
             ProfileError: the file cannot be opened or unpacked, or is larger than allowed.
         """
         self._ahead.clear()
-        marks = chain((_BYTE_ORDER_MARK,), repeat(""))
         with open_unpacked(self._path, self._limits) as file:
             fresh = convert(
-                data.decode("utf-8", "replace").rstrip("\r").removeprefix(mark)
-                for mark, data in zip(marks, self._pieces(file), strict=False)
+                line.removeprefix(_BYTE_ORDER_MARK).rstrip("\r") for line in self._fresh(file)
             )
             while (line := self._ahead.popleft() if self._ahead else next(fresh, None)) is not None:
                 yield line
@@ -187,7 +185,7 @@ class PrintedText:
             self.unread["line that is no CSV"] += 1
             return None
 
-    def _pieces(self, file: Unpacked) -> Iterator[bytes]:
+    def _fresh(self, file: Unpacked) -> Iterator[str]:
         """Yield the lines of the file, without those too long."""
         held = b""
         is_passing = False
@@ -196,10 +194,11 @@ class PrintedText:
             if is_passing and whole:
                 whole = whole[1:]
                 is_passing = False
-            yield from whole
+            if whole:
+                yield from b"\n".join(whole).decode("utf-8", "replace").split("\n")
             if len(held) > self._limits.event_maximum_bytes or is_passing:
                 self.unread["line that is too long"] += not is_passing
                 held = b""
                 is_passing = True
         if held:
-            yield held
+            yield held.decode("utf-8", "replace")

@@ -2,11 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 from msgspec.structs import replace
 
 from rightsizer.model.errors import ProfileError
@@ -23,11 +24,12 @@ from rightsizer.model.profile import (
     SpanKind,
 )
 from rightsizer.model.units import seconds
+from rightsizer.profiles.columns import chosen, ends_of, grouped, integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import is_step, is_wait_call, range_kind, range_name
 from rightsizer.profiles.nsight_stats.tables import (
     StatsReport,
-    StatsRow,
+    StatsRows,
     StatsTables,
     comma_separated,
     copy_of,
@@ -39,7 +41,7 @@ from rightsizer.profiles.nsight_systems.activities import call_name, is_launch
 from rightsizer.profiles.reader import Head, ProfileReader
 from rightsizer.profiles.recorder import Recorder
 from rightsizer.profiles.tables import CopyTable, HostSpans, KernelTable
-from rightsizer.profiles.timeline import Interval
+from rightsizer.profiles.timeline import NO_NUMBER, Numbers
 
 _KERNEL_REPORTS: Final = (StatsReport.KERNELS, StatsReport.KERNELS_BY_GRID, StatsReport.GPU_SUMS)
 """Reports with the same kernels; the first one present is used."""
@@ -48,6 +50,8 @@ _ALL_DEVICES: Final = ProfiledDevice(key="all")
 _Sum: TypeAlias = tuple[int, int, tuple[int, int]]
 """Count, total, and extremes of one name; nanoseconds."""
 _MEMORY_COLUMNS: Final = {CopyKind.HOST_TO_DEVICE: "srcmemkd", CopyKind.DEVICE_TO_HOST: "dstmemkd"}
+_FILL: Final = "fill"
+_KERNEL: Final = "kernel"
 _DEVICE: Final = re.compile(r"(.*?)\s*\((\d{1,4})\)")
 _TRACES: Final = frozenset({StatsReport.GPU_TRACE, StatsReport.CALL_TRACE, StatsReport.RANGE_TRACE})
 _KEY_MARKS: Final = ('"Total Time (', '"Total (', '"CorrId"', '"Duration (')
@@ -71,7 +75,7 @@ class StatsSums:
         """Whether it has anything of a device."""
         return any(self._kernels.values()) or any(self._copies.values())
 
-    def add(self, row: StatsRow) -> None:
+    def add(self, row: StatsRows) -> None:
         """Add a row of any summary."""
         if self._takes(row):
             self.events += 1
@@ -95,8 +99,8 @@ class StatsSums:
         if (times or sums) != sizes:
             yield f"The {'times' if sizes else 'sizes'} of copies are not in it."
 
-    def _takes(self, row: StatsRow) -> bool:
-        category = row.text("category").upper()
+    def _takes(self, row: StatsRows) -> bool:
+        category = row.texts("category")[0].upper()
         row_sum = _sum_of(row)
         match row.report:
             case StatsReport.COPY_TIMES | StatsReport.COPY_SIZES:
@@ -104,30 +108,30 @@ class StatsSums:
             case StatsReport.GPU_SUMS if category.startswith("MEM"):
                 return self._takes_copy(row)
             case StatsReport.GPU_SUMS if category.endswith("API"):
-                return self._takes_call(row, row.text("operation"), row_sum)
+                return self._takes_call(row, row.texts("operation")[0], row_sum)
             case StatsReport.CALLS:
-                return self._takes_call(row, row.text("name"), row_sum)
+                return self._takes_call(row, row.texts("name")[0], row_sum)
             case StatsReport.RANGES:
-                name = range_name(row.text("range").lstrip(":"))
+                name = range_name(row.texts("range")[0].lstrip(":"))
                 return self._takes_span(range_kind(name), name, row_sum)
             case report:
-                name = row.text("operation" if report is StatsReport.GPU_SUMS else "name")
+                name = row.texts("operation" if report is StatsReport.GPU_SUMS else "name")[0]
                 if row_sum is None or not name:
                     return False
                 self._kernels[report].row(name).add_sum(*row_sum)
                 return True
 
-    def _takes_copy(self, row: StatsRow) -> bool:
-        kind = copy_of(row.text("operation"))
-        count = row.number("count", "instances")
+    def _takes_copy(self, row: StatsRows) -> bool:
+        kind = copy_of(row.texts("operation")[0])
+        count = row.numbers("count", "instances")[0]
         if kind is None or count is None or count < 0:
             return False
-        size = row.bytes("total") or 0
-        time = row.nanoseconds("total time") or 0
+        size = row.bytes("total")[0] or 0
+        time = row.nanoseconds("total time")[0] or 0
         self._copies[row.report].add(*kind, size, time, round(count))
         return True
 
-    def _takes_call(self, row: StatsRow, text: str, row_sum: _Sum | None) -> bool:
+    def _takes_call(self, row: StatsRows, text: str, row_sum: _Sum | None) -> bool:
         # Two reports have the same calls; the first one present is used.
         self._calls_of = self._calls_of or row.report
         if row_sum is None or row.report is not self._calls_of:
@@ -164,13 +168,13 @@ class StatsSums:
         return tuple(ranked)
 
 
-def _sum_of(row: StatsRow) -> _Sum | None:
+def _sum_of(row: StatsRows) -> _Sum | None:
     """Return the sum of a row; `None` for impossible values."""
-    count = row.number("num calls", "instances")
-    total = row.nanoseconds("total time")
+    count = row.numbers("num calls", "instances")[0]
+    total = row.nanoseconds("total time")[0]
     if count is None or total is None or count < 1 or total < 0:
         return None
-    ends = (row.nanoseconds(name) for name in ("min", "max"))
+    ends = (row.nanoseconds(name)[0] for name in ("min", "max"))
     shortest, longest = (round(total / count) if end is None else end for end in ends)
     return round(count), total, (shortest, longest)
 
@@ -185,51 +189,63 @@ class StatsTrace:
         self.has_calls = False
         self.unread: Counter[str] = Counter()
 
-    def add(self, row: StatsRow) -> None:
-        """Add a row of any trace."""
-        start = row.nanoseconds("start")
-        duration = row.nanoseconds("duration")
-        if start is None or duration is None:
-            self.unread[f"row of {row.report.value}"] += 1
+    def add(self, rows: StatsRows) -> None:
+        """Add rows of any trace."""
+        starts, durations = (integers(rows.nanoseconds(name)) for name in ("start", "duration"))
+        timed = np.flatnonzero((starts != NO_NUMBER) & (durations != NO_NUMBER))
+        self.unread[f"row of {rows.report.value}"] += starts.size - timed.size
+        if not timed.size:
             return
-        span = start, start + duration
-        if row.report is StatsReport.RANGE_TRACE:
-            name = range_name(row.text("name").lstrip(":"))
-            if not name:
-                self.unread["NVTX range without a name"] += 1
-                return
-            self._recorder.host_span(range_kind(name), name, span)
-            if is_step(name):
-                self._recorder.step(name, span)
-        elif row.report is StatsReport.GPU_TRACE:
-            self._add_activity(row, span)
+        rows = rows.chosen(timed)
+        starts, ends = chosen(timed, starts, ends_of(starts, durations))
+        if rows.report is StatsReport.RANGE_TRACE:
+            self._add_ranges(rows.texts("name"), starts, ends)
+        elif rows.report is StatsReport.GPU_TRACE:
+            self._add_activities(rows, starts, ends)
         else:
-            name = call_name(row.text("name"))
-            correlation = _correlation(row)
-            self.has_calls = True
-            if is_launch(name) and correlation is not None:
-                self._recorder.launch(correlation, span)
-            elif is_wait_call(name):
-                self._recorder.wait(name, span)
-            else:
-                self.unread["CUDA call that neither launches nor waits"] += 1
+            self._add_calls(rows, starts, ends)
 
-    def _add_activity(self, row: StatsRow, span: Interval) -> None:
-        name = row.text("name")
-        device = self._device(row.text("device"))
-        if copied := copy_of(name):
-            kind, memory = copied
-            said = row.text(_MEMORY_COLUMNS.get(kind, "")).lower()
-            if memory is HostMemory.UNKNOWN and said in set(HostMemory):
-                memory = HostMemory(said)
-            self._recorder.copy(device, span, kind, memory, row.bytes("bytes"))
-        elif name.strip().lower() == "[cuda memset]":
-            self._recorder.fill(device, span)
-        elif name.startswith("[CUDA ") or not name:
-            self.unread["operation that is no kernel, copy or fill"] += 1
-        else:
-            self.has_kernels = True
-            self._recorder.kernel(device, span, name, correlation=_correlation(row))
+    def _add_ranges(self, texts: Sequence[str], starts: Numbers, ends: Numbers) -> None:
+        names = [range_name(text.lstrip(":")) for text in texts]
+        self.unread["NVTX range without a name"] += names.count("")
+        named = np.flatnonzero([*map(bool, names)])
+        starts, ends, names = chosen(named, starts, ends, names)
+        self._recorder.host_spans_of(starts, ends, [*map(range_kind, names)], names)
+        for row in np.flatnonzero([*map(is_step, names)]).tolist():
+            self._recorder.step(names[row], (int(starts[row]), int(ends[row])))
+
+    def _add_calls(self, rows: StatsRows, starts: Numbers, ends: Numbers) -> None:
+        self.has_calls = True
+        names = [*map(call_name, rows.texts("name"))]
+        correlations = integers(_correlations(rows))
+        may_launch = np.array([*map(is_launch, names)], bool)
+        launches = np.flatnonzero(may_launch & (correlations != NO_NUMBER))
+        threads = np.full(launches.size, -1)
+        self._recorder.launches(*chosen(launches, correlations, starts, ends, threads))
+        is_wait = np.array([*map(is_wait_call, names)], bool)
+        is_wait[launches] = False
+        self._recorder.waits(*chosen(np.flatnonzero(is_wait), starts, ends, names))
+        used = launches.size + np.count_nonzero(is_wait)
+        self.unread["CUDA call that neither launches nor waits"] += len(names) - int(used)
+
+    def _add_activities(self, rows: StatsRows, starts: Numbers, ends: Numbers) -> None:
+        names = rows.texts("name")
+        devices = [*map(self._device, rows.texts("device"))]
+        for use, group in grouped([*map(_activity, names)]):
+            part = rows.chosen(group)
+            keys, begins, untils, texts = chosen(group, devices, starts, ends, names)
+            if use is None:
+                self.unread["operation that is no kernel, copy or fill"] += group.size
+            elif use == _FILL:
+                self._recorder.fills(keys, begins, untils)
+            elif use == _KERNEL:
+                self.has_kernels = True
+                streams = [""] * group.size
+                self._recorder.kernels(keys, begins, untils, _correlations(part), texts, streams)
+            else:
+                memories = part.texts(_MEMORY_COLUMNS.get(use[0], ""))
+                kinds = [(use[0], _memory(use[1], memory.lower())) for memory in memories]
+                self._recorder.copies(keys, begins, untils, kinds, part.bytes("bytes"))
 
     def _made_known(self, text: str) -> str:
         match = _DEVICE.fullmatch(text)
@@ -238,9 +254,23 @@ class StatsTrace:
         return key
 
 
-def _correlation(row: StatsRow) -> int | None:
-    number = row.number("corrid")
-    return None if number is None else int(number)
+@lru_cache(maxsize=4096)
+def _activity(name: str) -> Any:
+    """Return kinds of copy and memory, `_FILL`, `_KERNEL`, or `None` for anything else."""
+    if copied := copy_of(name):
+        return copied
+    if name.lower() == "[cuda memset]":
+        return _FILL
+    return _KERNEL if name and not name.startswith("[CUDA ") else None
+
+
+def _memory(memory: HostMemory, said: str) -> HostMemory:
+    is_said = memory is HostMemory.UNKNOWN and said in set(HostMemory)
+    return HostMemory(said) if is_said else memory
+
+
+def _correlations(rows: StatsRows) -> Sequence[int | None]:
+    return [None if number is None else int(number) for number in rows.numbers("corrid")]
 
 
 def recognizes(head: Head) -> bool:
@@ -260,13 +290,14 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     recorder = Recorder(limits)
     trace = StatsTrace(recorder)
     unread: Counter[str] = Counter()
-    for row in tables.rows():
-        if row.report in _TRACES:
-            trace.add(row)
-        elif row.report is StatsReport.OTHER:
-            unread[row.report.value] += 1
+    for rows in tables.rows():
+        if rows.report in _TRACES:
+            trace.add(rows)
+        elif rows.report is StatsReport.OTHER:
+            unread[rows.report.value] += len(rows.columns[0])
         else:
-            sums.add(row)
+            for row in rows.apart():
+                sums.add(row)
     devices = recorder.devices() or ((sums.device(),) if sums.has_device else ())
     if not tables.tables and not tables.skipped:
         raise ProfileError(

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 from msgspec import Struct
 
 from rightsizer.model.profile import CopyKind, HostMemory
+from rightsizer.profiles.columns import chosen
 from rightsizer.profiles.json_events import JsonWindow
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import copy_kind
@@ -28,6 +30,7 @@ from rightsizer.profiles.printed_text import (
     seconds_in,
 )
 from rightsizer.profiles.reader import open_unpacked
+from rightsizer.profiles.timeline import Numbers
 
 _COPY: Final = re.compile(r"\[CUDA (Unified Memory )?memcpy ([\w-]+)\]", re.IGNORECASE)
 _COLUMN: Final = re.compile(r"(.*?)\s*\(([^()]*)\)")
@@ -54,6 +57,9 @@ _FEWEST_TITLES: Final = 3
 _SAMPLED_LINES: Final = 2000
 _BEGINNING_BYTES: Final = 2**16
 _FILL: Final = 2**18
+_TOGETHER: Final = 4096
+"""Rows that become columns together."""
+_DIGITS: Final = re.compile(r"\d{1,20}")
 _NAMED_LAST: Final = frozenset({"name", "operation", "range"})
 
 
@@ -107,51 +113,70 @@ class StatsHeader(Struct, frozen=True):
     places: Mapping[str, int]
 
 
-class StatsRow(Struct, frozen=True):
-    """A row of a table."""
+_Record: TypeAlias = tuple[StatsHeader, Sequence[Any]]
+
+
+class StatsRows(Struct, frozen=True):
+    """Rows of a table that follow each other, in columns."""
 
     header: StatsHeader
-    cells: Sequence[Any]
+    columns: Sequence[Sequence[Any]]
     mark: DecimalMark
 
     @property
     def report(self) -> StatsReport:
-        """The report it belongs to."""
+        """The report they belong to."""
         return self.header.report
 
-    def text(self, *names: str) -> str:
-        """Return the text of the first of these columns that exists."""
-        value = self._value(*names)[0]
-        return value.strip() if isinstance(value, str) else ""
+    def chosen(self, rows: Numbers) -> "StatsRows":
+        """Return some of them."""
+        return StatsRows(self.header, chosen(rows, *self.columns), self.mark)
 
-    def number(self, *names: str) -> float | None:
-        """Return the number of the first of these columns that exists, as printed."""
-        value = self._value(*names)[0]
-        if isinstance(value, str):
-            return printed_number(value, self.mark)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return None
-        return float(value) if abs(value) <= LARGEST else None
+    def apart(self) -> "Iterator[StatsRows]":
+        """Yield each row."""
+        for row in range(len(self.columns[0])):
+            yield self.chosen(np.array([row]))
 
-    def nanoseconds(self, name: str) -> int | None:
-        """Return the time of a column in whole nanoseconds, its default unit."""
-        value = self.number(name)
-        unit = self._value(name)[1]
-        if value is None or (factor := seconds_in(unit or "ns")) is None:
-            return None
-        return round(value * round(factor * 1e9))
+    def texts(self, *names: str) -> Sequence[str]:
+        """Return the texts of the first of these columns that exists."""
+        values, _ = self._values(*names)
+        return [value.strip() if isinstance(value, str) else "" for value in values]
 
-    def bytes(self, name: str) -> int | None:
-        """Return the size of a column; `None` if the column or its unit is absent."""
-        value = self.number(name)
-        factor = bytes_in(self._value(name)[1])
-        return None if value is None or factor is None else round(value * factor)
+    def numbers(self, *names: str) -> Sequence[float | None]:
+        """Return the numbers of the first of these columns that exists, as printed."""
+        values, _ = self._values(*names)
+        if all(type(value) is str and _DIGITS.fullmatch(value) for value in values):
+            return [*map(int, values)]
+        return [_number(value, self.mark) for value in values]
 
-    def _value(self, *names: str) -> tuple[Any, str]:
+    def nanoseconds(self, name: str) -> Sequence[int | None]:
+        """Return the times of a column in whole nanoseconds, its default unit."""
+        factor = seconds_in(self._values(name)[1] or "ns")
+        return self._multiplied(name, factor and round(factor * 1e9))
+
+    def bytes(self, name: str) -> Sequence[int | None]:
+        """Return the sizes of a column; `None` if the column or its unit is absent."""
+        return self._multiplied(name, bytes_in(self._values(name)[1]))
+
+    def _multiplied(self, name: str, factor: float | None) -> Sequence[int | None]:
+        return [
+            None if value is None or factor is None else round(value * factor)
+            for value in self.numbers(name)
+        ]
+
+    def _values(self, *names: str) -> tuple[Sequence[Any], str]:
         for name in names:
             if (place := self.header.places.get(name)) is not None:
-                return self.cells[place], self.header.units[place]
-        return None, ""
+                return self.columns[place], self.header.units[place]
+        return [None] * len(self.columns[0]), ""
+
+
+def _number(value: Any, mark: DecimalMark) -> float | None:
+    if isinstance(value, str):
+        return printed_number(value, mark)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= LARGEST else None
 
 
 @lru_cache(maxsize=64)
@@ -246,32 +271,41 @@ class StatsTables:
         self.skipped = 0
         """Reports without data."""
 
-    def rows(self) -> Iterator[StatsRow]:
+    def rows(self) -> Iterator[StatsRows]:
         """Yield the rows of all tables; raises `ProfileError` if the file is unreadable."""
         with open_unpacked(self._path, self._limits) as file:
             beginning = file.read(_BEGINNING_BYTES)
-        if is_json(beginning.decode("utf-8", "replace")):
-            return self._json_rows()
-        return self._csv_rows()
+        is_of_json = is_json(beginning.decode("utf-8", "replace"))
+        mark = "." if is_of_json else self._decimal_mark()
+        records = self._json_records() if is_of_json else self._csv_records()
+        for _, of_table in groupby(records, key=lambda record: id(record[0])):
+            while together := [*islice(of_table, _TOGETHER)]:
+                columns = [*zip(*(cells for _, cells in together), strict=True)]
+                yield StatsRows(together[0][0], columns, mark)
 
-    def _csv_rows(self) -> Iterator[StatsRow]:
+    def _decimal_mark(self) -> DecimalMark:
         lines = self._text.lines(comma_separated)
         records = (self._text.record(line, lines) for line in islice(lines, _SAMPLED_LINES))
         mark = decimal_mark(chain.from_iterable(record or () for record in records))
         self.unread.clear()
+        return mark
+
+    def _csv_records(self) -> Iterator[_Record]:
         header: StatsHeader | None = None
         lines = self._text.lines(comma_separated)
         for line in lines:
-            self.skipped += bool(_SKIPPED.match(line))
-            if _TITLE.match(line) and (stats_header := header_of(titles_in(line))):
-                header = stats_header
-                self.tables += 1
-            elif _begins_another(line):
-                header = None
-                self.unread["table of another report"] += not _NOTICE.match(line)
-            elif not _NOTICE.match(line) and header:
+            # Most lines are rows, which begin with a number.
+            if not line[:1].isdigit():
+                self.skipped += bool(_SKIPPED.match(line))
+                stats_header = header_of(titles_in(line)) if _TITLE.match(line) else None
+                if stats_header or _begins_another(line):
+                    header = stats_header
+                    self.tables += header is not None
+                    self.unread["table of another report"] += not (header or _NOTICE.match(line))
+                    continue
+            if not _NOTICE.match(line) and header:
                 if cells := self._cells(line, lines, header):
-                    yield StatsRow(header, cells, mark)
+                    yield header, cells
             elif line.strip() and not _NOTICE.match(line):
                 self.unread["line outside of a table"] += 1
 
@@ -287,7 +321,7 @@ class StatsTables:
             return None
         return cells
 
-    def _json_rows(self) -> Iterator[StatsRow]:
+    def _json_records(self) -> Iterator[_Record]:
         """Yield the rows of tables; text between objects is skipped."""
         decode = json.JSONDecoder().raw_decode
         last = None
@@ -313,7 +347,7 @@ class StatsTables:
                         continue
                     self.tables += header != last
                     last = header
-                    yield StatsRow(header, list(value.values()), ".")
+                    yield header, [*value.values()]
 
     def _to_object(self, window: JsonWindow) -> bool:
         while (place := window.text.find("{", window.at)) < 0:

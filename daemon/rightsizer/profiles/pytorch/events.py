@@ -13,6 +13,7 @@ from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.model.units import Nanoseconds
 from rightsizer.profiles.call_stacks import CallKind, without_turn
+from rightsizer.profiles.columns import ends_of
 from rightsizer.profiles.json_events import (
     TraceEvent,
     moment,
@@ -31,7 +32,7 @@ from rightsizer.profiles.pytorch.step_marks import StepMarks
 from rightsizer.profiles.recorder import Recorder
 from rightsizer.profiles.tables import KernelTable
 from rightsizer.profiles.time_use import Launches
-from rightsizer.profiles.timeline import LATEST, NO_NUMBER, Column, Interval, MemoryCurve, Numbers
+from rightsizer.profiles.timeline import NO_NUMBER, Column, Interval, MemoryCurve, Numbers
 
 _UNNAMED: Final = ("", "__missing__")
 _TENSOR: Final = re.compile(r"pipe_tensor|hmma|imma|inst_executed_op_\w*mma")
@@ -179,8 +180,7 @@ class PyTorchEvents:
         durations = nanoseconds_of([event.dur for event in spans])
         # CUPTI writes 0 for lost times.
         is_timed = (starts != NO_NUMBER) & (durations != NO_NUMBER) & ((starts | durations) != 0)
-        ends = np.clip(starts, -LATEST, LATEST - 1) + np.clip(durations, -LATEST, LATEST)
-        every = _Spans(np.array(rows), spans, meanings, starts, ends)
+        every = _Spans(np.array(rows), spans, meanings, starts, ends_of(starts, durations))
         for use, group in groups.items():
             timed = group if is_timed.all() else [row for row in group if is_timed[row]]
             if len(timed) < len(group):
