@@ -235,23 +235,22 @@ def trend_of(
 
 def daily_means(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
     """Mean of each sufficiently known day, by its number since the epoch."""
-    days = _days(series, settings)
     return [
-        (day, weighted(known_seconds, series.means[at]) / sum(known_seconds))
-        for day, at, known_seconds in days
+        (day, weighted(blocks.known_seconds, blocks.means) / blocks.total_seconds)
+        for day, blocks in _days(series, settings)
     ]
 
 
 def daily_peaks(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
     """Peak of each sufficiently known day, by its number since the epoch."""
-    return [(day, max(series.peaks[at])) for day, at, _ in _days(series, settings)]
+    return [(day, blocks.peak or 0.0) for day, blocks in _days(series, settings)]
 
 
-def _days(series: Series, settings: TrendSettings) -> Iterator[tuple[int, slice, Sequence[float]]]:
-    """Sufficiently known days: number, slice of the columns, and known seconds."""
+def _days(series: Series, settings: TrendSettings) -> Iterator[tuple[int, Series]]:
+    """Sufficiently known days with their blocks."""
     least = max(1.0, settings.day_coverage_ratio * DAY_SECONDS)
-    days = ((day, at, series.known_seconds[at]) for day, at in series.parts(DAY))
-    return (day for day in days if sum(day[2]) >= least)
+    days = ((day, series.part(inside)) for day, inside in series.parts(DAY))
+    return ((day, blocks) for day, blocks in days if blocks.total_seconds >= least)
 
 
 def _half_width(values: Sequence[float], level: float) -> float:

@@ -25,6 +25,7 @@ from rightsizer.owners.registry import owner_of
 from rightsizer.sizing.mig import SliceNeed, fitting_slices
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.projection import Sharing, project, shared_time_ratio
+from rightsizer.sizing.workload_profile import WorkloadProfile
 
 _MEASURES: Final = {
     Resource.COMPUTE: Measure.COMPUTE,
@@ -88,8 +89,13 @@ def is_movable(case: Case) -> bool:
     )
 
 
-def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPair, ...]:
-    """Pairs that fit together in memory, safest first; empty if the node is unknown."""
+def workload_pairs(
+    case: Case, settings: ColocationSettings, *, are_same_owner: bool
+) -> tuple[WorkloadPair, ...]:
+    """Pairs that fit together in memory, safest first; empty if the node is unknown.
+
+    Either those that need no isolation, or all others.
+    """
     if case.node is None or not is_movable(case):
         return ()
     mine = cache(case.windows[0].blocks.series)
@@ -98,24 +104,26 @@ def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPa
         for other in case.node.cases
         if other.key != case.key
         and is_movable(other)
+        and _is_same_owner(case, other) is are_same_owner
         and other.devices[0].uuid != case.devices[0].uuid
         and other.devices[0].board == case.devices[0].board
         and (pair := _workload_pair(case, other, mine, settings)) is not None
     ]
 
-    def safety(pair: WorkloadPair) -> tuple[bool, int, float, str]:
-        return not pair.is_same_owner, pair.risk.rank, pair.memory_peak_ratio, pair.partner.key
+    def safety(pair: WorkloadPair) -> tuple[int, float, str]:
+        return pair.risk.rank, pair.memory_peak_ratio, pair.partner.key
 
     return tuple(sorted(pairs, key=safety))
+
+
+def _is_same_owner(case: Case, other: Case) -> bool:
+    namespaces = {one.workload and one.workload.namespace for one in (case, other)}
+    return len(namespaces) == 1
 
 
 def _workload_pair(
     case: Case, other: Case, mine: _SeriesOf, settings: ColocationSettings
 ) -> WorkloadPair | None:
-    workload = case.workload
-    beside = other.workload
-    if workload is None or beside is None:
-        return None
     total = case.devices[0].memory_total_bytes
     theirs = other.windows[0].blocks.series
     memory = _aligned(mine, theirs, Measure.MEMORY_BYTES)
@@ -150,7 +158,7 @@ def _workload_pair(
         overlap_ratio=both,
         aligned_blocks=aligned,
         is_alternating=both <= settings.alternating_ratio,
-        is_same_owner=workload.namespace == beside.namespace,
+        is_same_owner=_is_same_owner(case, other),
     )
 
 
@@ -199,7 +207,8 @@ def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
     )
     count = _count_of(case.devices[0])
     slices = (slice_ for slice_ in fitting_slices(board, wanted) if slice_.maximum_count > count)
-    return ranked(_option(case, market, board, slice_) for slice_ in slices)
+    workload_profile = measured_profile(case, 0, market)
+    return ranked(_option(case, market, board, slice_, workload_profile) for slice_ in slices)
 
 
 def _share_of(device: Device) -> dict[Resource, float]:
@@ -218,8 +227,13 @@ def _count_of(device: Device) -> int:
     return int(1.0 / max(_share_of(device).values()) + _ROUNDING)
 
 
-def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Option:
-    workload_profile = measured_profile(case, 0, market)
+def _option(
+    case: Case,
+    market: Market,
+    board: Board,
+    profile: MigProfile,
+    workload_profile: WorkloadProfile | None,
+) -> Option:
     count = len(case.devices)
     cost = market.cost(board)
     part = 1.0 / profile.maximum_count

@@ -67,10 +67,12 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
     if free < settings.on_ratio:
         summary = f"{subject.name}: the largest need leaves {percent_text(free)} free."
         return subject.find_nothing(summary, factors, evidence)
-    pairs = workload_pairs(case, settings.colocation)
-    options = _options(subject, pairs, settings)
-    named = pairs[: settings.most_partners]
-    evidence["partners"] = [_about(pair) for pair in named]
+    near = workload_pairs(case, settings.colocation, are_same_owner=True)
+    options = _options(subject, near, settings)
+    if options or not subject.is_counted:
+        others = workload_pairs(case, settings.colocation, are_same_owner=False)
+        named = (*near, *others)[: settings.most_partners]
+        evidence["partners"] = [_about(pair) for pair in named]
     if not options:
         summary = f"{subject.name}: no slice fits, and no workload on this node goes with it."
         return subject.find_nothing(summary, factors, evidence)
@@ -122,10 +124,10 @@ def _early(subject: CaseSubject, settings: SharingSettings) -> Finding | None:
 def _options(
     subject: CaseSubject, pairs: tuple[WorkloadPair, ...], settings: SharingSettings
 ) -> tuple[Option, ...]:
-    """Options to share, without partners of other namespaces and without high risks."""
+    """Options to share, without high risks; `pairs` are of one owner."""
     case = subject.case
     market = subject.market
-    near = [pair for pair in pairs if pair.is_same_owner and pair.risk in _ACCEPTABLE]
+    near = [pair for pair in pairs if pair.risk in _ACCEPTABLE]
     options = (
         *(shared_option(case, market, pair) for pair in near[: settings.most_partners]),
         *(option for option in slice_options(case, market) if option.risk is not Risk.HIGH),

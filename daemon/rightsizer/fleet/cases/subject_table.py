@@ -71,6 +71,8 @@ class DeviceTable:
             left &= ~mine
             if not settled.is_left:
                 yield settled, [self.rows[place] for place in np.flatnonzero(mine).tolist()]
+            if not left.any():
+                return
 
     def _facts(self, fact: Callable[[TableRow], bool]) -> Floats:
         return np.array([fact(row) for row in self.rows], bool)

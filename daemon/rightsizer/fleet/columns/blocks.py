@@ -94,6 +94,10 @@ class _ArrayColumn(LazyColumn):
         """The same numbers."""
         return self._array
 
+    def part(self, inside: slice) -> LazyColumn:
+        """As in `LazyColumn`."""
+        return _ArrayColumn(self._array[inside])
+
     def total(self) -> float:
         """As in `LazyColumn`, in the same order."""
         return float(np.cumsum(self._array)[-1]) if len(self) else 0.0
