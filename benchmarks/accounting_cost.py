@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.month_history import SCENARIO, one_day
 from benchmarks.options import Options
 from measured import Figure, quantile
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot

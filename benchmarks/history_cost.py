@@ -10,7 +10,7 @@ from typing import Final
 from benchmarks.month_history import fill
 from benchmarks.options import Options
 from measured import Figure, quantile
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.storage import Storage
 from rightsizer.cli.export import ExportQuery, export_rows
 from rightsizer.report.export import EXPORT_FORMATS

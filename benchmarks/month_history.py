@@ -7,7 +7,7 @@ from typing import Final
 
 from cases import moved
 from rightsizer.accounting.history import HistoryRepository
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot

@@ -10,7 +10,8 @@ from benchmarks.month_history import one_day
 from benchmarks.options import Options
 from cases import moved
 from measured import Figure, quantile
-from rightsizer.accounting.service import AccountingService, NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.rules import RULES

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from evaluation.host_signals import with_host_signals
 from evaluation.options import Options
 from measured import as_rows, table
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.lookup import open_places

@@ -9,7 +9,7 @@ from evaluation.advice.labels import Labels
 from evaluation.advice.reliability import Reliability
 from evaluation.advice.scores import AdviceScores, Case
 from evaluation.advice.truth import BORDERLINE, FALSE, TRUE, Subject, Timeline
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.lookup import open_places

@@ -8,7 +8,7 @@ from typing import Final
 from evaluation.options import Options
 from evaluation.simulated_day import simulated_ticks
 from measured import table
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.model.histogram import BINS, Distribution
 from rightsizer.model.state import ACTIVE_STATES, Resource, State
 from rightsizer.model.units import Nanoseconds

@@ -18,7 +18,7 @@ from evaluation.traces.sizing_replay import (
     needs_of,
     scores_of,
 )
-from rightsizer.accounting.service import CURRENT_WINDOW, NodeAccounts
+from rightsizer.accounting.node_accounts import CURRENT_WINDOW, NodeAccounts
 from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.state import Resource

@@ -20,7 +20,12 @@ from readings import (
     workload,
 )
 from rightsizer.accounting.device_codec import decode_device, encode_device
-from rightsizer.accounting.service import CURRENT_WINDOW, DAY_WINDOW, WEEK_WINDOW, NodeAccounts
+from rightsizer.accounting.node_accounts import (
+    CURRENT_WINDOW,
+    DAY_WINDOW,
+    WEEK_WINDOW,
+    NodeAccounts,
+)
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Reading

@@ -10,7 +10,7 @@ from cases import case as case_by_hand
 from cases import window as window_by_hand
 from cases import window_over
 from readings import DAY, EPOCH, GIBIBYTE, HELD, HOUR, Signals, gpu, snapshot, workload
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device

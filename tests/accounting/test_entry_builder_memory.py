@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from readings import EMPTY, HELD, SECOND, SPINNING, TRAINING, Signals, gpu, snapshot
 from rightsizer.accounting.entry_builder import EntryBuilder
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.power import LearnedPower
-from rightsizer.accounting.service import NodeAccounts
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal

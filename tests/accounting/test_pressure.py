@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from readings import SECOND, SERVING_SIGNALS, TRAINING, Signals, gpu, snapshot
 from rightsizer.accounting.device_state import PressureDetector
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.settings import PressureSettings
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.signal import Signal

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import GIBIBYTE, SECOND, gpu, snapshot
+from rightsizer.accounting.node_accounts import DAY_WINDOW, WEEK_WINDOW, NodeAccounts
 from rightsizer.accounting.provisioning import provision
-from rightsizer.accounting.service import DAY_WINDOW, WEEK_WINDOW, NodeAccounts
 from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.histogram import Histogram

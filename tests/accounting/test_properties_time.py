@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from node_lives import GPU, Moment, accounted, lives, snapshots_of
 from readings import HELD, MINUTE, SECOND, TRAINING, Signals, snapshot
-from rightsizer.accounting.service import WEEK_WINDOW, NodeAccounts
+from rightsizer.accounting.node_accounts import WEEK_WINDOW, NodeAccounts
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from node_lives import GPU, Moment, lives, snapshots_of
 from readings import DAY, HOUR, MINUTE, SECOND, TRAINING, gpu, snapshot
 from rightsizer.accounting.entry_builder import EntryBuilder
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.config.loader import DROPPED, load, load_sections, variable_of
+from rightsizer.config.former_keys import DROPPED
+from rightsizer.config.loader import load, load_sections
+from rightsizer.config.overrides import variable_of
 from rightsizer.config.shape import Group, shape_of
 from rightsizer.model.errors import ConfigurationError
 from sample_settings import Color, Job, Policy, Settings, Store

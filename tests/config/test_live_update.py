@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.config.loader import live_update
+from rightsizer.config.live_update import live_update
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.settings import LIVE, Spec
 from settings_documents import reference

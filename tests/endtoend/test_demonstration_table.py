@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.service import Recommender, configured_rules

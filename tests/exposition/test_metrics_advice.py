@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cases import finding, judgement
 from publish_reports import node_report
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.service import Recommender

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from accounted_frames import frame_of
 from readings import DAY, HOUR, MINUTE
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.catalogue.catalogue import built_in

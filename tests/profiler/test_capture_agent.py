@@ -14,7 +14,7 @@ from readings import EMPTY, EPOCH, gpu, snapshot
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.settings import Settings
-from rightsizer.config.loader import live_update
+from rightsizer.config.live_update import live_update
 from rightsizer.io.clock import FastClock
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings

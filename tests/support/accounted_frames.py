@@ -9,7 +9,7 @@ from itertools import chain
 from typing import cast
 
 from cases import window_over
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, kind_of
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.model.block import Measure

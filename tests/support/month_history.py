@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.lookup import open_places

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from prometheus_server import Prometheus
 from readings import EPOCH, HOUR, SECOND
-from rightsizer.accounting.service import AccountingService, NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition

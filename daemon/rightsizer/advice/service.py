@@ -7,7 +7,8 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, Protocol
 
-from rightsizer.accounting.service import AccountingService, NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.engine import Cases, judge_all, judge_span
 from rightsizer.advice.incident import open_incidents, watched_places, with_incidents
 from rightsizer.advice.ledger import Ledger

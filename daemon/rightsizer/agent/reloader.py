@@ -9,7 +9,7 @@ from typing import Any, Final
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import configured_rules
 from rightsizer.agent.settings import Settings
-from rightsizer.config.loader import live_update
+from rightsizer.config.live_update import live_update
 from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
 from rightsizer.io.thread import DaemonThread, outlive_shortages

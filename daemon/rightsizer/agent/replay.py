@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from rightsizer.accounting.accounts_snapshot import allocator_of
 from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.provisioning import provision
-from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.service import Recommender, configured_rules

@@ -1,43 +1,25 @@
 """Loader of the configuration file and environment into frozen settings."""
 
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from rightsizer.config.former_keys import passed_over, warn, without_constants, without_dropped
+from rightsizer.config.overrides import Override, overridden, overrides, variable_of
 from rightsizer.config.shape import (
     Group,
-    Many,
-    Named,
-    Nullable,
-    Scalar,
-    Shape,
-    ShapeEntry,
     shape_of,
 )
 from rightsizer.config.spelling import escaped_line, spell_path
 from rightsizer.config.validator import Fault, explain, validate
 from rightsizer.io.files import file_bytes
-from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, Place, YamlError, load_yaml, merge_documents
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.settings import key_in_file
 
-DROPPED: Final[dict[tuple[str, ...], str]] = {
-    ("grafana", "failures_before_pause"): "leave it out: pauses grow with the failures",
-    ("sizing", "training", "network_ratio"): "set sizing.training.network_bytes_per_second",
-}
-"""Keys dropped in this release, by path, with the remedy.
-
-They are ignored with a warning until the next release, which rejects them as unknown: an
-unattended upgrade must not keep an agent from starting.
-"""
-_PREFIX: Final = "RIGHTSIZER_"
-_STEP: Final = "__"
 _Settings = TypeVar("_Settings")
 _REMEDY: Final = "check the path, or leave the flag out to run with the defaults"
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -47,101 +29,6 @@ _NAMES: Final = (
 )
 SECTIONS: Final = frozenset(_NAMES.split())
 """All top-level sections of the configuration file; a test compares them with the settings."""
-
-
-class Override(Struct, frozen=True):
-    """Environment variable that sets a key of the file."""
-
-    variable: str
-    path: tuple[str, ...]
-    value: Any
-    """In the form used in the file."""
-
-
-def variable_of(path: tuple[str, ...]) -> str:
-    """Name of the variable for a key."""
-    return _PREFIX + _STEP.join(path).upper()
-
-
-def overrides(
-    group: Group, environ: Mapping[str, str], others: Collection[str] = ()
-) -> tuple[tuple[Override, ...], tuple[str, ...]]:
-    """Read settings from the environment, with the faults of its variables.
-
-    Both are sorted by variable; each fault is a line that begins with its variable.
-    Kubernetes adds its own variables to a container, such as `RIGHTSIZER_PORT` for a service named
-    `rightsizer`; names without a double underscore that resemble no key are ignored.
-
-    `others` are sections read by other programs; their variables are ignored.
-    """
-    entries = {variable_of(path): (path, entry) for path, entry in _entries(group, ())}
-    accepted: list[Override] = []
-    faults: list[str] = []
-    passed = tuple(variable_of((other, "")) for other in others)
-    ours = (name for name in environ if name.startswith(_PREFIX) and not name.startswith(passed))
-    for variable in sorted(ours):
-        if variable not in entries:
-            values = [name for name, (_, at) in entries.items() if not isinstance(at.shape, Group)]
-            faults.extend(_unknown_variable(variable, values))
-            continue
-        path, entry = entries[variable]
-        if isinstance(entry.shape, Group):
-            below = next(name for name in entries if name.startswith(variable + _STEP))
-            faults.append(f"{variable}: is a group of settings; name one of them, like {below}")
-            continue
-        try:
-            accepted.append(Override(variable, path, _value(entry.shape, variable, environ)))
-        except YamlError as error:
-            faults.append(f"{' '.join(str(error).split())}; write it as the file would have it")
-    return tuple(accepted), tuple(faults)
-
-
-def overridden(data: Any, changes: tuple[Override, ...]) -> Any:
-    """Copy of a file's data with the overrides applied; the arguments are unchanged."""
-    for override in changes:
-        data = _set(data, override.path, override.value)
-    return data
-
-
-def _set(data: Any, path: tuple[str, ...], value: Any) -> Any:
-    if not path:
-        return value
-    if data is not None and not isinstance(data, dict):
-        return data  # The fault of the file here is reported for its own place.
-    below = {} if data is None else data
-    return {**below, path[0]: _set(below.get(path[0]), path[1:], value)}
-
-
-def _entries(group: Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ShapeEntry]]:
-    for entry in group.entries:
-        yield (*path, entry.key), entry
-        if isinstance(entry.shape, Group):
-            yield from _entries(entry.shape, (*path, entry.key))
-
-
-def _value(shape: Shape, variable: str, environ: Mapping[str, str]) -> Any:
-    """Text as is, so that it needs no quotes; all other values as YAML."""
-    text = environ[variable]
-    if isinstance(shape, Nullable):
-        return None if text in ("", "null") else _value(shape.inner, variable, environ)
-    if isinstance(shape, Scalar) and (shape.type is str or shape.choices):
-        return text
-    return load_yaml(text, variable).data
-
-
-def _unknown_variable(variable: str, variables: list[str]) -> Iterator[str]:
-    """Fault of a variable that is not a key; none if it was probably not meant as one."""
-    plain = {name.replace(_STEP, "_"): name for name in variables}
-    upper = variable.upper()
-    if upper in variables:
-        yield f"{variable}: is written in capitals; did you mean {upper}?"
-    elif upper.replace(_STEP, "_") in plain:
-        yield f"{variable}: is no setting; did you mean {plain[upper.replace(_STEP, '_')]}?"
-    elif _STEP in variable:
-        names = [name.removeprefix(_PREFIX) for name in variables]
-        near = near_words(upper.removeprefix(_PREFIX), names)
-        hint = f"did you mean {_PREFIX}{near[0]}?" if near else "see docs/configuration.md"
-        yield f"{variable}: is no setting; {hint}"
 
 
 class SettingOrigins(Struct, frozen=True):
@@ -188,7 +75,7 @@ def _load(
 ) -> tuple[_Settings, SettingOrigins]:
     """Merge named texts, later ones over earlier ones, and load settings with their origins."""
     shape = shape_of(root)
-    gone = {variable_of(path): remedy for path, remedy in _passed_over(shape)}
+    gone = {variable_of(path): remedy for path, remedy in passed_over(shape)}
     variables = {name: value for name, value in environ.items() if name not in gone}
     said, override_faults = overrides(shape, variables, others)
     faults = [escaped_line(fault) for fault in override_faults]
@@ -204,8 +91,8 @@ def _load(
         faults.append(escaped_line(" ".join(str(error).split())))
         raise ConfigurationError("\n".join(faults)) from None
     for name in gone.keys() & environ.keys():
-        _warn(name, gone[name])
-    document = _without_constants(shape, _without_dropped(document))
+        warn(name, gone[name])
+    document = without_constants(shape, without_dropped(document))
     if experiment:
         document = merge_documents([document, *experiment])
     data = document.data
@@ -347,95 +234,6 @@ def _text(path: Path, remedy: str = _REMEDY) -> str:
         raise ConfigurationError(f"{path}:{line}:1: is not UTF-8; save it as UTF-8") from None
 
 
-def _passed_over(shape: Group) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the paths of keys that are no settings any more, each with what to do."""
-    for path, remedy in DROPPED.items():
-        yield path, _dropped(path, remedy)
-    yield from _constants(shape, ())
-
-
-def _constants(group: Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    for constant in group.constants:
-        yield (*path, constant.key), _constant(constant, (*path, constant.key))
-    for entry in group.entries:
-        if isinstance(entry.shape, Group):
-            yield from _constants(entry.shape, (*path, entry.key))
-
-
-def _dropped(path: tuple[str | int, ...], remedy: str) -> str:
-    return (
-        f"{spell_path(path)}: this release has no such key and passes it over, the next one will "
-        f"refuse it; {remedy}"
-    )
-
-
-def _constant(constant: ShapeEntry, path: tuple[str | int, ...]) -> str:
-    return (
-        f"{spell_path(path)}: is passed over; it is a constant of {constant.settings.__module__} "
-        "now, which '--constants FILE' overrides for experiments"
-    )
-
-
-def _without_dropped(document: Document) -> Document:
-    """Remove the keys dropped in this release, each with a warning."""
-    for path, remedy in DROPPED.items():
-        if path in document.places:
-            _warn(document.where(path), _dropped(path, remedy))
-            document = replace(document, data=_without_path(document.data, path))
-    return document
-
-
-def _without_constants(shape: Group, document: Document) -> Document:
-    """Remove constants, which releases before had as settings, each with a warning."""
-    for path, constant in _named_constants(shape, document.data, ()):
-        _warn(document.where(path), _constant(constant, path))
-        document = replace(document, data=_without_path(document.data, path))
-    return document
-
-
-def _named_constants(
-    shape: Shape, data: Any, path: tuple[str | int, ...]
-) -> Iterator[tuple[tuple[str | int, ...], ShapeEntry]]:
-    """Yield the constants that stand in a document."""
-    match shape:
-        case Nullable(inner):
-            yield from _named_constants(inner, data, path)
-        case Many(item) if isinstance(data, list):
-            for place, value in enumerate(data):
-                yield from _named_constants(item, value, (*path, place))
-        case Named(inner) if isinstance(data, dict):
-            for key, value in data.items():
-                yield from _named_constants(inner, value, (*path, key))
-        case Group() if isinstance(data, dict):
-            for key, value in data.items():
-                if (entry := shape.by_key.get(key)) is None:
-                    continue
-                if entry.is_constant:
-                    yield (*path, key), entry
-                else:
-                    yield from _named_constants(entry.shape, value, (*path, key))
-        case _:
-            return
-
-
-def _without_path(data: Any, path: tuple[str | int, ...]) -> Any:
-    key, *rest = path
-    if isinstance(data, list):
-        return [
-            _without_path(value, tuple(rest)) if place == key else value
-            for place, value in enumerate(data)
-        ]
-    if not isinstance(data, dict) or key not in data:
-        return data
-    below = {key: _without_path(data[key], tuple(rest))} if rest else {}
-    return {name: value for name, value in data.items() if name != key} | below
-
-
-def _warn(where: str, message: str) -> None:
-    """Write a line to standard error, since logging is configured by the settings being loaded."""
-    sys.stderr.write(f"warning: {where}: {message}\n")
-
-
 def _lines(faults: Iterable[Fault], document: Document, said: Iterable[Override]) -> Iterable[str]:
     def place(fault: Fault) -> tuple[str, Place, str]:
         return document.file(fault.path), document.place(fault.path), str(fault.path)
@@ -475,37 +273,3 @@ def load_sections(
     others = SECTIONS - {key_in_file(field, None) for field in cast(Any, root).__struct_fields__}
     texts = [("", "")] if path is None else _texts(path)
     return _load(root, texts, environ, others, constants)[0]
-
-
-def live_update(in_force: _Settings, wanted: _Settings) -> tuple[_Settings, tuple[str, ...]]:
-    """Settings after a reload, and the changed keys that keep their value until a restart.
-
-    Raises:
-        ConfigurationError: new values conflict with values that cannot change.
-    """
-    return _merged(shape_of(type(in_force)), in_force, wanted, "")
-
-
-def _merged(group: Group, in_force: Any, wanted: Any, path: str) -> tuple[Any, tuple[str, ...]]:
-    changes: dict[str, Any] = {}
-    waiting: list[str] = []
-    for entry in group.entries:
-        old = getattr(in_force, entry.name)
-        new = getattr(wanted, entry.name)
-        if old == new:
-            continue
-        key = f"{path}{entry.key}"
-        if isinstance(entry.shape, Group):
-            changes[entry.name], below = _merged(entry.shape, old, new, f"{key}.")
-            waiting.extend(below)
-        elif entry.is_live:
-            changes[entry.name] = new
-        else:
-            waiting.append(key)
-    try:
-        return replace(in_force, **changes), tuple(waiting)
-    except ValueError as error:
-        keys = ", ".join(waiting) or path.rstrip(".")
-        raise ConfigurationError(
-            f"{path.rstrip('.')}: {error}; that is with {keys} as it is until a restart"
-        ) from None

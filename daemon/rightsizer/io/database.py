@@ -1,7 +1,6 @@
 """SQLite database with a single writer, safe against kills, power loss and corrupt files."""
 
 import contextlib
-import errno
 import os
 import sqlite3
 import threading
@@ -12,6 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.io.connected_file import BESIDE, ConnectedFile, LostDatabase, UnsoundDatabase
+from rightsizer.io.disk_errors import (
+    DATABASE_ERRORS,
+    disk_remedy_of,
+    is_broken,
+    is_of_disk,
+    reason_of,
+)
 from rightsizer.io.files import (
     HISTORY,
     Called,
@@ -23,42 +29,6 @@ from rightsizer.io.files import (
 from rightsizer.io.schema import is_foreign
 from rightsizer.model.errors import HistoryError
 
-DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of any call; the second if SQLite's message quotes an overwritten page."""
-_BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
-"""TOOBIG too: nothing that large is written, so only overwritten pages claim it."""
-_LOCK_ERRORS: Final = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.ESTALE})
-"""Of a file system without working locks, as NFS is without its lock service."""
-_DISK_ERRORS: Final = _LOCK_ERRORS | {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EIO,
-    errno.EROFS,
-}
-"""EFBIG too: a limit on the size of files is a disk that is full for one process; and EROFS: Linux
-only reads a file system whose disk fails."""
-_LOCK_CODES: Final = frozenset(
-    {
-        sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_IOERR_LOCK,
-        sqlite3.SQLITE_IOERR_RDLOCK,
-        sqlite3.SQLITE_IOERR_UNLOCK,
-        sqlite3.SQLITE_IOERR_CHECKRESERVEDLOCK,
-        sqlite3.SQLITE_IOERR_SHMLOCK,
-        sqlite3.SQLITE_IOERR_SHMMAP,
-    }
-)
-"""Extended codes of the same; the last where no memory can be shared by a file."""
-_TAKEN_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-"""Primary codes of locks that stay taken. So SQLite calls ENOLCK and a full table, too."""
-_DISK_CODES: Final = _TAKEN_CODES | {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_PROTOCOL,
-}
-_PRIMARY: Final = 0xFF
-"""Mask of the primary result code in an extended one."""
 _KEPT_ASIDE: Final = 3
 """Corrupt files to keep; bounded, since a failing disk may produce many."""
 _LOG_BYTES: Final = 4 * 2**20
@@ -67,42 +37,6 @@ _BUSY_SECONDS: Final = 5.0
 """Maximum wait for a lock of another process."""
 SLOW_SECONDS: Final = 5.0
 """Time for a change from which the disk is slow. Source: a hundred times a sync of a slow disk."""
-
-
-def is_broken(error: Exception) -> bool:
-    """Whether an error means that the file is corrupt."""
-    # Errors raised by the module itself have no code.
-    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
-    return code in _BROKEN or isinstance(error, UnicodeDecodeError)
-
-
-def _is_of_disk(error: Exception) -> bool:
-    """Whether an error means that the disk is full, or fails."""
-    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
-    return code in _DISK_CODES or getattr(error, "errno", None) in _DISK_ERRORS
-
-
-def _reason_of(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error)).lower()
-
-
-def _disk_remedy(error: Exception, path: Path, setting: str) -> str:
-    """What an operator can do about an error of the disk."""
-    code = getattr(error, "errno", None)
-    no_locks = (
-        "its file system has no working locks (NFS without its lock service, a full "
-        f"table of locks): set {setting} to a local disk, or start rpc.statd on client and server"
-    )
-    if code in _LOCK_ERRORS or getattr(error, "sqlite_errorcode", 0) in _LOCK_CODES:
-        return no_locks
-    if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _TAKEN_CODES:
-        return f"stop what has it open (`fuser '{path}'` names it); if there is nothing, {no_locks}"
-    if code == errno.EROFS or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY:
-        return (
-            f"its file system is read-only: mount a writable volume there, name it in "
-            f"ReadWritePaths= or StateDirectory= of the unit, or set {setting} to another folder"
-        )
-    return "make room"
 
 
 def text_of(raw: bytes) -> str:
@@ -241,13 +175,13 @@ class Database:
             return self._open()
         except (OSError, *DATABASE_ERRORS) as error:
             self._release()
-            reason = _reason_of(error)
-            if waits_for_disk and _is_of_disk(error):
+            reason = reason_of(error)
+            if waits_for_disk and is_of_disk(error):
                 self._note_disk(error)
                 return self._open_unwritten()
             remedy = (
-                _disk_remedy(error, self.path, self._called.setting)
-                if _is_of_disk(error)
+                disk_remedy_of(error, self.path, self._called.setting)
+                if is_of_disk(error)
                 else f"make the folder writable for this user or set {self._called.setting}"
             )
             raise HistoryError(f"{self._name} cannot be written: {reason}; {remedy}") from None
@@ -256,8 +190,8 @@ class Database:
             raise
 
     def _note_disk(self, error: Exception) -> None:
-        self.disk_trouble = _reason_of(error)
-        self.disk_remedy = _disk_remedy(error, self.path, self._called.setting)
+        self.disk_trouble = reason_of(error)
+        self.disk_remedy = disk_remedy_of(error, self.path, self._called.setting)
 
     def _open_unwritten(self) -> sqlite3.Connection:
         """Open what is in the file until it can be written.
@@ -362,7 +296,7 @@ class Database:
         """Describe an error; moves a corrupt file aside and starts a new one."""
         if self.disk_trouble is not None:
             return self.disk_trouble
-        self._has_disk_failed |= _is_of_disk(error)
+        self._has_disk_failed |= is_of_disk(error)
         if self._owner is None or self._connection is None or not is_broken(error):
             return str(error)
         breaks = self.breaks

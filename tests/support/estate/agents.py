@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from cases import moved
 from estate.character import written
 from estate.layout import JOBS, Layout, Machine
-from rightsizer.accounting.service import AccountingService, NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.rules import RULES

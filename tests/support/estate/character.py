@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from estate.layout import JOBS
-from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.dcgm import DcgmLabelEncoder, dcgm_page
 from rightsizer.exposition.device_metrics import add_device
