@@ -237,37 +237,46 @@ _MOST_FINE: Final = 2 * FINE_SPAN
 class RollupLevel:
     """Closed windows of one length, and the open one, merged from shorter windows.
 
-    The open one is kept as bytes: most workloads of a node have ended, and the histograms of a
-    window take more than all else that their accounts keep.
+    A query turns the open one into bytes, and so it stays until it grows: most workloads of a node
+    have ended, and the histograms of a window take more than all else that their accounts keep.
     """
 
     def __init__(self, uuid: str, grain: Nanoseconds, summed: Nanoseconds = 0) -> None:
         self.ring = WindowRing(uuid, grain, _KEPT, summed)
         self._uuid = uuid
         self._grain = grain
-        self.open: EncodedWindow | None = None
-        """Open window so far."""
+        self._slot: Nanoseconds = 0
+        self._encoded: EncodedWindow | None = None
+        self._growing: WindowBuilder | None = None
+        """Open window since the last query, if it has grown since."""
 
     def add(self, window: Window, slot: Nanoseconds) -> None:
         """Add a shorter window; call `close_before` first."""
-        merged = WindowBuilder(self._uuid, [*self.open_windows(), window], keeps_blocks=False)
-        if not merged.is_empty:
-            encoded = deduplicate(encode_window(merged.window()))
-            self.open = EncodedWindow(slot - slot % self._grain, encoded)
+        if self._growing is None:
+            self._growing = WindowBuilder(self._uuid, self.open_windows(), keeps_blocks=False)
+        self._growing.merge(window)
+        self._slot = slot - slot % self._grain
 
     def close_before(self, slot: Nanoseconds) -> OpenWindow | None:
         """Close the open window if a time is outside it."""
-        if self.open is None or slot - slot % self._grain == self.open.slot:
+        if slot - slot % self._grain == self._slot or not (windows := self.open_windows()):
             return None
-        (window,) = self.open_windows()
-        closed = OpenWindow(self.open.slot, window)
-        self.ring.append(window, closed.slot)
-        self.open = None
-        return closed
+        self.ring.append(windows[0], self._slot)
+        self._encoded = self._growing = None
+        return OpenWindow(self._slot, windows[0])
+
+    def encoded(self) -> EncodedWindow | None:
+        """Open window so far, if any."""
+        if self._growing is not None and (windows := self.open_windows()):
+            self._encoded = EncodedWindow(self._slot, deduplicate(encode_window(windows[0])))
+            self._growing = None
+        return self._encoded
 
     def open_windows(self) -> list[Window]:
         """Open window so far, if any."""
-        return [] if self.open is None else [decode_window(self._uuid, self.open.encoded)]
+        if self._growing is not None:
+            return [] if self._growing.is_empty else [self._growing.window()]
+        return [] if self._encoded is None else [decode_window(self._uuid, self._encoded.encoded)]
 
 
 class RollupStore:
@@ -352,8 +361,8 @@ class RollupStore:
             hours=self._hours.ring.closed(),
             days=self._days.ring.closed(),
             open_fine=None if window is None else OpenWindow(self.slot or 0, window),
-            open_hour=self._hours.open,
-            open_day=self._days.open,
+            open_hour=self._hours.encoded(),
+            open_day=self._days.encoded(),
             fine_since=-(-(self._latest_slot - FINE_KEPT) // HOUR) * HOUR,
             stored_blocks=self._blocks.stored_blocks(Blocks() if window is None else window.blocks),
         )

@@ -239,7 +239,7 @@ class Blocks:
 
     def columns(self) -> bytes:
         """Transpose to byte columns, which compress better because neighbors are alike."""
-        return b"".join(self.data[place::_SIZE] for place in range(_SIZE))
+        return b"".join(self.data[place::_SIZE] for place in range(_SIZE)) if self.data else b""
 
     @classmethod
     def joined(cls, parts: Iterable["Blocks"]) -> Self:
