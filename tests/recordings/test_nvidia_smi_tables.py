@@ -190,7 +190,7 @@ def test_memory_in_all_in_the_unit_of_its_parts(
         ("12.345 MiB", "memory.total [MiB];81.920 MiB", 12345.0),
         ("12,345 MiB", "memory.total [MiB];81,920 MiB", 12345.0),
         ("12,345 MiB", "power.draw [W];250 W", None),
-        ("12 345 MiB", "power.draw [W];250 W", None),
+        ("12 345 MiB", "power.draw [W];250 W", 12345.0),
     ],
 )
 def test_a_mark_before_three_digits_is_what_it_is_in_the_file(
@@ -208,6 +208,19 @@ def test_a_mark_before_three_digits_is_what_it_is_in_the_file(
     assert ("write numbers without marks between thousands" in played.warnings) == (
         mebibytes is None
     )
+
+
+def test_size_that_no_total_allows_is_in_mebibytes(replay: Replays, write: Writes) -> None:
+    """Scripts head nvidia-smi's mebibytes by GB, also where no board is as small as told."""
+    row = "2024/05/01 12:00:0{at}, 0, 50 %, {used}, 14{at}00\n"
+    text = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.free [GB]\n"
+    text += "".join(row.format(at=at, used=f"1{at}00 MiB") for at in range(5))
+    (device,) = replay(write(text)).source.devices
+    assert device.memory_total_bytes == 15000 * 2.0**20
+    text = "timestamp, index, utilization.gpu [%], memory.total [MiB], memory.used [GB]\n"
+    text += "".join(row.format(at=at, used="15000 MiB") for at in range(5))
+    played = replay(write(text.replace(" 14", " 3").replace("00\n", "0\n")))
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES)[0] == 300 * 2.0**20
 
 
 def test_units_are_inferred_of_numbers_with_marks_between_thousands(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain, islice
-from string import ascii_letters
 from typing import Final
 
 from msgspec import Struct
@@ -33,7 +32,7 @@ from rightsizer.recordings.heading_words import (
 )
 from rightsizer.recordings.nvidia_smi_columns import is_query_heading
 from rightsizer.recordings.row import RecordingNotes
-from rightsizer.recordings.table import local_number, untorn
+from rightsizer.recordings.table import local_number, number_and_unit, untorn
 from rightsizer.recordings.text_file import TextFile, delimiter_of, row_of, split_csv_line
 from rightsizer.recordings.timestamps import (
     ASSUMED_CLOCK,
@@ -70,8 +69,12 @@ _DECIMAL: Final = {"GiB": ("GB", 0.002), "MiB": ("MB", 0.0005)}
 than what ECC takes, wider than what rounding does."""
 _ERRATIC_RATIO: Final = 0.01
 """Share of numbers that may be garbage."""
+_EXCESS_RATIO: Final = 16.0
+"""Multiple of the total of memory from which a size is in a smaller unit: no sum over the GPUs of a
+node is as large.
+
+Source: assumed."""
 _REMEMBERED: Final = 4096
-_UNIT_ENDS: Final = f"%°\u00a0\u202f{ascii_letters}"
 _NO_ROW: Final = re.compile(r"sep=|(?=[-+|: ]+$).*--")
 """A directive for spreadsheets, and rules of text tables."""
 QUERY: Final = (
@@ -418,8 +421,7 @@ class UnitSample:
 
     def _added(self, heading: Heading, cell: str) -> float | None:
         try:
-            text = cell.strip().partition(" ")[0].rstrip(_UNIT_ENDS)
-            number = local_number(text, self._decimal)
+            number = local_number(number_and_unit(cell)[0], self._decimal)
         except (ValueError, OverflowError):
             return None
         if not math.isfinite(number):
@@ -441,8 +443,9 @@ class UnitSample:
         if (unit := heading.unit) is not None:
             # Scripts head nvidia-smi's mebibytes by GB, and NVML's milliwatts by W.
             wrong = self._impossible[unit]
-            is_wrong = wrong > max(1, _ERRATIC_RATIO * self._stated[unit]) and (
-                self._smaller[unit] > self._stated[unit] - wrong
+            is_wrong = self._exceeds_total(heading.signal, unit) or (
+                wrong > max(1, _ERRATIC_RATIO * self._stated[unit])
+                and self._smaller[unit] > self._stated[unit] - wrong
             )
             return _SMALLER[unit][1] if is_wrong else self._of_size(unit, unit)
         signal = heading.signal
@@ -460,6 +463,18 @@ class UnitSample:
         if maximum >= _MIB_FROM:
             return "bytes" if maximum >= _BYTES_FROM else self._of_size("MiB", "")
         return self._of_size("GiB", "") if total else None
+
+    def _exceeds_total(self, signal: Signal, unit: str) -> bool:
+        """Whether a GPU would have more memory in use, or free, than in all."""
+        if signal is not Signal.MEMORY_USED_BYTES or unit not in _SMALLER:
+            return False
+        totals = [
+            most * convert(total_unit or unit)[1]
+            for (of, total_unit), most in self._most.items()
+            if of is Signal.MEMORY_TOTAL_BYTES
+        ]
+        used = self._most.get((signal, unit), 0.0) * convert(unit)[1]
+        return 0.0 < _EXCESS_RATIO * max(totals, default=0.0) < used
 
     def _of_size(self, unit: str, stated: str) -> str:
         """Return a unit of memory, the decimal one if in it alone the total is a board's."""

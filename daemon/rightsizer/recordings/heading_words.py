@@ -87,7 +87,9 @@ _OF_ROWS: Final = frozenset(
     {Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, Signal.TEMPERATURE_CELSIUS}
 )
 """Signals that are of a row's GPU beside columns of the host."""
-QUANTITY: Final = re.compile(r"[+-]?\d[\d.,'\u2019\u00a0\u202f]* ?(?P<unit>%|°?[A-Za-z]+)?")
+QUANTITY: Final = re.compile(
+    r"[+-]?\d(?:[\d.,'\u2019\u00a0\u202f]| (?=\d))* ?(?P<unit>%|°?[A-Za-z]+)?"
+)
 PIDS: Final = frozenset({"pid", "process id", "gpu pid"})
 BUS_IDS: Final = frozenset({"gpu bus id", "pci bus id", "bus id"})
 _SOME_GPU: Final = '{gpu="0"}'

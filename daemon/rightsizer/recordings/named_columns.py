@@ -36,6 +36,7 @@ from rightsizer.recordings.heading_words import (
     unread_headings,
 )
 from rightsizer.recordings.nvidia_smi_columns import (
+    FACT_COLUMNS,
     IDENTITY,
     REASON_BITS,
     SIGNAL_COLUMNS,
@@ -48,6 +49,7 @@ from rightsizer.recordings.table_layout import LayoutColumns
 
 _OTHER_SIGNALS: Final = {*Signal} - {Signal.POWER}
 _BUSY: Final = (Signal.GPU_BUSY, Signal.SM_ACTIVE)
+_QUERIED: Final = {**FACT_COLUMNS, **SIGNAL_COLUMNS}
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
 _REMEDY_OF_JSON: Final = "where that is wrong, write it as CSV (docs/recordings.md)"
@@ -139,7 +141,7 @@ def _queried_headings(
     """Return nvidia-smi's columns; rows are searched only where a unit is not its own."""
     read: dict[int, Heading] = {}
     for at, name in names.items():
-        column = SIGNAL_COLUMNS[name]
+        column = _QUERIED[name]
         unit = stated_unit(table.headings[at], column)
         if unit is None:
             notes.remark(
@@ -151,9 +153,7 @@ def _queried_headings(
     units = _Units(read, table)
     for cells in table.cells() if units.are_wanted else ():
         units.add(cells)
-    read = _with_units(read, table, units, notes)
-    _remark_words(read, table, notes)
-    return read
+    return _with_units(read, table, units, notes)
 
 
 def _queried_columns(table: HeadedTable, notes: RecordingNotes) -> LayoutColumns:
@@ -167,23 +167,27 @@ def _queried_columns(table: HeadedTable, notes: RecordingNotes) -> LayoutColumns
                 "empty"
             )
     queried = sorted(
-        (place for place, name in enumerate(names) if name in SIGNAL_COLUMNS),
-        key=lambda place: (SIGNAL_COLUMNS[names[place]].rank, at[names[place]], -place),
+        (place for place, name in enumerate(names) if name in _QUERIED),
+        key=lambda place: (_QUERIED[names[place]].rank, at[names[place]], -place),
     )
     reasons = {int(bit): at[name] for name, bit in REASON_BITS.items() if name in at}
-    if not queried and not reasons:
+    if SIGNAL_COLUMNS.keys().isdisjoint(names) and not reasons:
         raise RecordingError(
             f"{table.text.name}: none of the columns {', '.join(headings)} tells how busy a GPU "
             f"is; {QUERY}"
         )
     identity = next((name for name in IDENTITY if name in at), "index")
+    read = _queried_headings({place: names[place] for place in queried}, table, notes)
+    signals = {place: read[place] for place in read if names[place] in SIGNAL_COLUMNS}
+    _remark_words(signals, table, notes)
     return LayoutColumns(
-        _queried_headings({place: names[place] for place in queried}, table, notes),
+        signals,
         uuid=None if identity == "index" else at[identity],
         device=at.get("index", place_of(headings, DEVICES)),
         node=place_of(headings, NODES),
         count=at.get("count"),
         facts=at,
+        numbers={name: read[at[name]] for name in FACT_COLUMNS if at.get(name) in read},
         reasons={} if "clocks_event_reasons.active" in at else reasons,
     )
 
@@ -309,6 +313,12 @@ class _Units:
             for at, heading in read.items()
             if not heading.is_exact or heading.unit is None
         }
+        if self._wanted:
+            self._wanted |= {
+                at: heading
+                for at, heading in read.items()
+                if heading.signal is Signal.MEMORY_TOTAL_BYTES
+            }
         self._last: dict[tuple[int, str], float] = {}
 
     @property

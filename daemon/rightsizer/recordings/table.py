@@ -33,6 +33,8 @@ _GROUPED: Final = re.compile(
 )
 """Marks between thousands; a single one of '.,' without a decimal part may be the decimal mark."""
 _MARKED: Final = re.compile(r"\d[.,'\s]\d{3}(?!\d)")
+_SPACED: Final = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
+"""A blank between thousands."""
 _JOINED_UNIT: Final = re.compile(
     r"(?!0[xX])([+-]?\d[\d.,'\u2019\u00a0\u202f]*|[.,]\d+)(%|°?[A-Za-z]+)"
 )
@@ -93,8 +95,9 @@ def local_number(text: str, decimal: str = "") -> float:
     return float(int(text, 16)) if text.startswith(("0x", "0X")) else float(text)
 
 
-def _number_and_unit(cell: str) -> tuple[str, str]:
-    text, _, unit = cell.strip().partition(" ")
+def number_and_unit(cell: str) -> tuple[str, str]:
+    """Return the number of a cell as written, and its unit or an empty text."""
+    text, _, unit = _SPACED.sub("\u00a0", cell.strip()).partition(" ")
     if not unit and (joined := _JOINED_UNIT.fullmatch(text)):
         return joined[1].strip(), joined[2]
     return text, unit
@@ -134,17 +137,11 @@ class CellColumn(dict[str, float | Missing]):
 
     def _number(self, cell: str) -> float | Missing:
         """Return the number of a cell in the base unit."""
-        text, _, unit = cell.strip().partition(" ")
+        text, unit = number_and_unit(cell)
         try:
-            number = local_number(text, ",") if self._decimal == "," else float(text)
+            number = local_number(text, self._decimal)
         except (ValueError, OverflowError):
-            if (reason := missing_cell(cell)) is not None:
-                return reason
-            text, unit = _number_and_unit(cell)
-            try:
-                number = local_number(text, self._decimal)
-            except (ValueError, OverflowError):
-                return Missing.INVALID
+            return missing_cell(cell) or Missing.INVALID
         if math.isnan(number):
             return Missing.NO_SAMPLE  # As pandas and Prometheus write it.
         if (factor := self._factors[unit]) is None:
@@ -164,7 +161,7 @@ def decimal_mark(rows: Iterable[Sequence[str]], headings: Mapping[int, Heading])
 
 def _decimal_mark(cell: str, heading: Heading) -> str:
     """Return the decimal mark that a cell tells; one between thousands is not it."""
-    text, _ = _number_and_unit(cell)
+    text, _ = number_and_unit(cell)
     if (grouped := _GROUPED.fullmatch(text)) is None:
         decimal = _DECIMAL.fullmatch(text)
         return decimal[1] if decimal else ""

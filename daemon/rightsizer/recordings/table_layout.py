@@ -9,8 +9,8 @@ from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.recordings.headed_table import HeadedTable, TimeColumns
-from rightsizer.recordings.heading_words import Heading, gpu_index, stated_unit
-from rightsizer.recordings.nvidia_smi_columns import FACT_COLUMNS, FACTS
+from rightsizer.recordings.heading_words import Heading, gpu_index
+from rightsizer.recordings.nvidia_smi_columns import FACTS
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
 from rightsizer.recordings.table import (
     CellColumn,
@@ -43,6 +43,8 @@ class LayoutColumns(Struct, frozen=True):
     """Of the number of devices."""
     facts: Mapping[str, int] = {}
     """By nvidia-smi's names, where the whole table has them."""
+    numbers: Mapping[str, Heading] = {}
+    """Of facts that are numbers, with their units."""
     reasons: Mapping[int, int] = {}
     """Of clock event reasons, by their bits."""
 
@@ -84,7 +86,10 @@ class TableLayout:
         self._tables = {
             device: CellTable(cell_columns) for device, cell_columns in by_device.items()
         }
-        self._numbers = _fact_columns(table, columns, decimal)
+        self._numbers = {
+            name: CellColumn(columns.facts[name], name, heading.signal, heading.unit or "", decimal)
+            for name, heading in columns.numbers.items()
+        }
         self._order = None
         if None in self._tables and columns.uuid is None and columns.device is None:
             self._order = device_order(
@@ -204,21 +209,6 @@ class TableLayout:
                 time = times.parse(cells)
                 values, _ = self._tables[None].read(cells, line, notes)
                 yield SampledRow(time, values, self._cells_of(cells))
-
-
-def _fact_columns(
-    table: HeadedTable, columns: LayoutColumns, decimal: str
-) -> dict[str, CellColumn]:
-    """Return the columns of numbers that tell of a device, by nvidia-smi's names."""
-    numbers: dict[str, CellColumn] = {}
-    for name, column in FACT_COLUMNS.items():
-        if (at := columns.facts.get(name)) is not None:
-            title = table.headings[at]
-            read = columns.headings.get(at)
-            unit = stated_unit(title, column) if read is None else read.unit
-            if unit is not None:
-                numbers[name] = CellColumn(at, title, column.signal, unit, decimal)
-    return numbers
 
 
 def _has_cells(table: CellTable, cells: Sequence[str]) -> bool:
