@@ -1,5 +1,8 @@
 """What a node's engines would need, asked of the planner in a process of its own."""
 
+from pathlib import Path
+
+import pytest
 from msgspec.structs import replace
 
 from cases import case, window
@@ -75,3 +78,14 @@ def test_engines_that_share_their_gpus_are_advised_nothing() -> None:
 
     assert [need.short for need in needs.latest] == ["unknown", "unknown"]
     assert all("shares its GPUs with" in need.needs for need in needs.latest)
+
+
+def test_engine_that_served_for_minutes_teaches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What starts is slow; an hour later it is known."""
+    learned = tmp_path / "learned.json"
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(learned))
+    for load, is_learned in ((replace(CHAT, window_seconds=600.0), False), (CHAT, True)):
+        ServedNeeds(lambda _, load=load: (load,), None, FastClock(EPOCH)).learn()
+        assert learned.exists() is is_learned

@@ -1,26 +1,17 @@
 """An agent over a compiled driver library unknown to this project."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from agent_process import RIGHTSIZER, agent_process, eventually
-
-SOURCE = Path(__file__).with_name("foreign_nvml.c")
+from foreign_library import foreign_library
 
 
 @pytest.fixture(scope="module")
 def library_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library under the name that the bindings load."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler to make a driver library with")
-    folder = tmp_path_factory.mktemp("driver")
-    target = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", target, SOURCE], check=True)
-    return folder
+    return foreign_library(tmp_path_factory.mktemp("driver"))
 
 
 def test_a_library_with_a_dozen_functions_is_enough(library_folder: Path, tmp_path: Path) -> None:

@@ -526,3 +526,11 @@ def test_largest_rate_is_none_where_one_request_is_late(file: Path, capsys: Capt
     assert "largest rate: none, not even one request is within TPOT <= 1ms" in " ".join(
         capsys.readouterr().out.split()
     )
+
+
+def test_few_requests_teach_nothing() -> None:
+    """Their mean says little of others."""
+    few = replace(CHAT, weight_format="bf16", window_seconds=9.0)
+    assert not predicted_loads([few], PLANNER, LEVEL).residuals
+    enough = replace(few, window_seconds=11.0)
+    assert len(predicted_loads([enough], PLANNER, LEVEL).residuals) == 2

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.served_load import ServedLoad
@@ -28,3 +29,10 @@ def test_failure_of_the_planner_is_told(tmp_path: Path) -> None:
 def test_nothing_is_asked_of_no_loads() -> None:
     """No process starts."""
     assert served_answers((), Path("/nowhere")) == []
+
+
+def test_loads_of_a_thousand_engines_are_asked_about_at_once() -> None:
+    """A fleet has more of them than a document may hold otherwise."""
+    loads = [replace(LOAD, board="", workload=f"{number:01000}") for number in range(1100)]
+    answers = served_answers(loads, None, ("L40S",))
+    assert len(answers) == len(loads)

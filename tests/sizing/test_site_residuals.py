@@ -174,3 +174,16 @@ def test_adjustment_says_what_it_rests_on() -> None:
     """In the words of an answer."""
     text = str(server(SiteResiduals((SLOW,))).adjustment)
     assert text.startswith("adjusted by 1 measurement of this site: TPOT x1.1")
+
+
+def test_oldest_measurements_make_place_for_later_ones() -> None:
+    """A file that grew for ever could not be read any more; what is seen again is kept."""
+    others = [replace(SLOW, subject=replace(SLOW.subject, model=f"{n}")) for n in range(499)]
+    site = SiteResiduals((SLOW,)).with_(others)
+    assert len(site.residuals) == 500
+    again = replace(SLOW, log_ratio=0.1)
+    newer = replace(SLOW, subject=replace(SLOW.subject, model="newer"))
+    kept = site.with_((again, newer)).residuals
+    assert len(kept) == 500
+    assert others[0] not in kept
+    assert {SLOW.subject, newer.subject} <= {residual.subject for residual in kept}

@@ -195,9 +195,16 @@ class Agent:
         )
 
     def _planner_jobs(self, settings: Settings) -> Iterator[Job]:
-        """Yield the planner's job, where the planner may run."""
+        """Yield the planner's jobs: where it may answer, and where engines are real."""
         if settings.web.server.plan_form:
             yield Job("served", self._needs.ask, ASKED_SECONDS, has_own_thread=True)
+        # A simulated driver would teach what its scenario says.
+        if settings.sources.serving.endpoints and not settings.sources.simulated.scenario:
+            yield Job("learn", self._learn, ASKED_SECONDS, has_own_thread=True)
+
+    def _learn(self) -> None:
+        if self.settings.sizing.learned_file:
+            self._needs.learn()
 
     def _slots_of(self, report: Report) -> tuple[LeaseSlot, ...]:
         # Imported on use: most nodes write no labels.

@@ -12,13 +12,16 @@ from rightsizer.advice.served import EngineAnswer, served_judgements
 from rightsizer.io.clock import Clock
 from rightsizer.io.codec import convert
 from rightsizer.model.advice import Advice
+from rightsizer.model.errors import RightsizerError
 from rightsizer.model.finding import Case
 from rightsizer.model.report import ServedSince
 from rightsizer.model.served_load import ServedNeed
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import HOUR, Nanoseconds
 
 ASKED_SECONDS: Final = 3600.0
 """Between two questions. Source: loads are kept by the hour."""
+_TAUGHT_SECONDS: Final = 3000.0
+"""For which an engine served that teaches. Source: assumed: an hour, less failed readings."""
 
 
 class ServedNeeds:
@@ -52,6 +55,21 @@ class ServedNeeds:
         answers = served_answers(loads, self._config_file)
         self._answers = convert(answers, tuple[EngineAnswer, ...])
         self.latest = served_needs(answers)
+
+    def learn(self) -> None:
+        """Keep what engines teach that served for an hour; the last hours alone, as they ran then.
+
+        Raises:
+            RightsizerError: nothing could be kept.
+        """
+        from rightsizer.report.served_answers import served_answers  # noqa: PLC0415
+
+        faults: list[str] = []
+        recent = self._loads(self._clock.wall_time() - HOUR)
+        loads = [load for load in recent if load.window_seconds >= _TAUGHT_SECONDS]
+        served_answers(loads, self._config_file, unlearned=faults.append)
+        if faults:
+            raise RightsizerError(f"nothing is learned: {faults[0]}")
 
     def combined_with(
         self,

@@ -72,7 +72,7 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def file_bytes(path: Path) -> bytes:
+def file_bytes(path: Path, maximum_bytes: int = _DOCUMENT_BYTES_MAXIMUM) -> bytes:
     """Read a document, but no pipe that has a path: a writer may never come.
 
     Raises:
@@ -82,10 +82,10 @@ def file_bytes(path: Path) -> bytes:
     if Path(os.path.realpath(path)).is_fifo():
         raise OSError(errno.EINVAL, "is a pipe")
     with path.open("rb") as file:
-        content = file.read(_DOCUMENT_BYTES_MAXIMUM + 1)
-    if len(content) > _DOCUMENT_BYTES_MAXIMUM:
+        content = file.read(maximum_bytes + 1)
+    if len(content) > maximum_bytes:
         # A reload of 50 MB of comments stopped sampling for 13 s.
-        raise OSError(errno.EFBIG, f"has more than {_DOCUMENT_BYTES_MAXIMUM} bytes")
+        raise OSError(errno.EFBIG, f"has more than {maximum_bytes} bytes")
     return content
 
 

@@ -68,10 +68,11 @@ def own_answer(
     words: Sequence[str],
     longest_seconds: float,
     failed: Callable[[str], object] | None = None,
+    given: str = "",
 ) -> str:
     """Return what a command of this program prints, run in a process of its own.
 
-    `failed` is told of what failed beside an answer.
+    `failed` is told of what failed beside an answer; `given` is its standard input.
 
     Raises:
         RightsizerError: it takes too long, or prints nothing but why it failed.
@@ -79,7 +80,12 @@ def own_answer(
     command = [*own_module("rightsizer"), *words]
     try:
         done = subprocess.run(  # noqa: S603 - a list of words of this program, no shell.
-            command, capture_output=True, text=True, check=False, timeout=longest_seconds
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=longest_seconds,
+            input=given,
         )
     except subprocess.TimeoutExpired:
         raise RightsizerError(f"'{words[0]}' took longer than {longest_seconds:g} s") from None

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -61,7 +62,8 @@ def write_learned(path: str | Path, site: SiteResiduals) -> None:
     if not str(path):
         raise UsageError("--learn: sizing.learned_file is empty; name a file there")
     file = Path(path)
-    private_folder(file.parent)
+    with suppress(OSError):  # Then the file itself cannot be written, which is told.
+        private_folder(file.parent)
     with whole_file(file, _WHAT) as out:
         out.write(encode(LearnedDocument(residuals=site.residuals)).encode())
 

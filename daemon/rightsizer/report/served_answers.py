@@ -1,6 +1,5 @@
 """What `rightsizer served` says of loads, asked of this program in a process of its own."""
 
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -34,12 +33,9 @@ def served_answers(
     words += [] if config_file is None else [f"--config.file={config_file}"]
     words += [f"--boards={','.join(boards)}"] if boards else []
     words += ["--learn"] if unlearned else []
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        file.write(encode(list(loads)))
-        file.flush()
-        return decode(
-            own_answer([*words, file.name], _LONGEST_SECONDS, unlearned), list[dict[str, Any]]
-        )
+    words += ["/dev/stdin"]
+    answer = own_answer(words, _LONGEST_SECONDS, unlearned, encode(list(loads)))
+    return decode(answer, list[dict[str, Any]])
 
 
 def served_needs(answers: Iterable[Mapping[str, Any]]) -> tuple[ServedNeed, ...]:

@@ -18,6 +18,8 @@ from rightsizer.sizing.estimate import END_DEVIATIONS, EstimateInterval
 
 _NOISE: Final = math.log(1.03)
 """Of a measured mean: requests differ, and those in flight are a mean over the window. Assumed."""
+_KEPT: Final = 500
+"""Of a site. Source: measured: a second of a plan if no two are of one subject, half a file."""
 _PRIOR_SAMPLES: Final = 1.0
 """Weight of the predictions' own intervals when the site's scatter is judged, in measurements."""
 
@@ -183,15 +185,15 @@ class SiteResiduals(Struct, frozen=True, dict=True):
         return bool(self.residuals)
 
     def with_(self, others: Sequence[SiteResidual], count_maximum: int = 30) -> "SiteResiduals":
-        """Return these and later ones."""
+        """Return these and later ones; beyond what is kept, without those not seen for longest."""
         residual_by_key: dict[tuple[object, ...], SiteResidual] = {}
         for residual in (*self.residuals, *others):
             key = (residual.subject, residual.load, residual.figure)
-            former = residual_by_key.get(key)
+            former = residual_by_key.pop(key, None)
             residual_by_key[key] = (
                 residual if former is None else former.joined(residual, count_maximum)
             )
-        return SiteResiduals(tuple(residual_by_key.values()), self.shares)
+        return SiteResiduals(tuple(residual_by_key.values())[-_KEPT:], self.shares)
 
     def correction(self, subject: SiteSubject, figure: SiteFigure) -> SiteCorrection | None:
         """Return the correction of a figure; `None` if it was not measured."""

@@ -1,6 +1,7 @@
 """Answers for measured loads: prediction, what is needed, findings, ranked by money."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +23,9 @@ from rightsizer.planner.served.prediction import (
 from rightsizer.planner.served.sharing import sharers_of
 from rightsizer.planner.served.source import AnyLoad, UnreadLoad
 from rightsizer.sizing.site import SiteResidual, SiteResiduals
+
+_TAUGHT_REQUESTS: Final = 30.0
+"""Source: assumed: their mean is known to a fifth of what they scatter by."""
 
 
 class PredictedLoads(Struct, frozen=True):
@@ -63,12 +67,13 @@ def _residuals(predictions: Sequence[ServedPrediction], planner: Planner) -> Ite
     """Yield what engines of known models teach, beside predictions without any corrections.
 
     An engine that is not as predicted teaches nothing of others while its layout is assumed, nor
-    does one that shares its GPUs.
+    does one that shares its GPUs, or has answered too little for means.
     """
     plain = replace(planner, site=None)
     for prediction, sharers in zip(predictions, sharers_of(predictions), strict=True):
         engine = prediction.engine
-        if sharers:
+        requests = engine.rate * engine.load.window_seconds
+        if sharers or requests < _TAUGHT_REQUESTS:
             continue
         if not engine.is_model_known or (prediction.off and engine.assumptions):
             continue

@@ -25,6 +25,7 @@ _WRAPPED: Final = "served"
 """Key of an agent's answer that holds its list."""
 _REMEDY: Final = "give the answer of GET /api/v1/serving of an agent, or a page of an engine"
 _PAGE_BYTES: Final = 8 * 2**20
+"""Of loads too: those of five thousand engines."""
 
 
 class UnreadLoad(Struct, frozen=True):
@@ -76,7 +77,7 @@ def agent_loads(answer: Any, place: str) -> Sequence[AnyLoad]:
 
 def _text(path: Path) -> str:
     try:
-        return file_bytes(path).decode("utf-8", "replace")
+        return file_bytes(path, _PAGE_BYTES).decode("utf-8", "replace")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"{path}: cannot be read: {reason}; check the path") from None
