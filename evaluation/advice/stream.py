@@ -252,7 +252,8 @@ class AdviceStream:
         for advice in self._ledger.advice():
             if advice.is_open:
                 said = frozenset(advice.finding.reasons)
-                reasons[advice.key] = reasons.get(advice.key, frozenset()) | said
+                key = advice.finding.key
+                reasons[key] = reasons.get(key, frozenset()) | said
         return reasons
 
 

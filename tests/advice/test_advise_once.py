@@ -50,7 +50,7 @@ def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
     (found,) = (finding for finding in findings if finding.id == shown.id)
     old = {field: getattr(found, field) for field in found.__struct_fields__}
     old["risk"] = Risk.VERY_LOW
-    keep_advice(history, shown.opened, key=found.workload or found.devices[0], **old)
+    keep_advice(history, shown.opened, **old)
     assert saved_advice(history)[0].finding.risk is Risk.VERY_LOW
     explained = explain_offline(history, Settings(), shown.id).advice
     assert explained.risk == shown.finding.risk != Risk.VERY_LOW

@@ -76,7 +76,11 @@ def why_not(*arguments: Any, **more: Any) -> str | None:
 def test_a_finding_on_a_workload_in_its_stride_is_profiled() -> None:
     """The finding and its workload are named."""
     (found,) = candidates()
-    assert (found.key, found.finding.reasons, found.why_not) == (KEY, (Reason.HOST_BOUND,), None)
+    assert (found.finding.key, found.finding.reasons, found.why_not) == (
+        KEY,
+        (Reason.HOST_BOUND,),
+        None,
+    )
 
 
 def test_findings_that_no_profile_settles_are_passed_over() -> None:
@@ -118,7 +122,7 @@ def test_a_profile_that_still_counts_is_enough() -> None:
     of_profile = host_bound(rule="profile_host_bound", id="b")
     others = [
         host_bound(rule="profile_launch_bound", id="c", reasons=(Reason.LAUNCH_BOUND,)),
-        replace(of_profile, key="slurm/other"),
+        replace(of_profile, finding=replace(of_profile.finding, key="slurm/other")),
     ]
     assert why_not([host_bound(), *others]) is None
     reason = why_not([host_bound(), of_profile])

@@ -79,6 +79,7 @@ FINDINGS: Final[st.SearchStrategy[Finding]] = st.builds(
     savings=SAVINGS,
     evidence=st.dictionaries(TEXT, EVIDENCE, max_size=3),
     abstained=st.none() | TEXT,
+    key=TEXT,
 )
 ADVICE: Final[st.SearchStrategy[Advice]] = st.builds(
     Advice,
@@ -89,7 +90,6 @@ ADVICE: Final[st.SearchStrategy[Advice]] = st.builds(
     expires=st.none() | TIME,
     closed=st.none() | TIME,
     actor=st.none() | TEXT,
-    key=TEXT,
     quiet_since=st.none() | TIME,
     seen=TIME,
 )
@@ -126,7 +126,7 @@ def test_ledger_goes_on_where_it_was(database: Database) -> None:
 
 def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> None:
     """An unknown value of a newer program costs its own row and no other."""
-    record = Advice(finding(), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama")
+    record = Advice(finding(), AdviceState.ACTIVE, NOW, NOW)
     LedgerRepository(database).save([record])
     with database.transaction() as connection:
         connection.execute(
@@ -140,7 +140,7 @@ def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> N
 
 def test_failed_save_leaves_what_was_there(database: Database) -> None:
     """Half a ledger would lose dismissals."""
-    record = Advice(finding(), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama")
+    record = Advice(finding(), AdviceState.ACTIVE, NOW, NOW)
     store = LedgerRepository(database)
     store.save([record])
     with database.transaction() as connection:
@@ -152,9 +152,7 @@ def test_failed_save_leaves_what_was_there(database: Database) -> None:
 
 def test_record_of_a_newer_program_is_read_without_what_it_added(database: Database) -> None:
     """A record of an older program gets defaults for missing fields."""
-    record = Advice(
-        finding(), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama", opening_confidence=0.9
-    )
+    record = Advice(finding(), AdviceState.ACTIVE, NOW, NOW, opening_confidence=0.9)
     LedgerRepository(database).save([record])
     with database.transaction() as connection:
         (text,) = connection.execute("SELECT record FROM advice").fetchone()
@@ -169,8 +167,8 @@ def test_record_of_a_newer_program_is_read_without_what_it_added(database: Datab
 
 def test_unreadable_ledger_row_is_kept(database: Database) -> None:
     """The program that wrote it may come back."""
-    known = Advice(finding(), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama")
-    foreign = Advice(finding(id="b"), AdviceState.ACTIVE, NOW, NOW, key="slurm/llama")
+    known = Advice(finding(), AdviceState.ACTIVE, NOW, NOW)
+    foreign = Advice(finding(id="b"), AdviceState.ACTIVE, NOW, NOW)
     LedgerRepository(database).save([known, foreign])
     levitate(database, "b")
     store = LedgerRepository(database)
@@ -194,20 +192,19 @@ def levitate(database: Database, advice_id: str) -> None:
 def test_only_what_changed_is_written(database: Database) -> None:
     """Thousands of closed items are not rewritten in each run."""
     store = LedgerRepository(database)
-    records = [Advice(finding(id=name), AdviceState.ACTIVE, NOW, NOW, key=name) for name in "abc"]
+    records = [Advice(finding(id=name), AdviceState.ACTIVE, NOW, NOW) for name in "abc"]
     store.save(records)
     levitate(database, "a")
-    store.save([records[0], replace(records[1], key="other"), records[2]])
+    store.save([records[0], replace(records[1], why="other"), records[2]])
     found = LedgerRepository(database).load()
-    assert [record.key for record in found] == ["other", "c"]
+    assert [record.why for record in found] == ["other", ""]
 
 
 def test_texts_are_not_kept(database: Database) -> None:
     """Those of a ledger take more memory than the ledger itself."""
     store = LedgerRepository(database)
     records = [
-        Advice(finding(id=str(number)), AdviceState.ACTIVE, NOW, NOW, key="key")
-        for number in range(100)
+        Advice(finding(id=str(number)), AdviceState.ACTIVE, NOW, NOW) for number in range(100)
     ]
     store.save(records[:1])
     tracemalloc.start()
@@ -233,7 +230,6 @@ def test_trial_survives_with_its_figures_from_before(database: Database) -> None
         NOW,
         NOW,
         why="doing it",
-        key="slurm/llama",
         highest_severity=Severity.HIGH,
         baseline=Baseline(before, {"slurm/other": 0.5}),
         trial_since=NOW,

@@ -46,7 +46,6 @@ def outcome(
         advised,
         Baseline(BEFORE, peers or {}),
         measured,
-        KEY,
         is_quiet=is_quiet,
         settings=VerificationSettings(),
     )

@@ -301,13 +301,14 @@ def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
         advice = to_builtins(Advice(finding(), AdviceState.ACTIVE, NOW, NOW))
         said = advice["finding"]
         said["finding"] = said.pop("kind")
+        key = said.pop("key")
         public = {name: advice[name] for name in ("finding", "state", "opened", "updated")}
-        document = {"advice": public, "key": "slurm/llama", "quiet_since": None, "seen": NOW}
+        document = {"advice": public, "key": key, "quiet_since": None, "seen": NOW}
         connection.execute("INSERT INTO advice VALUES (?, ?)", (said["id"], json.dumps(document)))
 
     storage = Storage(str(path))
     ledger = storage.ledger(LedgerSettings())
-    assert [(each.state, each.key) for each in ledger.advice()] == [
+    assert [(each.state, each.finding.key) for each in ledger.advice()] == [
         (AdviceState.ACTIVE, "slurm/llama")
     ]
     assert storage.pending_events == ()

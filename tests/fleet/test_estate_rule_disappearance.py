@@ -163,7 +163,7 @@ def judged(*gone: LostDevice, listed: bool = True) -> dict[str, Finding]:
 
     of: FleetView = view([replace(here, devices=tuple(map(known, here.devices)))])
     found = RULE.in_market(MARKET).judge(replace(of, lost=gone))
-    return {each.key: each.finding for each in found}
+    return {each.key: each for each in found}
 
 
 def test_nothing_that_is_lost_is_well() -> None:

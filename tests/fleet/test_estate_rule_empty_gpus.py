@@ -23,7 +23,7 @@ def judged(
     here: FleetPool = pool("p", steady(0.0), nodes=nodes, free={})
     since = {uuid: END - round(hours * HOUR) for uuid, hours in empty.items()}
     of = replace(view([here], waiting=waiting), empty=since)
-    return {each.key: each.finding for each in RULE.in_market(MARKET).judge(of)}
+    return {each.key: each for each in RULE.in_market(MARKET).judge(of)}
 
 
 def node(at: int, hours: float = 192.0, count: int = 8) -> dict[str, float]:

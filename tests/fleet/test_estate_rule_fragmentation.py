@@ -17,7 +17,7 @@ NEXT = WaitingWork("ml/next", "parts", 4.0)
 def judged(of: FleetView) -> Finding:
     """The verdict on the only pool."""
     (verdict,) = RULE.in_market(MARKET).judge(of)
-    return verdict.finding
+    return verdict
 
 
 def service(name: str, node: str, gpus: int) -> FleetWorkload:

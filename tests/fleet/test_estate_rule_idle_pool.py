@@ -16,7 +16,7 @@ def judged(of: FleetPool | FleetView) -> Finding:
     """The verdict on the only pool."""
     found = of if isinstance(of, FleetView) else view([of])
     (verdict,) = RULE.in_market(MARKET).judge(found)
-    return verdict.finding
+    return verdict
 
 
 def test_gpus_never_needed_can_be_removed() -> None:

@@ -20,7 +20,7 @@ NOTEBOOK = WorkloadClass.NOTEBOOK
 def judged(works: Iterable[FleetWorkload], waiting: Iterable[WaitingWork] = ()) -> Finding:
     """The verdict on the only pool."""
     (verdict,) = RULE.in_market(MARKET).judge(view([POOL], works, waiting))
-    return verdict.finding
+    return verdict
 
 
 def notebook(at: int, **facts: Any) -> FleetWorkload:

@@ -14,7 +14,7 @@ def judged(of: FleetPool | FleetView) -> Finding:
     """The verdict on the only pool."""
     found = of if isinstance(of, FleetView) else view([of])
     (verdict,) = RULE.in_market(MARKET).judge(found)
-    return verdict.finding
+    return verdict
 
 
 def test_nodes_come_and_go_with_the_day() -> None:

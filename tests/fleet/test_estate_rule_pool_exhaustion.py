@@ -12,7 +12,7 @@ def judged(of: FleetPool | FleetView) -> Finding:
     """The verdict on the only pool."""
     found = of if isinstance(of, FleetView) else view([of])
     (verdict,) = RULE.in_market(MARKET).judge(found)
-    return verdict.finding
+    return verdict
 
 
 def test_a_pool_that_grows_to_its_end_is_told_when() -> None:

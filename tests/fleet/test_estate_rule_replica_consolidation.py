@@ -19,7 +19,7 @@ POOL = pool("twins", steady(8.0), nodes=1, board=L4)
 def judged(works: Iterable[FleetWorkload], waiting: Iterable[WaitingWork] = ()) -> Finding:
     """The verdict on the only pool."""
     (verdict,) = RULE.in_market(MARKET).judge(view([POOL], works, waiting))
-    return verdict.finding
+    return verdict
 
 
 def service(at: int, count: int = 2, **facts: Any) -> FleetWorkload:

@@ -18,7 +18,7 @@ def judged(nodes: dict[str, int], free: dict[str, int], **facts: Any) -> Finding
     job = work("wide", nodes=nodes, **usual | facts)
     of = view([pool("apart", steady(30.0), free=free)], [job])
     (verdict,) = RULE.in_market(MARKET).judge(of)
-    return verdict.finding
+    return verdict
 
 
 def test_a_job_goes_where_it_fits() -> None:

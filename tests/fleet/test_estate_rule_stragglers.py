@@ -21,7 +21,7 @@ NODES = ("lag-0", "lag-1", "lag-2")
 def judged(works: Iterable[FleetWorkload]) -> Finding:
     """The verdict on the only pool."""
     (verdict,) = RULE.in_market(MARKET).judge(view([pool("lag", steady(24.0), nodes=3)], works))
-    return verdict.finding
+    return verdict
 
 
 def job(at: int, slow: str | None, each: int = 2) -> FleetWorkload:

@@ -23,7 +23,7 @@ def judged(
 ) -> dict[str, Finding]:
     """The verdicts by workload."""
     of = view([DEAR, cheap], works, waiting)
-    return {each.key: each.finding for each in RULE.in_market(MARKET).judge(of)}
+    return {each.key: each for each in RULE.in_market(MARKET).judge(of)}
 
 
 def light(at: int = 0, **facts: Any) -> FleetWorkload:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cases import judgement
 from estate_views import DAYS, L4, complaints, device_of, pool, steady, view, work
 from readings import GIBIBYTE
-from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, FleetWorkload, WaitingWork
 from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome, place_waiting
 from rightsizer.fleet.pools.reclaim import reclaims_of
@@ -256,7 +256,7 @@ def test_uncertain_release_is_not_counted(change: str) -> None:
 def advised(seen: FleetView) -> list[Judgement]:
     """Findings of the fleet's own rules, as recommendations."""
     return [
-        Judgement(complaint, key, OpeningPolicy(), may_open=True, still_holds=True)
+        Judgement(replace(complaint, key=key), may_open=True, still_holds=True)
         for (_, key), complaint in complaints(seen).items()
     ]
 

@@ -13,8 +13,8 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
 from rightsizer.fleet.cases.evaluation import evaluate_fleet, spans_of
 from rightsizer.fleet.model import FleetView
-from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
-from rightsizer.model.finding import FindingKind
+from rightsizer.fleet.rules.rule import FleetRule
+from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 LONG = nanoseconds(3600.0)
@@ -30,15 +30,15 @@ class Threshold(Struct, frozen=True):
     conduct: OpeningPolicy = OpeningPolicy()
 
 
-def judge(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
+def judge(view: FleetView, settings: Threshold, market: Market) -> tuple[Finding, ...]:
     """Find a problem where much of the fleet is known, abstain where nothing is."""
     del market
-    usual = replace(finding(workload=None, confidence=0.9), rule="coverage")
+    usual = replace(finding(workload=None, confidence=0.9, key=KEY), rule="coverage")
     if view.coverage_ratio >= settings.on_ratio:
-        return (FleetVerdict(KEY, usual),)
+        return (usual,)
     well = replace(usual, kind=FindingKind.OPTIMIZED)
     nothing = "nothing is known" if view.coverage_ratio == 0.0 else None
-    return (FleetVerdict(KEY, replace(well, abstained=nothing)),)
+    return (replace(well, abstained=nothing),)
 
 
 RULE = FleetRule("coverage", Threshold(), judge)
@@ -98,7 +98,7 @@ def test_too_little_that_is_known_opens_nothing() -> None:
 def test_a_rule_that_raises_costs_its_own_verdicts_alone() -> None:
     """The error goes to the callback; without one it is raised."""
 
-    def fails(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
+    def fails(view: FleetView, settings: Threshold, market: Market) -> tuple[Finding, ...]:
         raise ZeroDivisionError("pools")
 
     broken = replace(RULE, name="broken", judge_with=fails)
@@ -134,7 +134,7 @@ def test_each_view_is_built_once() -> None:
 def test_a_rule_that_raises_over_the_short_span_loses_its_verdicts() -> None:
     """They are undecided, and count neither as open nor as closed."""
 
-    def fails(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
+    def fails(view: FleetView, settings: Threshold, market: Market) -> tuple[Finding, ...]:
         if view.end == SHORT:
             raise ZeroDivisionError("pools")
         return judge(view, settings, market)

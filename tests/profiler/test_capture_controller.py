@@ -111,7 +111,7 @@ def test_an_operator_takes_the_counters_back_from_a_capture_too(tmp_path: Path) 
 def test_one_is_made_at_a_time(tmp_path: Path) -> None:
     """This holds for any number of findings."""
     with capture_node(tmp_path, command=recorder("hangs")) as node:
-        other = replace(host_bound(id="bbbbbbbbbbbb"), key="slurm/other")
+        other = host_bound(id="bbbbbbbbbbbb", key="slurm/other")
         node.judgements = (host_bound(), other)
         node.pass_minutes(PAST_ITS_START + 5)
         assert node.outcomes == [CaptureOutcome.RUNNING]

@@ -101,6 +101,7 @@ def finding(**facts: Any) -> Finding:
         "risk": Risk.LOW,
         "savings": Savings(reason="no price"),
         "evidence": {"idle_ratio": {"GPU-0": 1.0}},
+        "key": "slurm/llama",
     }
     return Finding(**usual | facts)
 
@@ -115,8 +116,7 @@ def judgement(
 ) -> Judgement:
     """A verdict on `slurm/llama` that is withdrawn after ten quiet minutes."""
     return Judgement(
-        finding=finding(**facts),
-        key=key,
+        finding=finding(key=key, **facts),
         conduct=OpeningPolicy(close_after_seconds=close_after_seconds),
         may_open=may_open,
         still_holds=still_holds,

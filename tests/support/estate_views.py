@@ -231,9 +231,9 @@ def findings(
 ) -> dict[tuple[str, str], Finding]:
     """Every verdict, by rule and key."""
     return {
-        (rule.name, verdict.key): verdict.finding
+        (rule.name, finding.key): finding
         for rule in rules
-        for verdict in rule.in_market(MARKET).judge(of)
+        for finding in rule.in_market(MARKET).judge(of)
     }
 
 

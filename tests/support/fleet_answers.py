@@ -224,13 +224,13 @@ _WAITING: Final = (
 
 
 def _of(of: Finding) -> dict[str, Any]:
-    return {name: getattr(of, name) for name in Finding.__struct_fields__}
+    return {name: getattr(of, name) for name in Finding.__struct_fields__ if name != "key"}
 
 
 def _advice(judgements: tuple[Judgement, ...]) -> tuple[Advice, ...]:
     """Advice of the judgements, one of them claimed, and an old item."""
     spare, chat, full = (each.finding for each in judgements)
-    gone = replace(chat, id="a2b3c4d5e6f7", workload="kubernetes:web/old")
+    gone = replace(chat, id="a2b3c4d5e6f7", workload="kubernetes:web/old", key="")
     return (
         Advice(spare, AdviceState.ACTIVE, END - 7 * DAY, END),
         Advice(chat, AdviceState.CLAIMED, END - 3 * DAY, END, actor="ana", why="next week"),

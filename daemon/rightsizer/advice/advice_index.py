@@ -38,7 +38,7 @@ class AdviceIndex:
             self._open.setdefault(_place(advice), {})[advice.id] = None
             self.open_count += 1
         if advice.trial_since is not None:
-            self._in_trial.setdefault(advice.key, {})[advice.id] = None
+            self._in_trial.setdefault(advice.finding.key, {})[advice.id] = None
 
     def remove(self, advice_id: str) -> None:
         """Remove advice."""
@@ -61,11 +61,11 @@ class AdviceIndex:
             self.open_count -= 1
             _drop(self._open, _place(former), advice_id)
         if former.trial_since is not None:
-            _drop(self._in_trial, former.key, advice_id)
+            _drop(self._in_trial, former.finding.key, advice_id)
 
 
 def _place(advice: Advice) -> tuple[str, str]:
-    return advice.key, advice.finding.rule
+    return advice.finding.key, advice.finding.rule
 
 
 def _drop(places: dict[_Place, dict[str, None]], place: _Place, advice_id: str) -> None:

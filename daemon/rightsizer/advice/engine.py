@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from rightsizer.advice.rules import RULES
-from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.served import RULE_NAME as SERVED_RULE
 from rightsizer.advice.verdict import CaseSubject, finding_id
 from rightsizer.advice.verification import RELEASING, REPLACING
@@ -64,7 +64,7 @@ def judge_span(
             except _RuleError as fault:
                 failed(general.name, case.key, fault.error)
                 finding = _failure(general, case)
-            judgements.append(_judgement(finding, case, OpeningPolicy()))
+            judgements.append(Judgement(finding, workload=case.workload))
     return without_conflicts(judgements)
 
 
@@ -132,7 +132,7 @@ def judge_all(  # noqa: PLR0913 - what is judged by which rules, and what become
                 judgement = _judge(rule, present, by_key, is_open=is_open, is_counted=is_counted)
             except _RuleError as fault:
                 failed(general.name, key, fault.error)
-                judgement = _judgement(_failure(general, present), present, OpeningPolicy())
+                judgement = Judgement(_failure(general, present), workload=present.workload)
             if judgement is None:
                 continue
             count(judgement.finding)
@@ -154,7 +154,7 @@ def _judge(
     if long_case is None:  # The workload left between the two queries.
         return None
     finding = _call_rule(partial(rule.judge, is_counted=is_counted), long_case)
-    judgement = _judgement(finding, long_case, conduct)
+    judgement = Judgement(finding, conduct, long_case.workload, long_case.known_seconds)
     matters = finding.is_actionable or is_open
     short_case = by_key(nanoseconds(conduct.short_seconds)).get(present.key) if matters else None
     if short_case is None:
@@ -162,7 +162,6 @@ def _judge(
     return judgement.settled(
         _call_rule(rule.judge, short_case) if finding.is_actionable else None,
         lambda: _call_rule(rule.relaxed(conduct.close_ratio).judge, short_case),
-        long_case.known_seconds,
     )
 
 
@@ -177,12 +176,6 @@ def _call_rule(ask: Callable[..., _Answer], *of: Any) -> _Answer:
 def _failure(rule: Rule[Any], case: Case) -> Finding:
     subject = CaseSubject(rule.name, case, rule.market)
     return subject.abstain(_FAILED, Reason.INSUFFICIENT_DATA)
-
-
-def _judgement(finding: Finding, case: Case, conduct: OpeningPolicy) -> Judgement:
-    return Judgement(
-        finding, case.key, conduct, may_open=False, still_holds=None, workload=case.workload
-    )
 
 
 _SIZE_ACTIONS: Final = (

@@ -405,7 +405,6 @@ class _NodeRule:
         conduct = self._rule.conduct()
         judgement = Judgement(
             finding,
-            key,
             conduct,
             may_open=finding.is_actionable
             and any(judgement.may_open for judgement in folded)

@@ -329,7 +329,6 @@ class Ledger:
         long_seconds = judgement.conduct.long_seconds
         advice = replace(
             advice,
-            key=judgement.key,
             seen=now,
             opening_confidence=finding.confidence,
             long_seconds=long_seconds,

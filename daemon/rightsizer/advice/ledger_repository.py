@@ -33,9 +33,9 @@ def _loaded_finding(fields: _JsonMapping) -> _JsonMapping:
 
 
 def _loaded_advice(fields: _JsonMapping) -> _JsonMapping:
-    # In rows of former versions, what only the ledger needs is beside the advice.
+    # In rows of former versions, key and what only the ledger needs are beside the advice.
     fields = {**fields, **fields.get("advice", {})}
-    finding = _loaded_finding(fields["finding"])
+    finding = {"key": fields.get("key", ""), **_loaded_finding(fields["finding"])}
     severity = fields.get("severity", finding.get("severity", Severity.LOW))
     return {**fields, "finding": finding, "severity": severity}
 

@@ -42,7 +42,7 @@ def find_open_advice(advice: Sequence[Advice], asked: str) -> Advice:
 def open_places(advice: Iterable[Advice]) -> frozenset[tuple[str, str]]:
     """Workload key and rule of all open advice."""
     return frozenset(
-        (recommendation.key, recommendation.finding.rule)
+        (recommendation.finding.key, recommendation.finding.rule)
         for recommendation in advice
         if recommendation.is_open
     )

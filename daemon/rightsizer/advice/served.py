@@ -90,29 +90,17 @@ def served_judgements(
         uuids = {device.uuid for device in case.devices}
         engines = [answer for answer in answers if not uuids.isdisjoint(answer.load.devices)]
         if engines:
-            yield _judgement(case, _judged(_subject(case), engines))
+            yield Judgement.decided(_judged(_subject(case), engines), _POLICY, case.workload)
 
 
 def unplanned_judgements(why: str, cases: Iterable[Case]) -> Iterator[Judgement]:
     """Yield judgements that know nothing, for advice that is open while no plan can be made."""
     for case in cases:
-        yield _judgement(case, _subject(case).abstain(why))
+        yield Judgement.decided(_subject(case).abstain(why), _POLICY, case.workload)
 
 
 def _subject(case: Case) -> CaseSubject:
     return CaseSubject(RULE_NAME, case, Market())
-
-
-def _judgement(case: Case, finding: Finding) -> Judgement:
-    is_actionable = finding.is_actionable
-    return Judgement(
-        finding,
-        case.key,
-        _POLICY,
-        may_open=is_actionable and finding.confidence >= _POLICY.minimum_confidence_ratio,
-        still_holds=is_actionable if finding.abstained is None else None,
-        workload=case.workload,
-    )
 
 
 def _judged(subject: CaseSubject, engines: Sequence[EngineAnswer]) -> Finding:

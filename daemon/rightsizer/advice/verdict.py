@@ -198,6 +198,7 @@ class CaseSubject(_VerdictOptions, frozen=True):
                 confidence=0.0,
                 confidence_factors=_NOTHING,
                 evidence=evidence,
+                key=case.key,
                 **_UNSAID | said,
             )
         return Finding(
@@ -209,6 +210,7 @@ class CaseSubject(_VerdictOptions, frozen=True):
             confidence=0.0 if factors is None else confidence_of(factors),
             confidence_factors={name: round(value, 3) for name, value in (factors or {}).items()},
             evidence={**case.span_facts, **evidence},
+            key=case.key,
             **_UNSAID | said,
         )
 

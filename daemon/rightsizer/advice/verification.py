@@ -151,11 +151,10 @@ def has_changed(finding: Finding, before: Measurement, now: Measurement | None) 
     return finding.action in _MOVING and now.devices != before.devices
 
 
-def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
+def verify(
     finding: Finding,
     before: Baseline,
     measured: Mapping[str, Measurement],
-    key: str,
     *,
     is_quiet: bool,
     settings: VerificationSettings,
@@ -164,7 +163,7 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
 
     Success requires savings, or a rule that stays quiet; needs measurements of all workloads.
     """
-    if (after := measured.get(key)) is None:
+    if (after := measured.get(finding.key)) is None:
         if finding.action not in RELEASING:
             return None
         after = Measurement(gpus=0.0, waste_ratio=0.0, watts=0.0)
@@ -227,7 +226,7 @@ class Verifier:
         # Advice of an earlier version has no trial span.
         if not span or (advice.baseline is not None and is_fresh):
             return advice
-        baseline = baselines.of(advice.key, span)
+        baseline = baselines.of(advice.finding.key, span)
         if baseline is None:
             return advice
         return replace(advice, baseline=baseline, baseline_since=baselines.now)
@@ -238,7 +237,7 @@ class Verifier:
             return False
         if was_claimed:
             return True
-        now = measured(nanoseconds(advice.trial_seconds)).get(advice.key)
+        now = measured(nanoseconds(advice.trial_seconds)).get(advice.finding.key)
         return has_changed(advice.finding, advice.baseline.workload, now)
 
     def conclude(
@@ -295,7 +294,6 @@ class Verifier:
             advice.finding,
             advice.baseline,
             measured(nanoseconds(advice.trial_seconds)),
-            advice.key,
             is_quiet=not advice.is_open,
             settings=self._settings.verification,
         )

@@ -110,7 +110,6 @@ def _source(report: SourceReport) -> FleetSourceDocument:
 
 def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     """Encode the answer; judgements that were not kept appear as counts."""
-    keys = {judgement.finding.id: judgement.key for judgement in answer.judgements}
     holdings = _holdings(answer)
     place = _places(answer)
     team_of = _teams(answer)
@@ -132,17 +131,10 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "sources": [plain_fields(_source(source)) for source in answer.sources],
         "pools": pools,
         "holdings": holdings,
-        "findings": [
-            place(judgement.key, judgement.finding) | encode_finding(judgement.finding)
-            for judgement in answer.judgements
-        ],
+        "findings": [place(finding) | encode_finding(finding) for finding in answer.findings],
         "verdicts": _verdicts(answer),
         "advice": ranked(
-            [
-                place(keys.get(advice.id, advice.finding.workload), advice.finding)
-                | encode_advice(advice)
-                for advice in answer.advice
-            ]
+            [place(advice.finding) | encode_advice(advice) for advice in answer.advice]
         ),
         "node_advice": [
             {**plain_fields(advice), "team": team_of(advice.devices)}
@@ -210,7 +202,7 @@ def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:
     return rows
 
 
-def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, Any]]:
+def _places(answer: FleetAnswer) -> Callable[[Finding], dict[str, Any]]:
     """Return a function for key, cluster and team of a finding; empty if unknown."""
     workloads = {workload.case.key: workload for workload in answer.view.workloads}
     present = chain.from_iterable(pool.devices for pool in answer.view.pools)
@@ -218,7 +210,8 @@ def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, An
     clusters = {device.device.uuid: device.cluster for device in devices}
     team_of = _teams(answer)
 
-    def place(key: str | None, finding: Finding) -> dict[str, Any]:
+    def place(finding: Finding) -> dict[str, Any]:
+        key = finding.key or finding.workload
         workload = workloads.get(key or "")
         device_clusters = (clusters[uuid] for uuid in finding.devices if uuid in clusters)
         return {

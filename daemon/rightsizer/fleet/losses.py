@@ -36,7 +36,7 @@ class Losses:
     def limited(self, judgement: Judgement) -> Judgement:
         """Return a judgement that promises at most what its GPUs lose."""
         finding = judgement.finding
-        held = self._of(judgement.key, finding) if finding.is_actionable else []
+        held = self._of(finding) if finding.is_actionable else []
         if not held:
             return judgement
         # What is idle loses all of its time, however long it was at work before.
@@ -59,9 +59,10 @@ class Losses:
         )
         return replace(judgement, finding=limited)
 
-    def _of(self, key: str, finding: Finding) -> list[HeldGpu]:
+    def _of(self, finding: Finding) -> list[HeldGpu]:
         """Return the holdings of the GPUs of a finding; none if one of them is gone."""
-        uuids = (key,) if is_of_whole_pool(key, finding.devices) else finding.devices
+        is_whole = is_of_whole_pool(finding.key, finding.devices)
+        uuids = (finding.key,) if is_whole else finding.devices
         if not all(uuid in self._held for uuid in uuids):
             return []
         held = [gpu for uuid in uuids for gpu in self._held[uuid]]

@@ -63,8 +63,8 @@ class Baseline(Struct, frozen=True):
 class Advice(Struct, frozen=True):
     """A finding with its history, and what the ledger remembers of it.
 
-    Times are wall time in nanoseconds since the epoch. Only the ledger gives the fields from `key`
-    on; elsewhere they have their defaults.
+    Times are wall time in nanoseconds since the epoch. Only the ledger gives the fields from
+    `quiet_since` on; elsewhere they have their defaults.
     """
 
     finding: Finding
@@ -81,8 +81,6 @@ class Advice(Struct, frozen=True):
     """When usage before and after was compared, or `None`."""
     realized_gpu_hours: float | None = None
     """GPU-hours saved within the compared time."""
-    key: str = ""
-    """Key of the workload, or uuid of the device; empty if it was restored."""
     quiet_since: Nanoseconds | None = None
     """Time since which nothing recent supports it."""
     seen: Nanoseconds = 0

@@ -415,6 +415,8 @@ class Finding(Struct, frozen=True):
     """Only one finding of a group can be acted on."""
     shared_by: Mapping[str, tuple[SharedPart, ...]] = {}
     """Larger parts of the node that may be the cause, by culprit; a GPU's instances share it."""
+    key: str = ""
+    """Of what it is about: a workload, device, pool or node; empty if it was restored."""
 
     @property
     def rank(self) -> Rank:

@@ -44,18 +44,11 @@ def judgements_of(
                 if finding.abstained is None:
                     findings_by_key[profile.key, finding.rule] = profile, finding
     return tuple(
-        _judged(finding, key, present[key])
+        Judgement.decided(
+            replace(finding, key=key), _HOLDS if finding.is_actionable else _OVER, present[key]
+        )
         for (key, _), (profile, finding) in findings_by_key.items()
         if not _is_settled(key, profile, finding, advice)
-    )
-
-
-def _judged(finding: Finding, key: str, workload: Workload | None) -> Judgement:
-    is_actionable = finding.is_actionable
-    policy = _HOLDS if finding.is_actionable else _OVER
-    may_open = is_actionable and finding.confidence >= policy.minimum_confidence_ratio
-    return Judgement(
-        finding, key, policy, may_open=may_open, still_holds=is_actionable, workload=workload
     )
 
 
@@ -87,8 +80,7 @@ def _is_settled(
     return any(
         recommendation.closed is not None
         and recommendation.closed >= profile.moment
-        and (recommendation.finding.workload or key) == key
-        and (recommendation.finding.workload is not None or key in recommendation.finding.devices)
+        and recommendation.finding.key == key
         and reasons & set(recommendation.finding.reasons)
         for recommendation in advice
     )

@@ -208,14 +208,14 @@ class Judgement(Struct, frozen=True):
     """Verdict of a rule on a workload, with the data that the ledger needs."""
 
     finding: Finding
-    key: str
-    """Key of the workload, or uuid of the device."""
-    conduct: OpeningPolicy
-    may_open: bool
-    """Whether it was true long enough, recently, and with enough confidence."""
-    still_holds: bool | None
-    """Whether recent time still supports it; `None` if undecided."""
+    conduct: OpeningPolicy = OpeningPolicy()
     workload: Workload | None = None
+    known_seconds: float = 0.0
+    """Known time of the long span."""
+    may_open: bool = False
+    """Whether it was true long enough, recently, and with enough confidence."""
+    still_holds: bool | None = None
+    """Whether recent time still supports it; `None` if undecided."""
     exclusions: tuple[Exclusion, ...] = ()
     """Findings excluded by an operator for this workload."""
     has_conflict: bool = False
@@ -225,26 +225,40 @@ class Judgement(Struct, frozen=True):
     folds: tuple[str, ...] = ()
     """Ids of the findings that it stands for."""
 
+    @classmethod
+    def decided(cls, finding: Finding, conduct: OpeningPolicy, workload: Workload | None) -> Self:
+        """Judgement of the present, as of a plan or a profile: no span decides about it."""
+        is_sure = finding.confidence >= conduct.minimum_confidence_ratio
+        return cls(
+            finding,
+            conduct,
+            workload,
+            may_open=finding.is_actionable and is_sure,
+            still_holds=finding.is_actionable if finding.abstained is None else None,
+        )
+
+    @property
+    def key(self) -> str:
+        """Key of the workload, or uuid of the device."""
+        return self.finding.key
+
     def exclusion_of(self, finding: Finding, now: Nanoseconds) -> Exclusion | None:
         """First exclusion that applies to a finding, or `None`."""
         return next(
             (exclusion for exclusion in self.exclusions if exclusion.holds(finding, now)), None
         )
 
-    def settled(
-        self, short: Finding | None, relaxed: Callable[[], Finding | None], known_seconds: float
-    ) -> "Judgement":
+    def settled(self, short: Finding | None, relaxed: Callable[[], Finding | None]) -> "Judgement":
         """Decide by the short span: a finding true of both spans may open.
 
-        `relaxed` returns the verdict on the short span with a lower threshold; `known_seconds` is
-        the known time of the long one.
+        `relaxed` returns the verdict on the short span with a lower threshold.
         """
         finding = self.finding
         conduct = self.conduct
         if finding.is_actionable and short is not None and short.is_actionable:
             return replace(
                 self,
-                may_open=known_seconds >= conduct.minimum_known_seconds
+                may_open=self.known_seconds >= conduct.minimum_known_seconds
                 and finding.confidence >= conduct.minimum_confidence_ratio,
                 still_holds=True,
             )

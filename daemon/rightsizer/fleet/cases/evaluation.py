@@ -273,13 +273,6 @@ def spans_of(rules: Sequence[FleetRule[Any]], lookback: Nanoseconds) -> tuple[Na
     return tuple(sorted(spans, reverse=True))
 
 
-class _LongVerdicts(NamedTuple):
-    """Judgements over a rule's long span."""
-
-    judgements: list[Judgement]
-    known_seconds: float
-
-
 def evaluate_fleet(
     views: Views,
     rules: Sequence[FleetRule[Any]],
@@ -292,7 +285,7 @@ def evaluate_fleet(
     `open_now` are key and rule of open advice; `failed` is called with a rule that raises, which
     only loses its judgements.
     """
-    verdicts: dict[str, _LongVerdicts] = {}
+    verdicts: dict[str, list[Judgement]] = {}
 
     @contextmanager
     def reported(rule: FleetRule[Any]) -> Iterator[None]:
@@ -313,7 +306,7 @@ def evaluate_fleet(
             rule
             for rule in of_span
             if rule.name in verdicts
-            and any(matters(judgement, open_now) for judgement in verdicts[rule.name].judgements)
+            and any(matters(judgement, open_now) for judgement in verdicts[rule.name])
         ]
         if not asking:
             return
@@ -326,7 +319,7 @@ def evaluate_fleet(
         for span, of_span in groupby(sorted(rules, key=span_of), span_of):
             step(span, of_span)
     names = (rule.name for rule in rules if rule.name in verdicts)
-    return tuple(judgement for name in names for judgement in verdicts[name].judgements)
+    return tuple(judgement for name in names for judgement in verdicts[name])
 
 
 def _long_span(rule: FleetRule[Any]) -> Nanoseconds:
@@ -337,32 +330,28 @@ def _short_span(rule: FleetRule[Any]) -> Nanoseconds:
     return nanoseconds(rule.conduct().short_seconds)
 
 
-def _judged(rule: FleetRule[Any], view: FleetView) -> _LongVerdicts:
+def _judged(rule: FleetRule[Any], view: FleetView) -> list[Judgement]:
     workloads = {workload.case.key: workload.case.workload for workload in view.workloads}
-    judged = partial(Judgement, conduct=rule.conduct(), may_open=False, still_holds=None)
-    judgements = [
-        judged(fleet_verdict.finding, fleet_verdict.key, workload=workloads.get(fleet_verdict.key))
-        for fleet_verdict in rule.judge(view)
+    known_seconds = view.coverage_ratio * seconds(view.end - view.start)
+    return [
+        Judgement(finding, rule.conduct(), workloads.get(finding.key), known_seconds)
+        for finding in rule.judge(view)
     ]
-    return _LongVerdicts(judgements, view.coverage_ratio * seconds(view.end - view.start))
 
 
 def _settled(
     rule: FleetRule[Any],
-    long: _LongVerdicts,
+    judgements: Iterable[Judgement],
     view: FleetView,
     open_now: AbstractSet[tuple[str, str]],
-) -> _LongVerdicts:
+) -> list[Judgement]:
     strict, relaxed = (
-        {verdict.key: verdict.finding for verdict in fleet_rule.judge(view)}
+        {finding.key: finding for finding in fleet_rule.judge(view)}
         for fleet_rule in (rule, rule.relaxed(rule.conduct().close_ratio))
     )
-    settled = [
-        judgement.settled(
-            strict.get(judgement.key), partial(relaxed.get, judgement.key), long.known_seconds
-        )
+    return [
+        judgement.settled(strict.get(judgement.key), partial(relaxed.get, judgement.key))
         if matters(judgement, open_now)
         else judgement
-        for judgement in long.judgements
+        for judgement in judgements
     ]
-    return long._replace(judgements=settled)

@@ -17,7 +17,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, LostDevice
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
-from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_key
+from rightsizer.fleet.rules.rule import PRESENT, FleetRule, node_key
 from rightsizer.io.terminal import counted
 from rightsizer.model.driver_codes import CRITICAL_XIDS
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
@@ -107,9 +107,7 @@ class _Loss(NamedTuple):
     action: Action = Action.RESTORE_TELEMETRY
 
 
-def judge(
-    view: FleetView, settings: DisappearanceSettings, market: Market
-) -> tuple[FleetVerdict, ...]:
+def judge(view: FleetView, settings: DisappearanceSettings, market: Market) -> tuple[Finding, ...]:
     """Whether a node fell silent, a GPU disappeared, or profiling was lost, and since when."""
     there = {
         _node(device): pool.size_by_node.get(device.node, 0)
@@ -142,7 +140,7 @@ def judge(
         left = there[place.cluster, place.node]
         if len(lost) >= settings.on_ratio * (left + len(lost)):
             losses.append(_gone(view, place, lost, left))
-    return (*verdicts, *(FleetVerdict(loss.key, _problem(view, loss, market)) for loss in losses))
+    return (*verdicts, *(_problem(view, loss, market) for loss in losses))
 
 
 def _is_listed(device: FleetDevice) -> bool:
@@ -277,7 +275,7 @@ def _second_witness(lost: Sequence[LostDevice], left: int) -> str:
 
 def _profiling(
     view: FleetView, pool: FleetPool, settings: DisappearanceSettings, market: Market
-) -> FleetVerdict:
+) -> Finding:
     """Judge the profiling of one pool: its nodes share one exporter's list of counters."""
     name = pool.name
     key = pool_key(pool.name)
@@ -290,7 +288,7 @@ def _profiling(
     ]
     if not lost:
         subject = PoolSubject.of(NAME, view, pool, market)
-        return FleetVerdict(key, subject.find_nothing(f"{name}: nothing was lost."))
+        return subject.find_nothing(f"{name}: nothing was lost.")
     ages = {
         place.node: _age(view, max(lost_device.since for lost_device in group))
         for place, group in _by_place(lost)
@@ -304,7 +302,7 @@ def _profiling(
     title = f"See why {first} exports no profiling"
     commands = _SEE_FIELDS.format(node=first)
     loss = _Loss(key, lost, summary, [Instruction(title, commands, "sh")])
-    return FleetVerdict(key, _problem(view, loss, market))
+    return _problem(view, loss, market)
 
 
 def _problem(view: FleetView, loss: _Loss, market: Market) -> Finding:

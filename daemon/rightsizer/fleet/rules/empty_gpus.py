@@ -21,7 +21,7 @@ from rightsizer.fleet.pools.pool import (
     waiting_parts,
 )
 from rightsizer.fleet.pools.reclaim import take_out
-from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_key
+from rightsizer.fleet.rules.rule import PRESENT, FleetRule, node_key
 from rightsizer.io.terminal import counted
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
@@ -80,39 +80,33 @@ class _Node(Struct, frozen=True):
         return self.size > 0 and self.gpus >= self.size * _WHOLE
 
 
-def judge(view: FleetView, settings: EmptyGpusSettings, market: Market) -> tuple[FleetVerdict, ...]:
+def judge(view: FleetView, settings: EmptyGpusSettings, market: Market) -> tuple[Finding, ...]:
     """Which nodes are empty, and which GPUs of partly used nodes."""
-    return tuple(
-        fleet_verdict
-        for pool in view.pools
-        for fleet_verdict in _pool(view, pool, settings, market)
-    )
+    return tuple(finding for pool in view.pools for finding in _pool(view, pool, settings, market))
 
 
 def _pool(
     view: FleetView, pool: FleetPool, settings: EmptyGpusSettings, market: Market
-) -> list[FleetVerdict]:
+) -> list[Finding]:
     subject = PoolSubject.of(NAME, view, pool, market)
     nodes = _without(_nodes(view, pool, settings), waiting_parts(view, pool))
     key = pool_key(pool.name)
     gpus = sum(node.gpus for node in nodes)
     if not gpus and (waiting := may_wait_for(view, pool)):
         why = f"Work waits for {waiting:g} GPUs of {pool.name}, which will take what is empty."
-        return [FleetVerdict(key, subject.find_nothing(why))]
+        return [subject.find_nothing(why)]
     if not gpus or gpus < settings.on_ratio * subject.size:
         summary = f"{pool.name}: no GPU is empty for {format_duration(settings.empty_seconds)}."
-        return [FleetVerdict(key, subject.find_nothing(summary))]
+        return [subject.find_nothing(summary)]
     empty = [node for node in nodes if node.is_empty]
     partly = [node for node in nodes if not node.is_empty]
     if len(empty) > _MOST_NODES:
-        fleet_verdicts = [_returned(subject, f"nodes/{pool.name}", empty)]
+        findings = [_returned(subject, f"nodes/{pool.name}", empty)]
     else:
-        fleet_verdicts = [
-            _returned(subject, node_key(pool.cluster, node.name), [node]) for node in empty
-        ]
+        findings = [_returned(subject, node_key(pool.cluster, node.name), [node]) for node in empty]
     summary = f"{pool.name}: what is empty of it are whole nodes."
     beside = _scattered(subject, key, partly) if partly else subject.find_nothing(summary)
-    return [*fleet_verdicts, FleetVerdict(key, beside)]
+    return [*findings, beside]
 
 
 def _nodes(view: FleetView, pool: FleetPool, settings: EmptyGpusSettings) -> list[_Node]:
@@ -144,7 +138,7 @@ def _without(nodes: Sequence[_Node], parts: Iterable[float]) -> list[_Node]:
     return [node for node in left if node.empty]
 
 
-def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVerdict:
+def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> Finding:
     pool = subject.pool
     since = max(_since(nodes))
     names = [node.name for node in nodes]
@@ -158,7 +152,7 @@ def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVe
         what = f"{len(names)} nodes of {pool.name} ({named}): {gpus} GPUs empty"
         them = "them"
     summary = f"{what} for {age}, since {utc_text(seconds(since))}: drain and return {them}."
-    return FleetVerdict(key, _problem(subject, key, nodes, gpus, summary, returned=True))
+    return _problem(subject, key, nodes, gpus, summary, returned=True)
 
 
 def _scattered(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> Finding:

@@ -4,30 +4,21 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Final
 
-from msgspec import Struct
-
 from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, SettingsT, TunableRule
 from rightsizer.fleet.model import FleetView
-from rightsizer.fleet.pools.pool import PoolSubject, pool_key
+from rightsizer.fleet.pools.pool import PoolSubject
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
 
 
-class FleetVerdict(Struct, frozen=True):
-    """Finding of the fleet, and the key of its subject (`pool/NAME`, a workload's key)."""
-
-    key: str
-    finding: Finding
-
-
 class FleetRule(TunableRule[SettingsT], frozen=True):
-    """A fleet rule; returns one verdict per pool or workload, including those without a finding."""
+    """A fleet rule; returns one finding per pool or workload, also where there is no problem."""
 
-    judge_with: Callable[[FleetView, SettingsT, Market], tuple[FleetVerdict, ...]]
+    judge_with: Callable[[FleetView, SettingsT, Market], tuple[Finding, ...]]
 
-    def judge(self, view: FleetView) -> tuple[FleetVerdict, ...]:
+    def judge(self, view: FleetView) -> tuple[Finding, ...]:
         """Return the verdicts on the fleet."""
         return self.judge_with(view, self.settings, self.market)
 
@@ -40,13 +31,9 @@ def pool_rule(
     """Create a rule that judges each pool separately."""
 
     @wraps(judge)
-    def judge_pools(
-        view: FleetView, settings: SettingsT, market: Market
-    ) -> tuple[FleetVerdict, ...]:
+    def judge_pools(view: FleetView, settings: SettingsT, market: Market) -> tuple[Finding, ...]:
         subjects = [PoolSubject.of(name, view, pool, market) for pool in view.pools]
-        return tuple(
-            FleetVerdict(pool_key(subject.name), judge(subject, settings)) for subject in subjects
-        )
+        return tuple(judge(subject, settings) for subject in subjects)
 
     return FleetRule(name, settings, judge_pools)
 

@@ -12,7 +12,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
-from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
+from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.workload import WorkloadClass
@@ -40,14 +40,12 @@ class ScatteredPlacementSettings(RuleSettings, frozen=True):
 
 def judge(
     view: FleetView, settings: ScatteredPlacementSettings, market: Market
-) -> tuple[FleetVerdict, ...]:
+) -> tuple[Finding, ...]:
     """Whether a job runs on more nodes than it needs while fewer have room for it."""
     pools = {pool.name: pool for pool in view.pools}
     subjects = ((CaseSubject(NAME, workload.case, market), workload) for workload in view.workloads)
     return tuple(
-        FleetVerdict(
-            workload.case.key, _of_workload(subject, workload, pools.get(workload.pool), settings)
-        )
+        _of_workload(subject, workload, pools.get(workload.pool), settings)
         for subject, workload in subjects
     )
 

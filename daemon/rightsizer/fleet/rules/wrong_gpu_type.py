@@ -19,7 +19,6 @@ from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, may_wait_
 from rightsizer.fleet.rules.rule import (
     WEEKLY,
     FleetRule,
-    FleetVerdict,
 )
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.settings import CONSTANT, Spec
@@ -58,9 +57,7 @@ class _Wanted(NamedTuple):
     options: tuple[Option, ...]
 
 
-def judge(
-    view: FleetView, settings: WrongGpuTypeSettings, market: Market
-) -> tuple[FleetVerdict, ...]:
+def judge(view: FleetView, settings: WrongGpuTypeSettings, market: Market) -> tuple[Finding, ...]:
     """Whether a workload would fit on a cheaper board that has free GPUs."""
     room = _spare(view, settings, market)
     wanted: list[_Wanted] = []
@@ -94,10 +91,7 @@ def judge(
     left = {spare_boards: spare_boards.gpus for spare_boards in room}
     for one in sorted(wanted, key=lambda one: (-saved(one), one.view.case.key)):
         verdicts[one.view.case.key] = _given(one, left)
-    return tuple(
-        FleetVerdict(fleet_workload.case.key, verdicts[fleet_workload.case.key])
-        for fleet_workload in view.workloads
-    )
+    return tuple(verdicts[workload.case.key] for workload in view.workloads)
 
 
 def _well(subject: CaseSubject, sized: Finding) -> Finding:

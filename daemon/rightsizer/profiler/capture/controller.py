@@ -176,7 +176,7 @@ class CaptureController:
             (candidate for candidate in self.candidates if candidate.why_not is None), None
         )
         if chosen is not None:
-            self._begin(chosen, here[chosen.key])
+            self._begin(chosen, here[chosen.finding.key])
 
     def _candidates(
         self, here: Mapping[str, ActiveWorkload], records: Sequence[CaptureRecord]
@@ -191,7 +191,8 @@ class CaptureController:
         )
         return tuple(
             replace(
-                candidate, why_not=candidate.why_not or self._obstacle(here[candidate.key], records)
+                candidate,
+                why_not=candidate.why_not or self._obstacle(here[candidate.finding.key], records),
             )
             for candidate in candidates
         )
@@ -315,7 +316,7 @@ class CaptureController:
             if candidate.why_not is not None and _kind(candidate.why_not) != _kind(before or ""):
                 self._log.info(
                     "capture_waits",
-                    workload=candidate.key,
+                    workload=candidate.finding.key,
                     finding=candidate.finding.id,
                     why=candidate.why_not,
                 )

@@ -61,7 +61,7 @@ def encode_state(state: CaptureState) -> JsonObject:
         ],
         "candidates": [
             {
-                "workload": candidate.key,
+                "workload": candidate.finding.key,
                 "finding": candidate.finding.id,
                 "reasons": plain(candidate.finding.reasons),
                 "confidence": candidate.finding.confidence,

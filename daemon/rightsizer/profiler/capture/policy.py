@@ -126,8 +126,6 @@ class CaptureCandidate(Struct, frozen=True):
     """A finding that a profile would settle."""
 
     finding: Finding
-    key: str
-    """Key of the workload."""
     why_not: str | None
     """Why no profile of it is captured now, or `None`."""
 
@@ -155,7 +153,6 @@ def capture_candidates(  # noqa: PLR0913 - all inputs of the decision.
     return tuple(
         CaptureCandidate(
             judgement.finding,
-            judgement.key,
             _of_the_finding(judgement, settings, quiet, now)
             or (
                 _PROFILED
