@@ -1,12 +1,14 @@
 """Choice among columns that may be the clock or the device, scored on all rows of a file."""
 
+import contextlib
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 Row = Sequence[str]
 
-_LEAST_ORDER: Final = 0.75
+LEAST_ORDER: Final = 0.75
 """Share of steps in one direction from which a count is a clock.
 
 Source: a log sorted either way has 1, numbers without order .5."""
@@ -17,31 +19,17 @@ _COLLECTED_ROWS: Final = 10_000
 """Rows that are collected into polls where these are not written one after the other."""
 
 
-class Order:
-    """How steadily numbers go in one direction."""
-
-    def __init__(self) -> None:
-        self._last: float | None = None
-        self._ups = 0
-        self._downs = 0
-
-    def add(self, number: float) -> None:
-        """Add the next number."""
-        if self._last is not None:
-            self._ups += number > self._last
-            self._downs += number < self._last
-        self._last = number
-
-    @property
-    def ratio(self) -> float:
-        """Share of steps in the usual direction; 1 without any."""
-        steps = self._ups + self._downs
-        return max(self._ups, self._downs) / steps if steps else 1.0
-
-    @property
-    def is_of_clock(self) -> bool:
-        """Whether the numbers go on as those of a clock do."""
-        return self.ratio >= _LEAST_ORDER
+def order_of(texts: Iterable[str]) -> float:
+    """Return how steadily numbers go in one direction: 1 without any step."""
+    last = math.nan
+    ups = downs = 0
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            number = float(text)
+            ups += number > last
+            downs += number < last
+            last = number
+    return max(ups, downs) / (ups + downs) if ups + downs else 1.0
 
 
 class DeviceScores:

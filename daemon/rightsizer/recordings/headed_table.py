@@ -18,7 +18,7 @@ from rightsizer.model.errors import RecordingError
 from rightsizer.model.evidence import EvidenceKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
-from rightsizer.recordings.column_choice import Order
+from rightsizer.recordings.column_choice import LEAST_ORDER, order_of
 from rightsizer.recordings.heading_words import (
     EPOCH,
     QUANTITY,
@@ -314,24 +314,31 @@ class TimeColumns:
         clocks = clock_places(self._headings)
         if not clocks or (len(clocks) == 1 and is_time(self._headings[clocks[0][0]])):
             return clocks[0] if clocks else []
-        scores = [_ClockScore(places) for places in clocks]
-        for cells in rows():
-            for score in scores:
-                score.add(cells)
-        best = next((score for score in scores if score.is_clock), None)
+        ratio = 1.0
+        best: Sequence[int] = []
+        for places in reversed(clocks):
+            ratio = self._order(places, rows)
+            best = places if ratio >= LEAST_ORDER else best
         first = self._headings[clocks[0][0]]
-        if best is not None and best is not scores[0]:
+        if best and best is not clocks[0]:
             self._notes.remark(
-                f"its clock is '{self._headings[best.places[0]]}': '{first}' goes up and down, "
-                f"{scores[0].order.ratio:.0%} of its steps in one direction",
+                f"its clock is '{self._headings[best[0]]}': '{first}' goes up and down, "
+                f"{ratio:.0%} of its steps in one direction",
                 EvidenceKind.READ,
             )
-        if best is None and not is_time(first):
+        if not best and not is_time(first):
             raise RecordingError(
                 f"{self._notes.file}: '{first}' goes up and down and is no clock; add a column "
                 "timestamp"
             )
-        return (best or scores[0]).places
+        return best or clocks[0]
+
+    @staticmethod
+    def _order(places: Sequence[int], rows: Callable[[], Iterable[Sequence[str]]]) -> float:
+        """Return how steadily the numbers of a clock go on; dates may be out of order."""
+        texts = (" ".join(cells[at].strip() for at in places) for cells in rows())
+        first = next(filter(None, texts), "")
+        return 1.0 if is_timestamp(first) else order_of((first, *texts))
 
     def again(self, notes: RecordingNotes) -> "TimeColumns":
         """Return the same columns for another pass."""
@@ -369,28 +376,6 @@ class TimeColumns:
                 "training; add a column timestamp"
             )
         self._notes.remark(f"its times are counted from 1970-01-01 on by '{self._heading}'")
-
-
-class _ClockScore:
-    """Evidence for a column as the clock of a table."""
-
-    def __init__(self, places: Sequence[int]) -> None:
-        self.places = places
-        self.order = Order()
-        self._is_dated: bool | None = None
-
-    def add(self, cells: Sequence[str]) -> None:
-        """Add a row."""
-        text = " ".join(cells[at].strip() for at in self.places)
-        if self._is_dated is None and text:
-            self._is_dated = is_timestamp(text)
-        with contextlib.suppress(ValueError):
-            self.order.add(float(text))
-
-    @property
-    def is_clock(self) -> bool:
-        """Whether it goes on; dates may be out of order, numbers that are have another meaning."""
-        return bool(self._is_dated) or self.order.is_of_clock
 
 
 class UnitSample:

@@ -185,7 +185,6 @@ def _queried_columns(table: HeadedTable, notes: RecordingNotes) -> LayoutColumns
         uuid=None if identity == "index" else at[identity],
         device=at.get("index", place_of(headings, DEVICES)),
         node=place_of(headings, NODES),
-        count=at.get("count"),
         facts=at,
         numbers={name: read[at[name]] for name in FACT_COLUMNS if at.get(name) in read},
         reasons={} if "clocks_event_reasons.active" in at else reasons,

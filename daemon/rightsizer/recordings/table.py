@@ -12,7 +12,7 @@ from typing import Final
 from rightsizer.model.reading import Missing, impossibility, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
-from rightsizer.model.units import Unit, convert
+from rightsizer.model.units import convert
 from rightsizer.recordings.heading_words import UNITS, Heading
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
 
@@ -50,26 +50,6 @@ def columns_text(names: Sequence[str]) -> str:
 def missing_cell(cell: str) -> Missing | None:
     """Return why a cell has no value, or `None` if it should have one."""
     return _REASONS.get(cell.strip().strip("[]").strip().lower())
-
-
-class _Factors(dict[str, float | None]):
-    """Factors from units in cells to the base unit; `None` for unrelated units."""
-
-    def __init__(self, unit: Unit, usual: str) -> None:
-        super().__init__({"": convert(usual)[1]})
-        self._unit = unit
-        self._usual = usual
-
-    def __missing__(self, spelling: str) -> float | None:
-        try:
-            # A degree sign is lost in other encodings.
-            word = spelling.lstrip("°\ufffd")
-            # As in headings, only a column that is told to be decimal is.
-            kind, factor = convert(word if word == self._usual else UNITS.get(word.lower(), word))
-        except KeyError:
-            return None
-        self[spelling] = unit_factor = factor if kind is self._unit else None
-        return unit_factor
 
 
 def _is_open(grouped: re.Match[str]) -> bool:
@@ -114,7 +94,7 @@ class CellColumn(dict[str, float | Missing]):
         self.index = index
         self.name = name
         self.signal = signal
-        self._factors = _Factors(signal.unit, unit)
+        self._unit = unit
         self._decimal = decimal
 
     def __missing__(self, cell: str) -> float | Missing:
@@ -144,9 +124,19 @@ class CellColumn(dict[str, float | Missing]):
             return missing_cell(cell) or Missing.INVALID
         if math.isnan(number):
             return Missing.NO_SAMPLE  # As pandas and Prometheus write it.
-        if (factor := self._factors[unit]) is None:
-            return Missing.INVALID
-        return scaled(number, factor)
+        factor = self._factor(unit)
+        return Missing.INVALID if factor is None else scaled(number, factor)
+
+    def _factor(self, spelling: str) -> float | None:
+        """Return the factor from a cell's unit to the base unit; `None` for an unrelated one."""
+        # A degree sign is lost in other encodings.
+        word = spelling.lstrip("°\ufffd") or self._unit
+        try:
+            # As in headings, only a column that is told to be decimal is.
+            kind, factor = convert(word if word == self._unit else UNITS.get(word.lower(), word))
+        except KeyError:
+            return None
+        return factor if kind is self.signal.unit else None
 
 
 def decimal_mark(rows: Iterable[Sequence[str]], headings: Mapping[int, Heading]) -> str:

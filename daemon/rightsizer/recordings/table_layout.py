@@ -39,8 +39,6 @@ class LayoutColumns(Struct, frozen=True):
     workload: int | None = None
     instance: int | None = None
     """Of the MIG instance of a device."""
-    count: int | None = None
-    """Of the number of devices."""
     facts: Mapping[str, int] = {}
     """By nvidia-smi's names, where the whole table has them."""
     numbers: Mapping[str, Heading] = {}
@@ -96,7 +94,6 @@ class TableLayout:
                 self._sampled(table),
                 table.text.stated,
                 notes,
-                has_count=columns.count is not None,
             )
 
     def rows(self, line: int, cells: Sequence[str]) -> Iterable[RecordingRow]:
@@ -117,7 +114,7 @@ class TableLayout:
         for device, table in self._tables.items():
             if device is not None and not _has_cells(table, cells):
                 continue
-            named = (device or self._ordered(time, cells, line), *identity)
+            named = (device or (self._order(time, line) if self._order else ""), *identity)
             if (key := self._known.get(named)) is None:
                 key = self._known[named] = self._key(named[0], cells)
             if not key:
@@ -132,14 +129,6 @@ class TableLayout:
                     row, {bit: cells[at] for bit, at in columns.reasons.items()}
                 )
             yield row
-
-    def _ordered(self, time: Nanoseconds, cells: Sequence[str], line: int) -> str:
-        """Return the device of a row by its place in the poll; empty if a column names it."""
-        if self._order is None:
-            return ""
-        at = self._columns.count
-        count = None if at is None else number_in(cells[at])
-        return self._order(time, None if count is None else int(count), line)
 
     def _key(self, device: str, cells: Sequence[str]) -> str:
         """Return the key of a row's device, and note its facts."""

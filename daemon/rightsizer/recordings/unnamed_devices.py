@@ -49,8 +49,8 @@ _SWING_RATIO: Final = 0.05
 _UNEVEN: Final = 4.0
 _UNEVEN_RATIO: Final = 0.05
 _SAMPLED_ROWS: Final = 10_000
-_DeviceAt: TypeAlias = Callable[[Nanoseconds, int | None, int], str]
-"""Returns a row's device by time, number of devices in the row, and line."""
+_DeviceAt: TypeAlias = Callable[[Nanoseconds, int], str]
+"""Returns a row's device by time and line."""
 _RECORD: Final = "record with index or uuid"
 
 
@@ -194,12 +194,10 @@ def device_order(
     rows: Iterable[SampledRow],
     stated: StatedDevices,
     notes: RecordingNotes,
-    *,
-    has_count: bool = False,
 ) -> _DeviceAt:
     """Return what identifies devices of rows without a device column; warn if it is a guess.
 
-    `rows` is read as far as needed; with `has_count` rows state the number of devices.
+    `rows` is read as far as needed.
 
     Raises:
         RecordingError: rows of a poll come in varying order.
@@ -211,9 +209,8 @@ def device_order(
     sample = list(islice(rows, _SAMPLED_ROWS))
     ordered = _in_order(sample)
     pattern = poll_pattern([row.time for row in ordered], stated.count)
-    if not has_count:
-        _check_order(ordered, pattern, stated, notes)
-    if stated.count is None and not has_count:
+    _check_order(ordered, pattern, stated, notes)
+    if stated.count is None:
         _warn(sample, pattern, notes)
     return _DeviceOrder(pattern, notes).device
 
@@ -235,7 +232,7 @@ def _check_order(
     order = _DeviceOrder(pattern, RecordingNotes(notes.file))
     polls: list[list[SampledRow]] = []
     for row in rows:
-        if order.position(row.time, None, 0) == 0:
+        if order.position(row.time, 0) == 0:
             polls.append([])
         polls[-1].append(row)
     whole = [poll for poll in polls if len(poll) == pattern.rows]
@@ -289,11 +286,11 @@ class _DeviceOrder:
         self._last: Nanoseconds | None = None
         self._position = -1
 
-    def device(self, time: Nanoseconds, count: int | None, line: int) -> str:
-        return self._notes.gpu(self.position(time, count, line))
+    def device(self, time: Nanoseconds, line: int) -> str:
+        return self._notes.gpu(self.position(time, line))
 
-    def position(self, time: Nanoseconds, count: int | None, line: int) -> int:
-        rows = self._pattern.rows if count is None else count
+    def position(self, time: Nanoseconds, line: int) -> int:
+        rows = self._pattern.rows
         longest = self._pattern.ends_after
         last = self._last
         self._last = time
