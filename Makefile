@@ -32,7 +32,7 @@ test: $(INSTALLED) ## Everything that must hold: lint, types and tests
 	@# What the workers load is compiled once, beside the linters.
 	@$(MAKE) --no-print-directory -j2 lint compiled
 	@# A file's tests stay together, for they share what is slow to start; the slowest files come
-	@# first. Five workers on two cores, for many tests wait for a process.
+	@# first. Four workers on two cores, for many tests wait for a process; each collects all tests.
 	@# What fails is tried once more, alone and one at a time: real servers are started and killed,
 	@# and a machine with other work may not get to them in time. What fails twice has failed.
 	@if [ '$(MEMORY)' ]; then \
@@ -40,7 +40,7 @@ test: $(INSTALLED) ## Everything that must hold: lint, types and tests
 		chmod 1777 "$$TMPDIR"; \
 		trap 'rm -rf "$$TMPDIR"' EXIT; \
 	fi; \
-	$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder || { \
+	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder || { \
 		[ $$? -eq 1 ] || exit 2; \
 		printf '\nThe tests above failed beside others; the same again, each alone:\n\n'; \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none -rap || exit; \

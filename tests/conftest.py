@@ -71,7 +71,6 @@ def pytest_collectstart() -> None:
 
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the thousands of tests that stay to the end, and most rounds."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
     gc.enable()

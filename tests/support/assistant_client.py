@@ -1,16 +1,20 @@
 """An assistant: a client of the official SDK that starts `rightsizer mcp` and calls its tools."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-from mcp import Client, StdioServerParameters
-from mcp_types import CallToolResult, Tool
 from msgspec import Struct
 
 from agent_process import RIGHTSIZER
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult, Tool
 
 __all__ = ["ToolAnswer", "call_tools", "listed_tools"]
 
@@ -50,6 +54,9 @@ def call_tools(
 
 
 def _client(flags: tuple[str | Path, ...]) -> Client:
+    # The library takes half a second to load, and every worker collects the tests.
+    from mcp import Client, StdioServerParameters  # noqa: PLC0415
+
     program, *arguments = RIGHTSIZER
     server = StdioServerParameters(
         command=program,
