@@ -300,7 +300,6 @@ def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
     with closing(Database(path, MIGRATIONS[:2])) as former, former.transaction() as connection:
         advice = to_builtins(Advice(finding(), AdviceState.ACTIVE, NOW, NOW))
         said = advice["finding"]
-        said["finding"] = said.pop("kind")
         key = said.pop("key")
         public = {name: advice[name] for name in ("finding", "state", "opened", "updated")}
         document = {"advice": public, "key": key, "quiet_since": None, "seen": NOW}

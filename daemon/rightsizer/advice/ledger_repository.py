@@ -4,40 +4,23 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from msgspec import Struct
+
 from rightsizer.advice.track_record import OutcomeCounts
 from rightsizer.io.codec import convert, plain_fields
 from rightsizer.io.database import Database
 from rightsizer.model.advice import Advice, AdviceEvent
-from rightsizer.model.finding import Finding, Severity
+from rightsizer.model.finding import Severity
 
 _JsonMapping = Mapping[str, Any]
 _Value = TypeVar("_Value")
 
 
-def stored_finding(fields: _JsonMapping) -> dict[str, Any]:
-    """Rename fields to their stored names; the kind is stored as 'finding'."""
-    return {"finding" if name == "kind" else name: value for name, value in fields.items()}
-
-
-def finding_from(fields: _JsonMapping) -> Finding:
-    """Decode a stored finding.
-
-    Raises:
-        ValueError, KeyError, TypeError: not a finding, or written by a newer version.
-    """
-    return convert(_loaded_finding(fields), Finding)
-
-
-def _loaded_finding(fields: _JsonMapping) -> _JsonMapping:
-    return {**fields, "kind": fields["finding"]}
-
-
 def _loaded_advice(fields: _JsonMapping) -> _JsonMapping:
     # In rows of former versions, key and what only the ledger needs are beside the advice.
     fields = {**fields, **fields.get("advice", {})}
-    finding = {"key": fields.get("key", ""), **_loaded_finding(fields["finding"])}
-    severity = fields.get("severity", finding.get("severity", Severity.LOW))
-    return {**fields, "finding": finding, "severity": severity}
+    finding = {"key": fields.get("key", ""), **fields["finding"]}
+    return {"severity": finding.get("severity", Severity.LOW), **fields, "finding": finding}
 
 
 LEDGER_SCHEMA: Final = (
@@ -136,21 +119,13 @@ class LedgerRepository:
         return [value for value in values if value is not None]
 
 
-def _text(value: Any) -> str:
-    fields = plain_fields(value)
-    advice = fields.get("advice", fields)
-    if "finding" in advice:
-        advice["finding"] = stored_finding(advice["finding"])
-    return json.dumps(fields)
+def _text(value: Struct) -> str:
+    return json.dumps(plain_fields(value))
 
 
 def _read_row(text: str, kind: type[_Value]) -> _Value | None:
     try:
         fields = json.loads(text)
-        if kind is Advice:
-            fields = _loaded_advice(fields)
-        elif kind is AdviceEvent:
-            fields["advice"] = _loaded_advice(fields["advice"])
-        return convert(fields, kind)
+        return convert(_loaded_advice(fields) if kind is Advice else fields, kind)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

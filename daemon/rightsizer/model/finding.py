@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
@@ -392,7 +392,7 @@ class Finding(Struct, frozen=True):
 
     id: str
     rule: str
-    kind: FindingKind
+    kind: FindingKind = field(name="finding")
     reasons: tuple[Reason, ...]
     devices: tuple[str, ...]
     culprits: tuple[str, ...]

@@ -14,9 +14,8 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.confidence import confidence_of
-from rightsizer.advice.ledger_repository import finding_from, stored_finding
 from rightsizer.advice.verdict import finding_id
-from rightsizer.io.codec import convert, plain_fields
+from rightsizer.io.codec import decode, plain_fields
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding, Instruction, Reason
 from rightsizer.model.profile import Profile
@@ -150,20 +149,16 @@ class TakenProfile(Struct, frozen=True):
     @property
     def text(self) -> str:
         """JSON for the history."""
-        fields = plain_fields(self)
-        fields["findings"] = [stored_finding(finding) for finding in fields["findings"]]
-        return json.dumps(fields, separators=(",", ":"))
+        return json.dumps(plain_fields(self), separators=(",", ":"))
 
     @classmethod
     def of(cls, text: str) -> "TakenProfile":
         """Decode a stored text; fields of newer versions are ignored.
 
         Raises:
-            ValueError, KeyError, TypeError: the text is no stored profile.
+            ValueError: the text is no stored profile.
         """
-        fields = json.loads(text)
-        findings = tuple(map(finding_from, fields["findings"]))
-        return replace(convert({**fields, "findings": ()}, cls), findings=findings)
+        return decode(text, cls)
 
 
 def taken(
@@ -282,6 +277,6 @@ def profile_from_json(texts: Iterable[str]) -> tuple[TakenProfile, ...]:
     """Decode stored profiles, latest first; those of a newer version are skipped."""
     profiles: list[TakenProfile] = []
     for text in texts:
-        with suppress(ValueError, KeyError, TypeError, AttributeError):
+        with suppress(ValueError):
             profiles.append(TakenProfile.of(text))
     return tuple(sorted(profiles, key=lambda profile: (-profile.taken, profile.id)))
