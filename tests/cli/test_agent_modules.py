@@ -11,6 +11,8 @@ from typing import Final
 
 import pytest
 
+from fleet_command import configured
+from fleet_loopback import loopback_store
 from rightsizer.cli.main import COMMANDS
 
 PROGRAM: Final = """
@@ -170,6 +172,20 @@ def _refuse(agent: socket.socket) -> None:
             with connection:
                 connection.recv(65536)
                 connection.sendall(b"HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\nno")
+
+
+def test_a_look_at_a_fleet_loads_no_server(tmp_path: Path) -> None:
+    """Nor what exports metrics: of both only the settings, which are in its configuration file."""
+    with loopback_store(gpus=1) as store:
+        config = configured(tmp_path, store.url)
+        loaded = modules_of("fleet", "--no-progress", "--config.file", config)
+
+    assert "rightsizer.fleet.judge" in loaded
+    assert {name for name in loaded if name.startswith(("rightsizer.web.", "rightsizer.expo"))} == {
+        "rightsizer.web.settings",
+        "rightsizer.exposition",
+        "rightsizer.exposition.settings",
+    }
 
 
 SPARED: Final = frozenset(

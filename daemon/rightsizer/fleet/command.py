@@ -95,7 +95,6 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         from rightsizer.fleet.answers import caches_in, merged, read_answers
         from rightsizer.fleet.run import dcgm_rules
-        from rightsizer.fleet.service import serve_fleet
     except ImportError as error:
         raise _refusal(error) from None
     if arguments.url:
@@ -116,6 +115,8 @@ def _run(arguments: argparse.Namespace) -> int:
         say(dcgm_rules(settings.fleet, SystemClock().wall_time()))
         return 0
     if arguments.serve:
+        from rightsizer.fleet.service import serve_fleet
+
         serve_fleet(settings, config_file_of(arguments), parts or ())
         return 0
     _look(arguments, settings, parts or ())
