@@ -19,7 +19,7 @@ from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.model.finding import Case, Finding, FindingKind
 from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
-from rightsizer.report.json_encoder import encode_finding
+from rightsizer.report.advice_document import encode_finding
 
 MARKET: Final = Market(prices=built_in_prices())
 ALL: Final[tuple[Rule[Any], ...]] = tuple(rule.in_market(MARKET) for rule in RULES)

@@ -11,8 +11,8 @@ from rightsizer.console.advice import heading
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Savings
 from rightsizer.model.units import dollars_text
+from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.advice_rows import total_savings
-from rightsizer.report.json_encoder import encode_advice
 from tests.support.report_samples import EPOCH, finding, report_facts
 
 _UUIDS = tuple(f"GPU-{place}" for place in range(4))

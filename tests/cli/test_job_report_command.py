@@ -19,8 +19,8 @@ from rightsizer.cli.main import main
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.state import Cause
 from rightsizer.model.workload import workload_of_job
+from rightsizer.report.advice_document import advice_document
 from rightsizer.report.block_text import text_of
-from rightsizer.report.json_encoder import advice_document
 
 Captured = pytest.CaptureFixture[str]
 Golden = Callable[[str | Path, str], None]

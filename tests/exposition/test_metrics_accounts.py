@@ -16,7 +16,7 @@ from rightsizer.model.metric import DISTRIBUTION_SIGNALS
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.state import Cause, State
-from rightsizer.report.json_encoder import encode_report
+from rightsizer.report.node_document import encode_report
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
 

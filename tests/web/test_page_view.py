@@ -20,7 +20,6 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, percent_text
 from rightsizer.model.window import ResourceProvisioning
 from rightsizer.report.evidence_labels import evidence_labels
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.report.json_encoder import encode_device
 from rightsizer.report.labels import (
     ACTION_LABELS,
     PAGE_STATE_LABELS,
@@ -30,6 +29,7 @@ from rightsizer.report.labels import (
     display_name,
     savings_label,
 )
+from rightsizer.report.node_document import encode_device
 from rightsizer.report.rows import amount_text
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery

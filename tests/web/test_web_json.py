@@ -7,12 +7,8 @@ from msgspec.structs import replace
 
 from publish_reports import node_report
 from rightsizer.model.finding import Finding
-from rightsizer.report.json_encoder import (
-    encode_advice,
-    encode_device,
-    encode_finding,
-    encode_report,
-)
+from rightsizer.report.advice_document import encode_advice, encode_finding
+from rightsizer.report.node_document import encode_device, encode_report
 from sample_devices import HOUR, INSTANCE, NOW, PARENT, uuid_of
 
 

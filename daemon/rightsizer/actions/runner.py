@@ -21,7 +21,8 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload
 from rightsizer.notify.webhook.client import post_once
-from rightsizer.report.json_encoder import encode_advice, encode_workload
+from rightsizer.report.advice_document import encode_advice
+from rightsizer.report.node_document import encode_workload
 
 ORDER_VERSION = 1
 """Increases when a key changes its meaning or is removed; not when keys are added."""

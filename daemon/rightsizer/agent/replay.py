@@ -39,8 +39,8 @@ from rightsizer.model.units import (
     seconds,
 )
 from rightsizer.model.window import Entry, Provisioning, Window
+from rightsizer.report.advice_document import encode_advice, encode_finding
 from rightsizer.report.evidence import assumed_capacities
-from rightsizer.report.json_encoder import encode_advice, encode_finding
 from rightsizer.telemetry.source import SnapshotSource
 
 _FOR_EVER: Final = 100 * 365 * 86400.0

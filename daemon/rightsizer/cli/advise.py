@@ -24,10 +24,10 @@ from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.evidence import Evidence
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import dollars_text
+from rightsizer.report.advice_document import advice_document, encode_advice, finding_document
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
 from rightsizer.report.blocks import Block, Items, Section, section
 from rightsizer.report.evidence import rests_on
-from rightsizer.report.json_encoder import advice_document, encode_advice, finding_document
 from rightsizer.report.labels import action_label, first_names, uncapitalized
 
 _HELP: Final = help_of(__file__)

@@ -35,8 +35,8 @@ from rightsizer.model.units import (
     seconds,
 )
 from rightsizer.model.window import Window
+from rightsizer.report.advice_document import AdviceDocument, advice_document
 from rightsizer.report.blocks import Block, KeyValues, bars, section
-from rightsizer.report.json_encoder import AdviceDocument, advice_document
 from rightsizer.report.labels import CAUSE_LABELS
 
 _HELP: Final = help_of(__file__)

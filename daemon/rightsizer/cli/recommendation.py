@@ -32,9 +32,9 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.model.units import utc_text
+from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.explanation import Explanation, read_explanation
 from rightsizer.report.explanation_blocks import explanation_blocks
-from rightsizer.report.json_encoder import encode_advice
 from rightsizer.web.advice_api import ACTS
 
 _HELP: Final = help_of(__file__)

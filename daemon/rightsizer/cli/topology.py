@@ -33,7 +33,7 @@ from rightsizer.model.topology import (
     cpu_list,
 )
 from rightsizer.report.blocks import Block, Cell, KeyValues, Table, section, table
-from rightsizer.report.json_encoder import topology_document
+from rightsizer.report.topology_document import topology_document
 from rightsizer.telemetry.node_survey import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 

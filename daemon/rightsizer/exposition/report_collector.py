@@ -14,7 +14,7 @@ from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import MetricKind, Origin
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeReport, Report
 from rightsizer.model.served_load import ServedLoad
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import optional_seconds, seconds
 from rightsizer.model.workload import namespace_of
 from rightsizer.report.labels import first_names
 
@@ -42,8 +42,8 @@ def _add_agent(families: Families, agent: AgentReport) -> None:
             ("runs_total", float(job.runs)),
             ("skipped_total", float(job.skipped)),
             ("failures_total", float(job.failures)),
-            ("last_start_timestamp_seconds", _time(job.last_start)),
-            ("last_success_timestamp_seconds", _time(job.last_success)),
+            ("last_start_timestamp_seconds", optional_seconds(job.last_start)),
+            ("last_success_timestamp_seconds", optional_seconds(job.last_success)),
             ("last_duration_seconds", job.last_duration_seconds),
         ):
             families.add(f"rightsizer_job_{name}", value, job.name)
@@ -108,7 +108,7 @@ def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
         "failures_total": float(job.failures),
         "skipped_total": float(job.skipped),
         "duration_seconds": job.last_duration_seconds,
-        "last_success_timestamp_seconds": _time(job.last_success),
+        "last_success_timestamp_seconds": optional_seconds(job.last_success),
     }
     return {
         f"rightsizer_recommender_{name}": value
@@ -125,10 +125,6 @@ def _series(values: Mapping[str, float]) -> Iterator[tuple[str, tuple[str, ...],
             continue
         given = dict(_LABEL.findall(inside))
         yield name, tuple(given.get(label, "") for label in METRICS[name].labels), value
-
-
-def _time(time: Nanoseconds | None) -> float | None:
-    return None if time is None else seconds(time)
 
 
 def _add_node(families: Families, node: NodeReport) -> None:

@@ -35,7 +35,7 @@ from rightsizer.report.blocks import (
     section,
     table_of,
 )
-from rightsizer.report.labels import action_label, first_names, readable_name
+from rightsizer.report.labels import action_label, first_names, readable_name, reason_label
 from rightsizer.report.rows import WORKLOAD_COLUMNS, WorkloadRow, rows_table
 
 _JsonMapping = Mapping[str, Any]
@@ -240,8 +240,9 @@ def rest_blocks(answer: _JsonMapping, top: int = _MOST_GROUPS) -> Iterator[Block
     usage = answer["usage"]
     # If one scheduler has all of it, the table of teams contains the same.
     kinds = [*usage["kinds"], {**usage["total"], "name": "all"}] if len(usage["kinds"]) > 1 else []
-    yield _used("Teams", "team", by_waste(answer["teams"]), search="a team")
-    yield _used("Kinds of holders", "kind", kinds)
+    over = f"over {format_duration(answer['lookback_seconds'])}"
+    yield _used(f"Teams, {over}", "team", by_waste(answer["teams"]), search="a team")
+    yield _used(f"Kinds of holders, {over}", "kind", kinds)
     yield _waiting(answer["waiting_work"])
     yield _clusters(answer["clusters"])
     yield _pools(sorted(answer["pools"], key=lambda pool: (-pool["gpus"], pool["name"])))
@@ -330,7 +331,7 @@ def _silent(verdicts: Mapping[str, _JsonMapping]) -> Section:
         if counts["abstained"] and not counts["complaints"] and not counts["well"]:
             commonest = max(counts["abstained"], key=lambda reason: counts["abstained"][reason])
             is_lacking = commonest == Reason.UNSUPPORTED_TELEMETRY and counts["missing"]
-            why = next(iter(counts["missing"])) if is_lacking else str(commonest)
+            why = next(iter(counts["missing"])) if is_lacking else reason_label(commonest)
             rules.setdefault(why, []).append(rule)
     lines = (f"{reason}: {', '.join(silent)}" for reason, silent in sorted(rules.items()))
     return section("Rules that abstained everywhere:", Items(tuple(lines)))

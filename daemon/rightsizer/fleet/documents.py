@@ -11,7 +11,7 @@ from rightsizer.fleet.usage import UseRow
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.model.state import Tier
-from rightsizer.report.json_encoder import AdviceDocument, FindingDocument
+from rightsizer.report.advice_document import AdviceDocument, FindingDocument
 
 _Count: TypeAlias = Annotated[int, Meta(ge=0)]
 _Amount: TypeAlias = Annotated[float, Meta(ge=0.0)]

@@ -39,8 +39,8 @@ from rightsizer.io.codec import plain_fields
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.metric_family import series_key
-from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, seconds
-from rightsizer.report.json_encoder import encode_advice, encode_finding
+from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, optional_seconds, seconds
+from rightsizer.report.advice_document import encode_advice, encode_finding
 from rightsizer.report.labels import HOURS_A_DAY
 
 _PLACES: Final = 4
@@ -99,7 +99,7 @@ def _source(report: SourceReport) -> FleetSourceDocument:
         cluster=report.cluster.name,
         is_found=bool(report.metrics or report.devices or report.oldest is not None),
         devices=report.devices,
-        oldest=None if report.oldest is None else seconds(report.oldest),
+        oldest=optional_seconds(report.oldest),
         resolution_seconds=report.resolution_seconds,
         tier=report.tier,
         can=report.can,

@@ -81,6 +81,11 @@ def seconds(duration: Nanoseconds) -> float:
     return duration / NANOSECONDS_PER_SECOND
 
 
+def optional_seconds(time: Nanoseconds | None) -> float | None:
+    """Convert nanoseconds that may be unknown."""
+    return None if time is None else seconds(time)
+
+
 def nanoseconds(duration_seconds: float) -> Nanoseconds:
     """Convert seconds to integer nanoseconds, rounded to the nearest."""
     return round(duration_seconds * NANOSECONDS_PER_SECOND)

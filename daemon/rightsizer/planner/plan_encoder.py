@@ -14,7 +14,7 @@ from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.rental import Rental
 from rightsizer.planner.validation import validation_steps
-from rightsizer.report.json_encoder import plain
+from rightsizer.report.advice_document import plain
 from rightsizer.sizing.engine import ENGINES
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory_estimate import MemoryEstimate

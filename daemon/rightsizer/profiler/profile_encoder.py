@@ -10,7 +10,7 @@ from rightsizer.io.terminal import counted
 from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import optional_seconds, seconds
 from rightsizer.profiler.changes import (
     KernelChanges,
     differences,
@@ -20,15 +20,15 @@ from rightsizer.profiler.changes import (
 from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
 from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
+from rightsizer.report.advice_document import encode_finding, plain
 from rightsizer.report.evidence import noted
-from rightsizer.report.json_encoder import encode_finding, plain
 
 
 def encode_profile(profile: Profile) -> JsonObject:
     """Encode one file, with the keys of docs/profiles.md."""
     return {
         **plain_fields(replace(profile, devices=(), host_steps=())),
-        "start": _seconds(profile.start),
+        "start": optional_seconds(profile.start),
         "devices": [_device(device) for device in profile.devices],
         "host_steps": [
             {
@@ -123,8 +123,8 @@ def encode_joined_device(joined: JoinedDevice) -> JsonObject:
         "name": device and device.name,
         "matched_by": joined.matched_by or None,
         "note": joined.note or None,
-        "start": _seconds(joined.start),
-        "end": _seconds(joined.end),
+        "start": optional_seconds(joined.start),
+        "end": optional_seconds(joined.end),
         "unmatched": joined.unmatched or None,
         "telemetry": None if joined.telemetry is None else _telemetry(joined.telemetry),
         "comparisons": [plain_fields(comparison) for comparison in joined.comparisons],
@@ -153,10 +153,6 @@ def _telemetry(telemetry: ProfileTelemetry) -> JsonObject:
             if window.conditions.get(condition)
         },
     }
-
-
-def _seconds(time: Nanoseconds | None) -> float | None:
-    return None if time is None else seconds(time)
 
 
 def encode_profile_answer(answer: ProfileAnswer) -> JsonObject:

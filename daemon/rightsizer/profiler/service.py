@@ -20,7 +20,7 @@ from rightsizer.model.errors import HistoryError
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.profiler.settings import ProfileSettings
-from rightsizer.report.json_encoder import encode_finding, plain
+from rightsizer.report.advice_document import encode_finding, plain
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 

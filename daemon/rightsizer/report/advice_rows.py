@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 from rightsizer.advice.compatible import ExclusiveKey, compatible
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Finding, Reason, Savings, Severity
-from rightsizer.model.units import HOURS_PER_MONTH, seconds
+from rightsizer.model.units import HOURS_PER_MONTH, optional_seconds, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts, spanning_rate
 from rightsizer.report.labels import confidence_label, risk_word
 from rightsizer.report.model import AdviceRow, FindingRow, OutcomeRow, SavingsSummary, priced
@@ -142,8 +142,8 @@ def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRo
         why=advice.why,
         realized_gpu_hours=advice.realized_gpu_hours,
         opened=seconds(advice.opened),
-        closed=None if advice.closed is None else seconds(advice.closed),
-        verified=None if advice.verified is None else seconds(advice.verified),
+        closed=optional_seconds(advice.closed),
+        verified=optional_seconds(advice.verified),
         realized_dollars_low=saved.dollars_low if saved else None,
         realized_dollars_high=saved.dollars_high if saved else None,
     )

@@ -15,7 +15,7 @@ from rightsizer.model.finding import Finding, Option, Reason
 from rightsizer.model.settings import bounds_of, descriptions_of, key_in_file
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.report.json_encoder import (
+from rightsizer.report.advice_document import (
     FindingDocument,
     LifecycleDocument,
     advice_document,

@@ -7,6 +7,7 @@ from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.finding import Instruction, Savings
 from rightsizer.model.units import format_duration, percent_text, utc_text
+from rightsizer.report.advice_document import FindingDocument, LifecycleDocument
 from rightsizer.report.blocks import Block, Code, Items, KeyValues, section
 from rightsizer.report.evidence_labels import evidence_labels, value_label
 from rightsizer.report.explanation import (
@@ -16,7 +17,6 @@ from rightsizer.report.explanation import (
     RuleThreshold,
     risks_text,
 )
-from rightsizer.report.json_encoder import FindingDocument, LifecycleDocument
 from rightsizer.report.labels import action_label, dollars_label, gpus_label, risk_word
 
 _EXPIRED: Final = "over, superseded, or its workload is gone"

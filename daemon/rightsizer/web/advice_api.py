@@ -8,8 +8,8 @@ from rightsizer.advice.lookup import find_advice
 from rightsizer.io.codec import to_json
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.explanation import explain_advice
-from rightsizer.report.json_encoder import encode_advice
 from rightsizer.web.message import (
     SocketPeer,
     WebRequest,

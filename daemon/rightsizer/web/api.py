@@ -25,8 +25,9 @@ from rightsizer.model.report import (
 )
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
-from rightsizer.report.json_encoder import encode_advice, encode_report, encode_serving
+from rightsizer.report.node_document import encode_report, encode_serving
 from rightsizer.web.evidence_cache import EvidenceCache
 from rightsizer.web.message import Answer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage, content_security_policy

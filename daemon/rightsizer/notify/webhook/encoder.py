@@ -9,7 +9,7 @@ from rightsizer.io.codec import JsonObject
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceState
 from rightsizer.model.finding import Severity
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.report.json_encoder import encode_advice
+from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.labels import readable_name
 
 ALERT_NAME: Final = "RightsizerAdvice"

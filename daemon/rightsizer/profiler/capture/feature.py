@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from rightsizer.io.codec import JsonObject
-from rightsizer.model.units import seconds
-from rightsizer.report.json_encoder import plain
+from rightsizer.model.units import optional_seconds, seconds
+from rightsizer.report.advice_document import plain
 from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
 
@@ -53,7 +53,7 @@ def encode_state(state: CaptureState) -> JsonObject:
                 "reason": capture.reason,
                 "devices": plain(capture.devices),
                 "started": seconds(capture.started),
-                "ended": None if capture.ended is None else seconds(capture.ended),
+                "ended": optional_seconds(capture.ended),
                 "outcome": capture.outcome,
                 "detail": capture.detail,
             }

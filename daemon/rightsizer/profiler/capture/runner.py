@@ -37,7 +37,7 @@ from rightsizer.profiler.capture.settings import (
     CaptureWebhookSettings,
     DynologSettings,
 )
-from rightsizer.report.json_encoder import encode_workload
+from rightsizer.report.node_document import encode_workload
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, StillHeld
 
 REQUEST_VERSION: Final = 1

@@ -3,27 +3,13 @@
 A document's fields are its public keys, in this order.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from rightsizer.io.codec import JsonObject, to_json
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import OTHER_XID, XidLog
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Instruction,
-    Option,
-    Reason,
-    Risk,
-    Savings,
-    Severity,
-)
 from rightsizer.model.reading import Missing, ProcessKind
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, Report, Span, Totals
 from rightsizer.model.served_load import ServedLoad, ServedNeed
@@ -31,286 +17,15 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.state import Cause, Condition, State, Tier
 from rightsizer.model.topology import (
-    Adapter,
-    Bridge,
     FabricPort,
-    GpuLink,
-    LinkKind,
     Nvlink,
-    Placement,
-    Topology,
-    cpu_list,
 )
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import Nanoseconds, optional_seconds, seconds
 from rightsizer.model.window import EnergySource, Provisioning
 from rightsizer.model.workload import Holding, Workload, WorkloadClass
+from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.freshness import window_coverage_ratio
-
-
-def plain(value: object) -> Any:
-    """Convert a value without a type to JSON values; structs by field, sets sorted."""
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return plain(value._asdict())
-    if isinstance(value, Mapping):
-        return {str(key): plain(inside) for key, inside in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inside) for inside in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(str, value))
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    return str(value)
-
-
-class GpuLinkDocument(msgspec.Struct, frozen=True):
-    """Path between two GPUs."""
-
-    uuid: str
-    peer_uuid: str
-    kind: LinkKind | None
-    nvlinks: int | None
-    pcie_kind: LinkKind | None
-    can_read_peer: bool | None
-
-
-class AdapterDocument(msgspec.Struct, frozen=True):
-    """Network or storage adapter with its path to each GPU."""
-
-    name: str
-    kind: str
-    pci_bus_id: str
-    numa_node: int | None
-    links: Mapping[str, LinkKind | None]
-
-
-class NumaNodeDocument(msgspec.Struct, frozen=True):
-    """NUMA node with its CPUs."""
-
-    node: int
-    cpus: str | None
-
-
-class PciePortDocument(msgspec.Struct, frozen=True):
-    """Negotiated link of a device, and what it could be."""
-
-    generation: int | None
-    width: int | None
-    generation_maximum: int | None
-    width_maximum: int | None
-
-
-class PcieSlotDocument(msgspec.Struct, frozen=True):
-    """Limits of a slot."""
-
-    generation_maximum: int | None
-    width_maximum: int | None
-
-
-class GpuPlaceDocument(msgspec.Struct, frozen=True):
-    """GPU with its place in the node."""
-
-    uuid: str
-    index: int | None
-    name: str | None
-    offered: bool
-    pci_bus_id: str | None
-    numa_node: int | None
-    memory_numa_node: int | None
-    cpus: str | None
-    link: PciePortDocument
-    slot: PcieSlotDocument
-    bridges: tuple[Bridge, ...]
-
-
-class TopologyDocument(msgspec.Struct, frozen=True):
-    """GPUs, links between them, adapters with their links to GPUs, and NUMA nodes."""
-
-    gpus: tuple[GpuPlaceDocument, ...]
-    links: tuple[GpuLinkDocument, ...]
-    adapters: tuple[AdapterDocument, ...]
-    numa_nodes: tuple[NumaNodeDocument, ...]
-
-
-def topology_document(
-    topology: Topology, devices: Iterable[Device], offered: Collection[str]
-) -> TopologyDocument:
-    """Describe a node's topology; GPUs not in `offered` have no index."""
-    return TopologyDocument(
-        gpus=tuple(
-            _gpu_place(device, topology.placements[device.uuid], offered=device.uuid in offered)
-            for device in devices
-            if device.uuid in topology.placements
-        ),
-        links=tuple(map(_gpu_link, topology.links)),
-        adapters=tuple(map(_adapter, topology.adapters)),
-        numa_nodes=tuple(
-            NumaNodeDocument(node, cpu_list(cpus) or None)
-            for node, cpus in sorted(topology.numa_nodes.items())
-        ),
-    )
-
-
-def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> GpuPlaceDocument:
-    return GpuPlaceDocument(
-        uuid=device.uuid,
-        index=device.stated_index if offered else None,
-        name=device.name or None,
-        offered=offered,
-        pci_bus_id=placement.pci_bus_id,
-        numa_node=placement.numa_node,
-        memory_numa_node=placement.memory_numa_node,
-        cpus=cpu_list(placement.cpus) or None,
-        link=PciePortDocument(
-            generation=placement.generation,
-            width=placement.width,
-            generation_maximum=placement.generation_maximum,
-            width_maximum=placement.width_maximum,
-        ),
-        slot=PcieSlotDocument(
-            generation_maximum=placement.slot_generation_maximum,
-            width_maximum=placement.slot_width_maximum,
-        ),
-        bridges=placement.bridges,
-    )
-
-
-def _gpu_link(link: GpuLink) -> GpuLinkDocument:
-    is_uncounted = link.kind is LinkKind.NVLINK and not link.nvlinks
-    return GpuLinkDocument(
-        uuid=link.uuid,
-        peer_uuid=link.peer_uuid,
-        kind=_known_kind(link.kind),
-        nvlinks=None if is_uncounted else link.nvlinks,
-        pcie_kind=_known_kind(link.pcie_kind),
-        can_read_peer=link.can_read_peer,
-    )
-
-
-def _adapter(adapter: Adapter) -> AdapterDocument:
-    return AdapterDocument(
-        name=adapter.name,
-        kind=str(adapter.kind),
-        pci_bus_id=adapter.pci_bus_id,
-        numa_node=adapter.numa_node,
-        links={uuid: _known_kind(kind) for uuid, kind in adapter.links.items()},
-    )
-
-
-def _known_kind(kind: LinkKind) -> LinkKind | None:
-    return None if kind is LinkKind.UNKNOWN else kind
-
-
-class FindingDocument(msgspec.Struct, frozen=True):
-    """Finding, with the keys shared by replay, advise, API and webhooks."""
-
-    id: str
-    rule: str
-    finding: FindingKind
-    reasons: tuple[Reason, ...]
-    devices: tuple[str, ...]
-    culprits: tuple[str, ...]
-    workload: str | None
-    action: Action
-    summary: str
-    options: tuple[Option, ...]
-    confidence: float
-    confidence_factors: Mapping[str, float]
-    risk: Risk
-    savings: Savings
-    evidence: Mapping[str, Any]
-    abstained: str | None
-    severity: Severity
-    instructions: tuple[Instruction, ...]
-    exclusive_group: str | None
-
-
-class LifecycleDocument(msgspec.Struct, frozen=True):
-    """Lifecycle of a recommendation; times in seconds since the epoch."""
-
-    state: AdviceState
-    opened: float
-    updated: float
-    expires: float | None
-    closed: float | None
-    actor: str | None
-    why: str
-    verified: float | None
-    realized_gpu_hours: float | None
-
-
-class AdviceDocument(FindingDocument, frozen=True):
-    """Recommendation: its finding, and its lifecycle."""
-
-    state: AdviceState
-    opened: float
-    updated: float
-    expires: float | None
-    closed: float | None
-    actor: str | None
-    why: str
-    verified: float | None
-    realized_gpu_hours: float | None
-
-
-def finding_document(finding: Finding) -> FindingDocument:
-    """Return a finding with the keys shared by replay, advise, API and webhooks."""
-    return FindingDocument(
-        id=finding.id,
-        rule=finding.rule,
-        finding=finding.kind,
-        reasons=finding.reasons,
-        devices=finding.devices,
-        culprits=finding.culprits,
-        workload=finding.workload,
-        action=finding.action,
-        summary=finding.summary,
-        options=finding.options,
-        confidence=finding.confidence,
-        confidence_factors=finding.confidence_factors,
-        risk=finding.risk,
-        savings=finding.savings,
-        evidence=plain(finding.evidence),
-        abstained=finding.abstained,
-        severity=finding.severity,
-        instructions=finding.instructions,
-        exclusive_group=finding.exclusive_group,
-    )
-
-
-def advice_document(advice: Advice) -> AdviceDocument:
-    """Return advice: its finding's keys and those of its lifecycle."""
-    return AdviceDocument(
-        **asdict(finding_document(advice.finding)), **asdict(lifecycle_document(advice))
-    )
-
-
-def lifecycle_document(advice: Advice) -> LifecycleDocument:
-    """Return the lifecycle of advice."""
-    return LifecycleDocument(
-        state=advice.state,
-        opened=seconds(advice.opened),
-        updated=seconds(advice.updated),
-        expires=_seconds(advice.expires),
-        closed=_seconds(advice.closed),
-        actor=advice.actor,
-        why=advice.why,
-        verified=_seconds(advice.verified),
-        realized_gpu_hours=advice.realized_gpu_hours,
-    )
-
-
-def encode_finding(finding: Finding) -> JsonObject:
-    """Encode a finding."""
-    encoded: JsonObject = to_json(finding_document(finding))
-    return encoded
-
-
-def encode_advice(advice: Advice) -> JsonObject:
-    """Encode advice."""
-    encoded: JsonObject = to_json(advice_document(advice))
-    return encoded
+from rightsizer.report.topology_document import TopologyDocument, topology_document
 
 
 class WorkloadDocument(msgspec.Struct, frozen=True):
@@ -564,7 +279,7 @@ def _device(report: DeviceReport) -> DeviceDocument:
         has_mig_instances=device.has_mig_instances,
         capacity_ratio=device.capacity_ratio,
         down=report.down,
-        last_sample=_seconds(report.last_sample),
+        last_sample=optional_seconds(report.last_sample),
         state=report.state,
         conditions=tuple(sorted(report.conditions)),
         tier=report.tier,
@@ -666,12 +381,8 @@ def _job(job: JobReport) -> JobDocument:
         runs=job.runs,
         failures=job.failures,
         skipped=job.skipped,
-        last_start=_seconds(job.last_start),
-        last_success=_seconds(job.last_success),
+        last_start=optional_seconds(job.last_start),
+        last_success=optional_seconds(job.last_success),
         last_duration_seconds=job.last_duration_seconds,
         last_error=job.last_error,
     )
-
-
-def _seconds(time: Nanoseconds | None) -> float | None:
-    return None if time is None else seconds(time)
