@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,11 @@ from rightsizer.model.profile import DeviceProfile, FrameUse
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.recorder import Recorder
 from rightsizer.profiles.registry import open_profile
-from rightsizer.profiles.xplane.recorded_events import record_stream_event
+from rightsizer.profiles.xplane.recorded_events import (
+    STREAM_STATS,
+    record_stream_events,
+    stream_meaning,
+)
 
 
 def read(trace: KinetoTrace, folder: Path, limits: ReadLimits | None = None) -> DeviceProfile:
@@ -124,7 +129,9 @@ def test_times_of_frames_add_up(
 def test_scopes_of_xla_are_frames(stats: dict[str, object], path: str) -> None:
     """Scopes are JAX's, TensorFlow's, or the compiler's own names; numbered layers are merged."""
     recorder = Recorder(ReadLimits())
-    record_stream_event(recorder, "gpu", "kernel", (0, 5000), stats)
+    meaning = stream_meaning("kernel", tuple(map(stats.get, STREAM_STATS)))
+    columns = np.array([0]), np.array([5000]), [None], [meaning]
+    record_stream_events(recorder, "gpu", "", *columns)
     (device,) = recorder.devices()
     assert list(paths(device.frames))[-1] == path
     assert device.frames[0].seconds == pytest.approx(5e-6)

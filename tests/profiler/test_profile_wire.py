@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from profile_xplane import length_field, number_field, varint
 from rightsizer.io.protobuf import FIXED32, FIXED64, LENGTH, VARINT, ProtobufError, fields, signed
-from rightsizer.profiles.xplane.plane import FileWindow, messages, scan
+from rightsizer.profiles.xplane.plane import FileWindow, scan
 
 Field: TypeAlias = tuple[int, int, int | bytes]
 
@@ -52,34 +52,6 @@ def test_written_message_is_read_back(message: list[Field], piece_bytes: int) ->
     """From memory and from a file in pieces of any size."""
     assert list(fields(written(message))) == message
     assert scanned(written(message), piece_bytes) == message
-
-
-@given(FIELDS, st.integers(1, 64), st.integers(0, 40))
-def test_messages_of_one_number_are_read_apart(
-    message: list[Field], piece_bytes: int, longest: int
-) -> None:
-    """Others are skipped, and so are those that are too long."""
-    expected = [
-        value if len(value) <= longest else None
-        for number, wire_type, value in message
-        if isinstance(value, bytes) and number == 4 and wire_type == LENGTH
-    ]
-    data = written(message)
-    window = FileWindow(io.BytesIO(data), len(data), piece_bytes)
-    assert list(messages(window, 0, len(data), 4, longest)) == expected
-
-
-@given(st.binary(max_size=100), st.integers(1, 64))
-def test_messages_of_any_bytes_end(data: bytes, piece_bytes: int) -> None:
-    """The result equals a walk over all fields."""
-    window = FileWindow(io.BytesIO(data), len(data), piece_bytes)
-    try:
-        walked = [value for number, kind, value in fields(data) if (number, kind) == (4, LENGTH)]
-    except ProtobufError:
-        with pytest.raises(ProtobufError):
-            list(messages(window, 0, len(data), 4, 1000))
-    else:
-        assert list(messages(window, 0, len(data), 4, 1000)) == walked
 
 
 @given(FIELDS, st.data())

@@ -85,7 +85,7 @@ def _typed(event: Event) -> TraceEvent:
     times = (event.get("ts"), event.get("dur", 0))
     ts, dur = (msgspec.Raw(json.dumps(time, default=str).encode()) for time in times)
     pid, tid = (str(event.get(key)) for key in ("pid", "tid"))
-    phase = str(event.get("ph"))
+    phase = str(event["ph"]) if "ph" in event else None
     return TraceEvent(phase, cat, name, ts, dur, pid, tid, event.get("id"), event.get("args"))
 
 

@@ -2,22 +2,29 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.model.units import Nanoseconds
-from rightsizer.profiles.json_events import Event, JsonEvents, microseconds
+from rightsizer.profiles.columns import chosen, ends_of, grouped
+from rightsizer.profiles.json_events import JsonEvents, TraceEvent, nanoseconds_of
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.reader import ProfileReader
 from rightsizer.profiles.recorder import Recorder
+from rightsizer.profiles.timeline import NO_NUMBER, Interval, Numbers
 from rightsizer.profiles.xplane.reader import GPU_PLANE, WALL_CLOCK, device_note, is_host
 from rightsizer.profiles.xplane.recorded_events import (
+    STREAM_STATS,
+    StreamMeaning,
     is_stream,
     record_host_call,
     record_host_event,
-    record_stream_event,
+    record_stream_events,
+    stream_meaning,
 )
 
 _CAP: Final = 1_000_000
@@ -29,8 +36,8 @@ _NAMES_MAXIMUM: Final = 100_000
 def _read(path: Path, limits: ReadLimits) -> Profile:
     events = JsonEvents(path, limits)
     trace = _Trace(limits)
-    for event in events:
-        trace.take(event)
+    for batch in events.typed_batches():
+        trace.take(batch)
     devices = trace.recorder.devices()
     host_steps = trace.recorder.host_steps()
     notes = [device_note(devices, trace.unread)]
@@ -64,69 +71,99 @@ class _Trace:
         self._numbers: dict[tuple[str, str], int] = {}
         self._has_gpu = False
 
-    def take(self, event: Event) -> None:
-        phase = event.get("ph")
-        if phase == "M":
-            self._name(event)
-        elif phase == "X":
-            self._complete(event)
-        elif event:  # The last event is empty, because of trailing commas.
-            self.unread["events that are no spans"] += 1
-
-    def _name(self, event: Event) -> None:
-        args = event.get("args")
-        if not isinstance(args, Mapping) or len(self._threads) >= _NAMES_MAXIMUM:
+    def take(self, batch: Sequence[TraceEvent]) -> None:
+        """Take events: names first."""
+        for event in batch:
+            if event.ph == "M":
+                self._name(event)
+        spans = [event for event in batch if event.ph == "X"]
+        # The last event is empty, because of trailing commas.
+        others = sum(event.ph not in {"M", "X", None} for event in batch)
+        self._count("events that are no spans", others)
+        if not spans:
             return
-        name = str(args.get("name", ""))
-        process = str(event.get("pid"))
-        if event.get("name") == "process_name" and len(self._processes) < _NAMES_MAXIMUM:
+        starts = nanoseconds_of([event.ts for event in spans])
+        durations = nanoseconds_of([event.dur for event in spans])
+        timed = np.flatnonzero((starts != NO_NUMBER) & (durations != NO_NUMBER))
+        self._count("events without times", len(spans) - timed.size)
+        starts, ends, spans = chosen(timed, starts, ends_of(starts, durations), spans)
+        for thread, rows in grouped([(str(event.pid), str(event.tid)) for event in spans]):
+            self._take_thread(thread, *chosen(rows, starts, ends, spans))
+
+    def _name(self, event: TraceEvent) -> None:
+        if type(event.args) is not dict or len(self._threads) >= _NAMES_MAXIMUM:
+            return
+        name = str(event.args.get("name", ""))
+        process = str(event.pid)
+        if event.name == "process_name" and len(self._processes) < _NAMES_MAXIMUM:
             self._processes[process] = name
             if gpu := GPU_PLANE.match(name):
                 self.recorder.device(name, index=int(gpu[1]))
                 self._has_gpu = True
-        elif event.get("name") == "thread_name":
-            self._threads[process, str(event.get("tid"))] = name
+        elif event.name == "thread_name":
+            self._threads[process, str(event.tid)] = name
 
-    def _complete(self, event: Event) -> None:
-        start = microseconds(event.get("ts"))
-        duration = microseconds(event.get("dur", 0))
-        if start is None or duration is None:
-            self.unread["events without times"] += 1
-            return
-        process = str(event.get("pid"))
-        args = event.get("args")
-        plane = self._processes.get(process, "")
-        line = self._threads.get((process, str(event.get("tid"))), "")
-        stats: Mapping[str, Any] = args if isinstance(args, Mapping) else {}
-        name = str(event.get("name", ""))
-        span = (start, start + duration)
-        self.earliest = start if self.earliest is None else min(start, self.earliest)
-        unread = ""
+    def _take_thread(
+        self, thread: tuple[str, str], starts: Numbers, ends: Numbers, events: Sequence[TraceEvent]
+    ) -> None:
+        """Take events of one thread."""
+        earliest = int(starts.min())
+        self.earliest = earliest if self.earliest is None else min(earliest, self.earliest)
+        plane = self._processes.get(thread[0], "")
+        line = self._threads.get(thread, "")
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        names = [event.name or "" for event in events]
+        stats = [event.args if type(event.args) is dict else {} for event in events]
         if is_host(plane):
-            is_used = record_host_event(self.recorder, name, span, stats)
-            if not self._has_gpu:
-                key = process, str(event.get("tid"))
-                is_used |= record_host_call(
-                    self.recorder,
-                    self._numbers.setdefault(key, len(self._numbers)),
-                    name,
-                    span,
-                    is_operation="hlo_op" in stats,
-                )
-            if not is_used:
-                unread = "events of the host"
+            number = self._numbers.setdefault(thread, len(self._numbers))
+            rows = zip(names, spans, stats, strict=True)
+            used = sum(self._record_host(number, *row) for row in rows)
+            self._count("events of the host", len(events) - used)
         elif not GPU_PLANE.match(plane):
-            unread = "events of TPUs" if "TPU" in plane else "events of other planes"
+            self._count(
+                "events of TPUs" if "TPU" in plane else "events of other planes", len(events)
+            )
         elif is_stream(line):
-            whole = str(stats.get("long_name", name))
-            if not record_stream_event(self.recorder, plane, whole, span, stats, line):
-                unread = "events of memory"
+            unused = record_stream_events(
+                self.recorder,
+                plane,
+                line,
+                starts,
+                ends,
+                [each.get("correlation_id") for each in stats],
+                [*map(_meaning, names, stats)],
+            )
+            self._count("events of memory", unused)
         elif line.startswith("Steps"):
-            self.recorder.step(name, span, plane)
+            for name, span in zip(names, spans, strict=True):
+                self.recorder.step(name, span, plane)
         else:
-            unread = "events of derived lines" if line else "events of unnamed lines"
-        if unread:
-            self.unread[unread] += 1
+            what = "events of derived lines" if line else "events of unnamed lines"
+            self._count(what, len(events))
+
+    def _record_host(
+        self, thread: int, name: str, span: Interval, stats: Mapping[str, Any]
+    ) -> bool:
+        is_used = record_host_event(self.recorder, name, span, stats)
+        if not self._has_gpu:
+            is_operation = "hlo_op" in stats
+            is_used |= record_host_call(
+                self.recorder, thread, name, span, is_operation=is_operation
+            )
+        return is_used
+
+    def _count(self, what: str, count: int) -> None:
+        if count:
+            self.unread[what] += count
+
+
+def _meaning(name: str, stats: Mapping[str, Any]) -> StreamMeaning:
+    values = tuple(map(stats.get, STREAM_STATS))
+    whole = str(stats.get("long_name", name))
+    try:
+        return stream_meaning(whole, values)
+    except TypeError:  # A list or an object is none of them.
+        return stream_meaning(whole, tuple(value and str(value) for value in values))
 
 
 TRACE_VIEWER: Final = ProfileReader(

@@ -2,13 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from struct import unpack
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from rightsizer.io.protobuf import (
     FIXED64,
@@ -21,7 +23,9 @@ from rightsizer.io.protobuf import (
     read_varint,
     signed,
 )
+from rightsizer.profiles.columns import ends_of
 from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.timeline import LATEST, Numbers
 
 _PIECE_BYTES: Final = 1 << 19
 _HEADER_BYTES: Final = 20
@@ -63,12 +67,9 @@ STAT_REFERENCE = 7
 StatValue: TypeAlias = int | float | str
 _TEXT_BYTES: Final = 4000
 _KEY_TAG: Final = STAT_METADATA << 3
-_USUAL: Final = re.compile(
-    # Key of the name, offset and duration; a duration of 0 is omitted.
-    rb"\x08([\x80-\xff]{0,9}[\x00-\x7f])\x10([\x80-\xff]{0,9}[\x00-\x7f])"
-    rb"(?:\x18([\x80-\xff]{0,9}[\x00-\x7f]))?(?=\x22|$)",
-    re.DOTALL,
-)
+_CORRELATION: Final = frozenset({"correlation_id"})
+_EVENT_HEADER_BYTES: Final = 40
+"""Above those of three tags and integers."""
 PROGRAMS: Final = "/host:metadata"
 """Plane of compiled programs, without events."""
 _STAT_BYTES: Final = 4000
@@ -103,7 +104,20 @@ class FileWindow:
         return self._piece[low:high]
 
 
-def scan(window: FileWindow, start: int, end: int) -> Iterator[FieldSpan]:
+class FieldBatch(NamedTuple):
+    """Fields of a message that begin in one piece of a file."""
+
+    at: int
+    """Place of the piece in the file."""
+    piece: bytes
+    tags: list[int]
+    lows: list[int]
+    """Start of the value within the piece; of an integer the value itself."""
+    highs: list[int]
+    """End, which may be beyond the piece."""
+
+
+def field_batches(window: FileWindow, start: int, end: int) -> Iterator[FieldBatch]:
     """Yield the fields of a message in a range of a file, reading only their headers.
 
     Raises:
@@ -112,71 +126,70 @@ def scan(window: FileWindow, start: int, end: int) -> Iterator[FieldSpan]:
     at = start
     while at < end:
         piece = window.slice(at, min(end, at + max(window.piece_bytes, _HEADER_BYTES)))
+        batch = FieldBatch(at, piece, [], [], [])
         last = len(piece)
         used = 0
-        is_last = at + last >= end
-        while used < last and (is_last or last - used >= _HEADER_BYTES):
+        # A header may continue behind the piece.
+        until = last if at + last >= end else last - _HEADER_BYTES + 1
+        while used < until:
             tag = piece[used]
-            body = used + 2
-            if tag & 7 == LENGTH and tag < MORE and body <= last and piece[used + 1] < MORE:
+            low = used + 2
+            if tag & 7 == LENGTH and tag < MORE and low <= last and piece[used + 1] < MORE:
                 value = piece[used + 1]
             else:
                 try:
-                    tag, value, body = read_header(piece, used)
+                    tag, value, low = read_header(piece, used)
                 except ProtobufError as error:
                     raise ProtobufError(str(error), at + used) from error
-            low = at + body
+            batch.tags.append(tag)
             if tag & 7 == VARINT:
-                used = body
-                yield tag >> 3, VARINT, value, low
-                continue
-            used = body + value
-            if at + used > end:
-                raise ProtobufError("a field is longer than what holds it", low)
-            yield tag >> 3, tag & 7, low, at + used
+                used = low
+                low = value
+            elif at + low + value > end:
+                raise ProtobufError("a field is longer than what holds it", at + low)
+            else:
+                used = low + value
+            batch.lows.append(low)
+            batch.highs.append(used)
         if not used:
             raise ProtobufError("the file ends early", at)
+        yield batch
         at += used
 
 
-def messages(
-    window: FileWindow, start: int, end: int, number: int, longest: int
-) -> Iterator[bytes | None]:
-    """Yield the fields of a number in a range, `None` for those too long; raises as `scan`."""
-    for field_number, wire_type, low, high in scan(window, start, end):
-        if field_number == number and wire_type == LENGTH:
-            yield window.slice(low, high) if high - low <= longest else None
+def scan(window: FileWindow, start: int, end: int) -> Iterator[FieldSpan]:
+    """Yield the same fields one by one, at places in the file; raises as `field_batches`."""
+    for at, _, tags, lows, highs in field_batches(window, start, end):
+        for tag, low, high in zip(tags, lows, highs, strict=True):
+            yield tag >> 3, tag & 7, low if tag & 7 == VARINT else at + low, at + high
 
 
-class PlaneEvent(Struct, frozen=True):
-    """An event; picoseconds since its line's start."""
+def varints(data: "NDArray[np.uint8]", places: Numbers) -> tuple[Numbers, Numbers]:
+    """Read signed integers at some places; return them with their ends, at most ten bytes later."""
+    values = np.zeros(places.size, np.uint64)
+    ends = places.copy()
+    rows = np.arange(places.size)
+    for shift in range(0, 64, 7):
+        read = data[ends[rows]]
+        values[rows] |= (read & (MORE - 1)).astype(np.uint64) << np.uint64(shift)
+        ends[rows] += 1
+        rows = rows[read >= MORE]
+    return values.view(np.int64), ends
 
-    metadata: int
-    """Key of its name."""
-    offset_picoseconds: int | None
-    """`None` for an aggregate of events, which has no time."""
-    duration_picoseconds: int
-    rest: bytes
+
+class PlaneEvents(Struct, frozen=True):
+    """Events of a line that follow each other, in columns."""
+
+    keys: Numbers
+    """Keys of their names."""
+    starts: Numbers
+    ends: Numbers
+    rests: Sequence[bytes]
     """Encoded stats; most are never decoded."""
-
-
-def read_event(data: bytes) -> PlaneEvent:
-    """Decode an event; raises `ProtobufError` if it is cut or invalid."""
-    usual = _USUAL.match(data)
-    if usual is not None:
-        metadata, _ = read_varint(usual[1], 0)
-        offset, _ = read_varint(usual[2], 0)
-        duration = 0 if usual[3] is None else read_varint(usual[3], 0)[0]
-        return PlaneEvent(metadata, signed(offset), signed(duration), data[usual.end() :])
-    numbers = {number: value for number, _, value in fields(data) if isinstance(value, int)}
-    offset_or_none = None if EVENT_OCCURRENCES in numbers else signed(numbers.get(EVENT_OFFSET, 0))
-    duration = signed(numbers.get(EVENT_DURATION, 0))
-    return PlaneEvent(numbers.get(EVENT_METADATA, 0), offset_or_none, duration, data)
-
-
-def event_key(data: bytes) -> int:
-    """Return the key of an event's name if it comes first, else 0; raises `ProtobufError`."""
-    return read_varint(data, 1)[0] if data[:1] == b"\x08" else 0
+    passed: int
+    """Number of others, which are of no use."""
+    sums: int
+    """Number of aggregates, which have no time."""
 
 
 def key_bytes(key: int) -> bytes:
@@ -242,6 +255,7 @@ class XPlane:
     event_names: dict[int, str] = field(default_factory=dict)
     stat_names: dict[int, str] = field(default_factory=dict)
     own_stats: list[bytes] = field(default_factory=list)
+    _correlation: re.Pattern[bytes] | None = None
     _shared: dict[tuple[frozenset[int], bytes], Mapping[str, StatValue]] = field(
         default_factory=dict
     )
@@ -257,29 +271,34 @@ class XPlane:
         """Return the keys of the stats with these names."""
         return frozenset(key for key, name in self.stat_names.items() if name in names)
 
-    def values(self, event: PlaneEvent, wanted: frozenset[int]) -> dict[str, StatValue]:
-        """Return the wanted stats of an event by name.
+    def values(self, rest: bytes, wanted: frozenset[int]) -> Mapping[str, StatValue]:
+        """Return the wanted stats among encoded ones by name; those that events share are kept.
 
         Raises:
             ProtobufError: one of them is cut or invalid.
         """
-        values: dict[str, StatValue] = {}
-        for number, _, stat in fields(event.rest):
-            if number == EVENT_STATS and isinstance(stat, bytes):
-                values.update(self._value(stat, wanted))
-            elif number not in EVENT_FIELDS:
-                self.unread["unknown fields"] += 1
-        return values
-
-    def _value(self, stat: bytes, wanted: frozenset[int]) -> Mapping[str, StatValue]:
-        """Return a stat by name, if wanted; those that events share are kept."""
-        if (cached := self._shared.get((wanted, stat))) is not None:
+        if (cached := self._shared.get((wanted, rest))) is not None:
             return cached
         values: dict[str, StatValue] = {}
-        add_stat(stat, wanted, self.stat_names, values)
+        for number, _, stat in fields(rest):
+            if number == EVENT_STATS and isinstance(stat, bytes):
+                add_stat(stat, wanted, self.stat_names, values)
+            elif number not in EVENT_FIELDS:
+                self.unread["unknown fields"] += 1
         if len(self._shared) < _SHARED_MAXIMUM:
-            self._shared[wanted, stat] = values
+            self._shared[wanted, rest] = values
         return values
+
+    def correlated(self, rest: bytes) -> tuple[int | None, bytes]:
+        """Return the correlation among encoded stats, and the others; `None` for none."""
+        if self._correlation is None:
+            keys = b"|".join(map(re.escape, map(key_bytes, self.stat_ids(_CORRELATION))))
+            self._correlation = re.compile(
+                b"\x22[\x00-\x7f](?:%b)[\x18\x20]([\x80-\xff]{0,8}[\x00-\x7f])" % (keys or b"(?!)")
+            )
+        if (match := self._correlation.search(rest)) is None:
+            return None, rest
+        return read_varint(match[1], 0)[0], rest[: match.start()] + rest[match.end() :]
 
     def lines(self) -> Iterator[XPlaneLine]:
         """Yield the lines without their events."""
@@ -300,14 +319,44 @@ class XPlane:
                     self.unread["unknown fields"] += 1
             yield XPlaneLine(shown or name, start, (low, high))
 
-    def messages(self, line: XPlaneLine) -> Iterator[bytes]:
-        """Yield the encoded events of a line; those too large are counted."""
-        longest = self.limits.event_maximum_bytes
-        for data in messages(self.window, *line.span, LINE_EVENTS, longest):
-            if data is None:
-                self.unread["events that are too large"] += 1
-            else:
-                yield data
+    def events(
+        self,
+        line: XPlaneLine,
+        named: frozenset[int] | None = None,
+        is_marked: Callable[[bytes], Iterator[re.Match[bytes]]] = lambda _: iter(()),
+    ) -> Iterator[PlaneEvents]:
+        """Yield the events of a line: all, or those of some names or with marks in their stats.
+
+        Raises:
+            ProtobufError: one of them is cut or invalid.
+        """
+        for at, piece, *columns in field_batches(self.window, *line.span):
+            spans = [
+                (low, high)
+                for tag, low, high in zip(*columns, strict=True)
+                if tag == LINE_EVENTS << 3 | LENGTH
+            ]
+            lows, highs = np.array(spans, np.int64).reshape(-1, 2).T
+            is_short = highs - lows <= self.limits.event_maximum_bytes
+            self.unread["events that are too large"] += int(np.count_nonzero(~is_short))
+            lows = lows[is_short]
+            highs = highs[is_short]
+            if lows.size:
+                whole = piece if highs[-1] <= len(piece) else self.window.slice(at, at + highs[-1])
+                rows = np.arange(lows.size)
+                if named is not None:
+                    keys = _first_keys(whole, lows)
+                    marks = np.array([match.start() for match in is_marked(whole)], np.int64)
+                    places = np.searchsorted(lows, marks, side="right") - 1
+                    is_used = np.isin(keys, [*named])
+                    is_used[places[(places >= 0) & (marks < highs[places])]] = True
+                    rows = np.flatnonzero(is_used)
+                yield _decoded(line, whole, lows[rows], highs[rows], lows.size - rows.size)
+
+    def count(self, line: XPlaneLine) -> int:
+        """Return the number of events of a line."""
+        batches = field_batches(self.window, *line.span)
+        return sum(batch.tags.count(LINE_EVENTS << 3 | LENGTH) for batch in batches)
 
     def text(self, low: int, high: int) -> str:
         """Return a name, cut to the limit."""
@@ -332,6 +381,55 @@ class XPlane:
             names[key] = name
         else:
             self.unread["names beyond those that are told apart"] += 1
+
+
+def _padded(data: bytes) -> "NDArray[np.uint8]":
+    return np.frombuffer(data + bytes(_EVENT_HEADER_BYTES), np.uint8)
+
+
+def _first_keys(data: bytes, lows: Numbers) -> Numbers:
+    """Return the keys of names that come first in events, else 0."""
+    padded = _padded(data)
+    return np.where(padded[lows] == EVENT_METADATA << 3, varints(padded, lows + 1)[0], 0)
+
+
+def _decoded(
+    line: XPlaneLine, data: bytes, lows: Numbers, highs: Numbers, passed: int
+) -> PlaneEvents:
+    """Decode events at some places; raises `ProtobufError` if one is cut or invalid."""
+    padded = _padded(data)
+    # Key of the name, offset and duration; a duration of 0 is omitted.
+    keys, ends = varints(padded, lows + 1)
+    is_usual = (padded[lows] == EVENT_METADATA << 3) & (padded[ends] == EVENT_OFFSET << 3)
+    offsets, ends = varints(padded, ends + 1)
+    lasts = (ends < highs) & (padded[ends] == EVENT_DURATION << 3)
+    durations, after = varints(padded, ends + 1)
+    durations *= lasts
+    ends = np.where(lasts, after, ends)
+    is_usual &= (ends == highs) | ((ends < highs) & (padded[ends] == EVENT_STATS << 3 | LENGTH))
+    is_timed = np.ones(lows.size, bool)
+    for row in np.flatnonzero(~is_usual).tolist():
+        parts = fields(data[lows[row] : highs[row]])
+        numbers = {number: value for number, _, value in parts if isinstance(value, int)}
+        is_timed[row] = EVENT_OCCURRENCES not in numbers
+        wanted = EVENT_METADATA, EVENT_OFFSET, EVENT_DURATION
+        event = (signed(numbers.get(number, 0)) for number in wanted)
+        keys[row], offsets[row], durations[row] = event
+        ends[row] = lows[row]
+    rows = np.flatnonzero(is_timed)
+    start = max(-LATEST, min(line.start_nanoseconds, LATEST))
+    until = ends_of(offsets, durations)
+    return PlaneEvents(
+        keys[rows],
+        start + offsets[rows] // 1000,
+        start + until[rows] // 1000,
+        [
+            data[low:high]
+            for low, high in zip(ends[rows].tolist(), highs[rows].tolist(), strict=True)
+        ],
+        passed,
+        lows.size - rows.size,
+    )
 
 
 def read_plane(

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
+import numpy as np
+
 from rightsizer.io.protobuf import LENGTH, ProtobufError
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
@@ -18,32 +20,30 @@ from rightsizer.profiles.printed_text import plain_words
 from rightsizer.profiles.reader import ProfileReader, open_unpacked
 from rightsizer.profiles.recorder import Recorder
 from rightsizer.profiles.xplane.plane import (
-    LINE_EVENTS,
     PROGRAMS,
     SPACE_ERRORS,
     SPACE_HOSTS,
     SPACE_PLANES,
     SPACE_WARNINGS,
     FileWindow,
-    PlaneEvent,
+    PlaneEvents,
     XPlane,
     XPlaneLine,
-    event_key,
     key_bytes,
-    messages,
-    read_event,
     read_plane,
     scan,
 )
 from rightsizer.profiles.xplane.recorded_events import (
     HOST_STATS,
     STREAM_STATS,
+    StreamMeaning,
     is_host_call,
     is_host_event_of_use,
     is_stream,
     record_host_call,
     record_host_event,
-    record_stream_event,
+    record_stream_events,
+    stream_meaning,
 )
 
 GPU_PLANE: Final = re.compile(r"^/device:GPU:(\d{1,6})$")
@@ -117,22 +117,22 @@ class SpaceReader:
                 self._profile_start = started
         elif _TPU_PLANE.match(plane.name):
             self.planes["TPU"] += 1
-            self._pass_over(plane.lines(), "events of TPUs")
+            self._pass_over(plane, plane.lines(), "events of TPUs")
         else:
-            self._pass_over(plane.lines(), "events of other planes")
+            self._pass_over(plane, plane.lines(), "events of other planes")
 
     def _gpu(self, plane: XPlane, index: int) -> None:
         self.planes[plane.name] += 1
         same = self.planes[plane.name]
         key = plane.name if same == 1 else f"{plane.name} ({same})"
-        wanted = plane.stat_ids(STREAM_STATS)
+        wanted = plane.stat_ids(frozenset(STREAM_STATS) | _ALWAYS)
         is_idle = True
         for line in plane.lines():
             is_idle = False
             if is_stream(line.name) or line.name == "Steps":
                 self._device_line(plane, key, line, wanted)
             else:
-                self._pass_over([line], "events of derived lines")
+                self._pass_over(plane, [line], "events of derived lines")
         self.idle_gpus += is_idle
         facts = (plane.stats().get(name) for name in ("memory_size", "core_count"))
         memory, cores = (fact if isinstance(fact, int) and fact > 0 else None for fact in facts)
@@ -141,16 +141,24 @@ class SpaceReader:
     def _device_line(
         self, plane: XPlane, key: str, line: XPlaneLine, wanted: frozenset[int]
     ) -> None:
-        for event in map(read_event, plane.messages(line)):
-            if (span := self._span(line, event)) is None:
-                continue
-            name = plane.event_names.get(event.metadata, "")
+        for events in plane.events(line):
+            self._take(events)
+            names = [plane.event_names.get(key, "") for key in events.keys.tolist()]
             if line.name == "Steps":
-                self.recorder.step(name, span, key)
-            elif not record_stream_event(
-                self.recorder, key, name, span, plane.values(event, wanted), line.name
-            ):
-                self.unread["events of memory"] += 1
+                spans = zip(events.starts.tolist(), events.ends.tolist(), strict=True)
+                for name, span in zip(names, spans, strict=True):
+                    self.recorder.step(name, span, key)
+                continue
+            correlations: list[object] = []
+            meanings: list[StreamMeaning] = []
+            for name, rest in zip(names, events.rests, strict=True):
+                correlation, others = plane.correlated(rest)
+                stats = plane.values(others, wanted)
+                correlations.append(stats.get("correlation_id", correlation))
+                meanings.append(stream_meaning(name, tuple(map(stats.get, STREAM_STATS))))
+            self.unread["events of memory"] += record_stream_events(
+                self.recorder, key, line.name, events.starts, events.ends, correlations, meanings
+            )
 
     def _host(self, plane: XPlane) -> None:
         self.planes["host"] += 1
@@ -161,51 +169,57 @@ class SpaceReader:
             key for key, name in plane.event_names.items() if is_host_event_of_use(name)
         )
         for line in plane.lines():
-            passed = 0
-            for data in plane.messages(line):
-                if event_key(data) not in named and not is_marked(data):
-                    passed += 1
-                    continue
-                event = read_event(data)
-                if (span := self._span(line, event)) is not None:
-                    name = plane.event_names.get(event.metadata, "")
-                    stats = plane.values(event, wanted)
-                    if not record_host_event(self.recorder, name, span, stats):
-                        self.unread["events of the host"] += 1
-            self._count_unread(passed, "events of the host")
+            for events in plane.events(line, named, is_marked):
+                self._take(events)
+                self._host_events(plane, events, wanted)
+                self._count_unread(events.passed, "events of the host")
+
+    def _host_events(self, plane: XPlane, events: PlaneEvents, wanted: frozenset[int]) -> None:
+        launches: list[tuple[int, int]] = []
+        for row, (key, rest) in enumerate(zip(events.keys.tolist(), events.rests, strict=True)):
+            name = plane.event_names.get(key, "")
+            correlation, others = plane.correlated(rest)
+            stats = plane.values(others, wanted)
+            if correlation is not None:
+                launches.append((row, correlation))
+            if stats or correlation is None or is_host_event_of_use(name):
+                span = int(events.starts[row]), int(events.ends[row])
+                is_used = record_host_event(self.recorder, name, span, stats)
+                self.unread["events of the host"] += not (is_used or correlation is not None)
+        rows, correlations = np.array(launches, np.int64).reshape(-1, 2).T
+        starts, ends = events.starts[rows], events.ends[rows]
+        self.recorder.launches(correlations, starts, ends, np.full(rows.size, -1))
 
     def _host_calls(self, plane: XPlane) -> None:
         """Read its threads again for their calls, if there are only host steps."""
+        operations = plane.stat_ids(_OPERATION)
         is_marked = _marked_with(plane, _OPERATION)
         named = frozenset(key for key, name in plane.event_names.items() if is_host_call(name))
         for line in plane.lines():
             self._threads += 1
-            for data in plane.messages(line):
-                is_operation = is_marked(data) is not None
-                if not is_operation and event_key(data) not in named:
-                    continue
-                event = read_event(data)
-                if event.offset_picoseconds is not None:
-                    name = plane.event_names.get(event.metadata, "")
-                    span = _time(line, event)
+            for events in plane.events(line, named, is_marked):
+                spans = zip(events.starts.tolist(), events.ends.tolist(), strict=True)
+                for key, span, rest in zip(events.keys.tolist(), spans, events.rests, strict=True):
                     self.unread["events of the host"] -= record_host_call(
-                        self.recorder, self._threads, name, span, is_operation=is_operation
+                        self.recorder,
+                        self._threads,
+                        plane.event_names.get(key, ""),
+                        span,
+                        is_operation=bool(plane.values(rest, operations)),
                     )
 
-    def _span(self, line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds] | None:
-        """Return start and end; `None` for an aggregate without a time."""
-        self._count()
-        if event.offset_picoseconds is None:
-            self.unread["sums of events, without times"] += 1
-            return None
-        start, end = _time(line, event)
-        self._earliest = start if self._earliest is None else min(start, self._earliest)
-        return start, end
+    def _take(self, events: PlaneEvents) -> None:
+        """Count events."""
+        self._count(events.keys.size + events.sums)
+        if events.sums:
+            self.unread["sums of events, without times"] += events.sums
+        if events.keys.size:
+            earliest = int(events.starts.min())
+            self._earliest = earliest if self._earliest is None else min(earliest, self._earliest)
 
-    def _pass_over(self, lines: Iterable[XPlaneLine], what: str) -> None:
+    def _pass_over(self, plane: XPlane, lines: Iterable[XPlaneLine], what: str) -> None:
         for line in lines:
-            events = messages(self._window, *line.span, LINE_EVENTS, 0)
-            self._count_unread(sum(1 for _ in events), what)
+            self._count_unread(plane.count(line), what)
 
     def _count_unread(self, count: int, what: str) -> None:
         if count:
@@ -224,15 +238,12 @@ class SpaceReader:
             self.messages.append(f"The profiler reported {what}: {shown}")
 
 
-def _marked_with(plane: XPlane, names: frozenset[str]) -> Callable[[bytes], object]:
+def _marked_with(
+    plane: XPlane, names: frozenset[str]
+) -> Callable[[bytes], Iterator[re.Match[bytes]]]:
     """Return a fast search of encoded events for stats with these names."""
     keys = [re.escape(key_bytes(key)) for key in plane.stat_ids(names)]
-    return re.compile(b"|".join(keys) or _NOTHING).search
-
-
-def _time(line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds]:
-    picoseconds = line.start_nanoseconds * 1000 + (event.offset_picoseconds or 0)
-    return picoseconds // 1000, (picoseconds + event.duration_picoseconds) // 1000
+    return re.compile(b"|".join(keys) or _NOTHING).finditer
 
 
 def is_host(plane: str) -> bool:

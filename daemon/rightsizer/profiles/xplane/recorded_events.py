@@ -1,16 +1,19 @@
 """Events of host threads and GPU streams, recorded with their details."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
 from rightsizer.model.units import Nanoseconds
 from rightsizer.profiles.call_stacks import CallKind, without_turn
+from rightsizer.profiles.columns import chosen, grouped, integers
 from rightsizer.profiles.names import copy_kind, is_read_back
 from rightsizer.profiles.recorder import Recorder
-from rightsizer.profiles.timeline import Interval
+from rightsizer.profiles.timeline import Interval, Numbers
 
 HOST_STATS: Final = frozenset(
     ("correlation_id", "step_num", "allocator_name", "bytes_allocated", "peak_bytes_in_use")
@@ -48,23 +51,20 @@ _SPANS: Final = (
     ),
 )
 """By names of functions and operations; an operation's type follows a colon."""
-_NOT_BUSY: Final = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
+_NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
 _SCOPES: Final = ("name", "level 0", "tf_op", "hlo_op", "hlo_module")
 """Origin of a kernel, most specific first: JAX, TensorFlow, XLA's own names."""
 _NO_SCOPE: Final = "XlaModule"
-STREAM_STATS: Final = frozenset(
-    {
-        *_SCOPES,
-        "kernel_details",
-        "memcpy_details",
-        "memset_details",
-        "cuda_graph_exec_id",
-        "correlation_id",
-        "theoretical_occupancy_pct",
-        *_NOT_BUSY,
-    }
+STREAM_STATS: Final = (
+    *_SCOPES,
+    "kernel_details",
+    "memcpy_details",
+    "memset_details",
+    "cuda_graph_exec_id",
+    "theoretical_occupancy_pct",
+    *_NOT_BUSY,
 )
-"""Stats of such an event that are used."""
+"""Stats of such an event that are used, beside its correlation."""
 _REMEMBERED: Final = 10_000
 """Most names, scopes and details that are kept."""
 _DETAIL: Final = re.compile(r"(\w+):(\S*)")
@@ -156,65 +156,99 @@ def is_stream(line: str) -> bool:
     return line.startswith("Stream #")
 
 
-def record_stream_event(  # noqa: PLR0913, PLR0917 - facts in both forms of a trace.
-    recorder: Recorder,
-    device: str,
-    name: str,
-    span: tuple[Nanoseconds, Nanoseconds],
-    stats: Mapping[str, object],
-    stream: str = "",
-) -> bool:
-    """Record an event; return false for events of memory, which are not used."""
-    if not _NOT_BUSY.isdisjoint(stats):
-        return False
-    correlation = _whole(stats.get("correlation_id"))
-    word = name.lower().partition(" ")[0]
-    if word.startswith("memcpy") or "memcpy_details" in stats:
-        kind = copy_kind(word) if word.startswith("memcpy") else CopyKind.OTHER
-        details = _details(str(stats.get("memcpy_details", "")))
-        size = _whole(details.get("size") or details.get("num_bytes"))
-        sides = (_MEMORIES.get(details.get(side, "")) for side in ("kind_src", "kind_dst"))
-        memory = next(filter(None, sides), HostMemory.UNKNOWN)
-        recorder.copy(device, span, kind, memory, size)
-    elif word.startswith("memset") or "memset_details" in stats:
-        recorder.fill(device, span)
-    elif "cuda_graph_exec_id" in stats and "kernel_details" not in stats:
-        recorder.kernel(device, span, None, correlation=correlation, stream=stream)
-    else:
-        occupancy = _occupancy(stats)
-        recorder.kernel(
-            device,
-            span,
-            name,
-            correlation=correlation,
-            occupancy_ratio=occupancy,
-            frames=_frames(tuple(str(stats.get(key, "")) for key in _SCOPES)),
-            stream=stream,
-        )
-    return True
+class StreamMeaning(Struct, frozen=True, gc=False):
+    """What name and stats of an event of a stream say."""
+
+    use: str = ""
+    """`kernel`, `copy` or `fill`; empty for events of memory, which are not used."""
+    name: str | None = None
+    """`None` for a graph."""
+    occupancy_ratio: float | None = None
+    frames: tuple[str, ...] | None = None
+    copy: tuple[CopyKind, HostMemory] = (CopyKind.OTHER, HostMemory.UNKNOWN)
+    size_bytes: int | None = None
 
 
 @lru_cache(_REMEMBERED)
-def _frames(origins: tuple[str, ...]) -> tuple[str, ...]:
+def stream_meaning(name: str, values: tuple[object, ...]) -> StreamMeaning:
+    """Return the meaning of an event, by the values of `STREAM_STATS`."""
+    stats = {
+        key: str(value)
+        for key, value in zip(STREAM_STATS, values, strict=True)
+        if value is not None
+    }
+    if not stats.keys().isdisjoint(_NOT_BUSY):
+        return StreamMeaning()
+    word = name.lower().partition(" ")[0]
+    if word.startswith("memcpy") or "memcpy_details" in stats:
+        kind = copy_kind(word) if word.startswith("memcpy") else CopyKind.OTHER
+        details = _details(stats.get("memcpy_details", ""))
+        size = _whole(details.get("size") or details.get("num_bytes"))
+        sides = (_MEMORIES.get(details.get(side, "")) for side in ("kind_src", "kind_dst"))
+        memory = next(filter(None, sides), HostMemory.UNKNOWN)
+        return StreamMeaning("copy", copy=(kind, memory), size_bytes=size)
+    if word.startswith("memset") or "memset_details" in stats:
+        return StreamMeaning("fill")
+    if "cuda_graph_exec_id" in stats and "kernel_details" not in stats:
+        return StreamMeaning("kernel")
+    return StreamMeaning("kernel", name, _occupancy(stats), _frames(stats))
+
+
+def record_stream_events(  # noqa: PLR0913, PLR0917 - a column each.
+    recorder: Recorder,
+    device: str,
+    stream: str,
+    starts: Numbers,
+    ends: Numbers,
+    correlations: Sequence[object],
+    meanings: Sequence[StreamMeaning],
+) -> int:
+    """Record events of a stream; return the number of those of memory, which are not used."""
+    ties = integers([*map(_whole, correlations)])
+    unused = 0
+    for use, rows in grouped([meaning.use for meaning in meanings]):
+        devices = [device] * rows.size
+        begins, untils, numbers, of_use = chosen(rows, starts, ends, ties, meanings)
+        if use == "kernel":
+            recorder.kernels(
+                devices,
+                begins,
+                untils,
+                numbers,
+                [meaning.name for meaning in of_use],
+                [stream] * rows.size,
+                [meaning.occupancy_ratio for meaning in of_use],
+                frames=[meaning.frames for meaning in of_use],
+            )
+        elif use == "copy":
+            sizes = [meaning.size_bytes for meaning in of_use]
+            recorder.copies(devices, begins, untils, [meaning.copy for meaning in of_use], sizes)
+        elif use:
+            recorder.fills(devices, begins, untils)
+        else:
+            unused = rows.size
+    return unused
+
+
+def _frames(stats: Mapping[str, str]) -> tuple[str, ...]:
     """Return the scopes that a kernel was created in; numbered layers count as one."""
-    candidates = (origin.partition(":")[0] for origin in origins)
+    candidates = (stats.get(key, "").partition(":")[0] for key in _SCOPES)
     scope = next((candidate for candidate in candidates if candidate not in {"", _NO_SCOPE}), "")
     return tuple(filter(None, (without_turn(part).rstrip(".") for part in scope.split("/"))))
 
 
-@lru_cache(_REMEMBERED)
 def _details(text: str) -> Mapping[str, str]:
     return dict(_DETAIL.findall(text))
 
 
-def _occupancy(stats: Mapping[str, object]) -> float | None:
+def _occupancy(stats: Mapping[str, str]) -> float | None:
     """Return the launch's estimate; 0 means unknown."""
-    detail = _details(str(stats.get("kernel_details", ""))).get("occ_pct")
+    detail = _details(stats.get("kernel_details", "")).get("occ_pct")
     text = stats.get("theoretical_occupancy_pct", detail)
     if text is None:
         return None
     try:
-        percent = float(str(text))
+        percent = float(text)
     except ValueError:
         return None
     return percent / 100 if 0 < percent <= 100 else None  # noqa: PLR2004 - percent.
