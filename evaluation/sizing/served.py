@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from engine_pages import EnginePage
 from evaluation.options import Options
 from evaluation.sizing.serving_apart import set_apart
 from evaluation.sizing.serving_published import published_mixtures
@@ -21,7 +22,7 @@ from measured import quantile, table
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.io.yaml import load_yaml
-from rightsizer.model.served_load import ServedLatency, ServedLoad
+from rightsizer.model.served_load import ServedLoad
 from rightsizer.planner.plan_file import plan_of_keys
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.engine import NOTHING_STATED, served_engine
@@ -37,9 +38,13 @@ from rightsizer.sizing.site import (
     SiteShares,
     log_deviation,
 )
+from rightsizer.telemetry.serving.page import parse_page
+from rightsizer.telemetry.serving.served import served_loads
 
 _PLANNER: Final = Planner(built_in(), built_in_prices())
-_WINDOW_SECONDS: Final = 86400.0
+_REQUESTS: Final = 1000.0
+"""Counted on a page."""
+_BOUNDS: Final = tuple(1e-3 * 2.0**power for power in range(28))
 _TIMES: Final = {"TPOT": SiteFigure.TPOT, "TTFT": SiteFigure.TTFT}
 _CHOICES: Final = tuple(
     SiteShares(site, engine_board, model, subject)
@@ -64,8 +69,8 @@ _HEADINGS: Final = (
     "width",
 )
 _ON_LOADS: Final = (
-    "\nEach row as the load of an engine (model, board, tensor size, tokens, requests in flight, "
-    "latencies), predicted by `rightsizer served` without residuals. Rows of files that can be "
+    "\nEach row as the page of an engine (model, rate, tokens, requests in flight, latencies) on "
+    "its board, predicted by `rightsizer served` without residuals. Rows of files that can be "
     "computed are those that constants of serving were fitted to; the others were set apart. A "
     "load does not tell that their clients sent each request after an answer: its first token is "
     "predicted between that and random arrivals.\n"
@@ -134,22 +139,26 @@ def evaluate(options: Options) -> Iterator[str]:
 
 
 def load_of(row: Row) -> ServedLoad:
-    """Return a measurement as the load of an engine."""
-    seconds = 1e-3 * (row.ttft_ms + row.tpot_ms * row.requirement.load.output_tokens)
+    """Return a measurement as the load of an engine, read from its page; GPUs are its node's."""
+    asked = row.requirement.load
+    seconds = 1e-3 * (row.ttft_ms + row.tpot_ms * asked.output_tokens)
+    page = EnginePage("vllm:", {"model_name": row.model_name})
+    page.level("num_requests_running", row.concurrency)
+    page.count("request_success", _REQUESTS, finished_reason="stop")
+    for name, value in (
+        ("time_to_first_token_seconds", 1e-3 * row.ttft_ms),
+        ("inter_token_latency_seconds", 1e-3 * row.tpot_ms),
+        ("request_prompt_tokens", asked.input_tokens),
+        ("request_generation_tokens", asked.output_tokens),
+    ):
+        page.observe(name, value, bounds=_BOUNDS)
+    (load,) = served_loads(parse_page(page.page()), None, _REQUESTS * seconds / row.concurrency)
     layout = row.layout
-    gpus = layout.tensor * layout.pipeline
-    return ServedLoad(
-        model=row.model_name,
-        engine="vllm",
-        window_seconds=_WINDOW_SECONDS,
-        requests_per_second=row.concurrency / seconds,
-        devices=tuple(f"GPU-{number}" for number in range(gpus)),
-        board=row.board.names[0],
-        prompt_tokens=row.requirement.load.input_tokens,
-        output_tokens=row.requirement.load.output_tokens,
+    return replace(
+        load,
         requests_running=row.concurrency,
-        time_to_first_token=ServedLatency(1e-3 * row.ttft_ms),
-        time_per_output_token=ServedLatency(1e-3 * row.tpot_ms),
+        devices=tuple(f"GPU-{number}" for number in range(layout.tensor * layout.pipeline)),
+        board=row.board.names[0],
         weight_format=str(row.requirement.precision.weights),
         cache_format=str(row.requirement.precision.kv_cache),
         tensor=layout.tensor,

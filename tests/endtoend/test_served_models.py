@@ -9,6 +9,7 @@ import pytest
 
 from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
 from api_schema import faults, json_schema_of
+from assistant_client import call_tools
 from engine_pages import EnginePage, engine_server, vllm_page
 from rightsizer.io.codec import convert
 from rightsizer.model.served_load import ServedLoad
@@ -89,6 +90,11 @@ def test_model_and_load_are_told_and_outlive_a_kill(url: str, tmp_path: Path) ->
         assert "Llama-3.1-8B-Instruct by vllm on 2 x H100-SXM5-80GB" in " ".join(
             planned.stdout.split()
         )
+
+        (told,) = call_tools(("--url", agent.url), ("served", {}))
+        assert told.document is not None
+        (answer,) = told.document["served"]
+        assert answer["load"]["model"] == load.model
 
         before = requests(agent)
         writes = agent.metric("rightsizer_history_writes_total")

@@ -161,7 +161,7 @@ def test_bill_of_a_node_sums_to_its_report() -> None:
     rows = rows_of(of_node())
     hours = sum(float(row["ConsumedQuantity"]) for row in rows)
     assert hours == pytest.approx(model.summary.total.gpu_hours)
-    wasted = {"idle", "stalled", "lost", "headroom"}
+    wasted = {"idle", "stalled", "lost", "headroom", "free"}
     assert sum(
         float(row["ConsumedQuantity"]) for row in rows if row["x_State"] in wasted
     ) == pytest.approx(model.summary.wasted.gpu_hours)
@@ -169,6 +169,16 @@ def test_bill_of_a_node_sums_to_its_report() -> None:
     assert priced > 0
     assert sum(float(row["EffectiveCost"]) for row in rows) == pytest.approx(priced)
     assert {row["ResourceId"] for row in rows} == {row.uuid for row in model.devices}
+
+
+def test_owner_of_a_node_is_the_one_that_held_the_gpu() -> None:
+    """Not of hours in which it was empty, nor of what is unknown."""
+    owners = {
+        (row["ResourceName"], row["x_State"]): row["SubAccountName"] for row in rows_of(of_node())
+    }
+    assert owners["GPU 0", "used"] == "kubernetes/research/trainer"
+    assert owners["GPU 1", "idle"].startswith("slurm/")
+    assert owners["GPU 1", "free"] == owners["GPU 1", "unknown"] == ""
 
 
 def test_list_cost_is_the_price_without_discount() -> None:

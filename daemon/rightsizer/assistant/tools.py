@@ -137,9 +137,11 @@ class AssistantTool:
             RightsizerError: it printed none; the text is the command's.
         """
         try:
-            document: dict[str, Any] = json.loads(output)
+            printed = json.loads(output)
         except ValueError:
             raise RightsizerError(self._fault(error)) from None
+        # A tool's answer is an object, whatever the command prints.
+        document = printed if isinstance(printed, dict) else {self.row.command: printed}
         if self.row.parts:
             document = {key: document[key] for key in self.row.parts if key in document}
         listed = self.row.listed

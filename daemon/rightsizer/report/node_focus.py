@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.model.state import Cause
+from rightsizer.model.state import Cause, State
 from rightsizer.report.focus import FocusCharge, focus_csv, focus_rows
 from rightsizer.report.model import DeviceRow, ReportModel
 
@@ -47,9 +47,13 @@ def _charges(row: DeviceRow, sources: dict[str, str]) -> Iterator[FocusCharge]:
         "idle": wasted.pop(Cause.IDLE, 0.0),
         "stalled": wasted.pop(Cause.STALLED, 0.0),
         "lost": sum(wasted.values()),
+        "free": min(row.states.get(State.IDLE_EMPTY, 0.0), row.waste_hours.get(Cause.IDLE, 0.0)),
     }
+    hours["idle"] -= hours["free"]
     unknown = total - sum(hours.values())
     # The rest of a sum is not exactly nothing.
     hours["unknown"] = unknown if unknown > _LEAST_HOURS else 0.0
+    holder = row.workloads[0] if len(row.workloads) == 1 else ""
     for state, gpu_hours in hours.items():
-        yield replace(charge, state=state, gpu_hours=gpu_hours)
+        owner = holder if state not in {"free", "unknown"} else ""
+        yield replace(charge, state=state, gpu_hours=gpu_hours, owner=owner)
