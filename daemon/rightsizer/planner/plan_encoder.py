@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from rightsizer.io.codec import plain
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
 from rightsizer.planner.cost_blocks import shortcomings
 from rightsizer.planner.growth import GrowthOutlook
@@ -14,7 +15,6 @@ from rightsizer.planner.launch import launch_of
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.rental import Rental
 from rightsizer.planner.validation import validation_steps
-from rightsizer.report.advice_document import plain
 from rightsizer.sizing.engine import ENGINES
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory_estimate import MemoryEstimate

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import asdict, replace
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.io.codec import JsonObject, plain_fields
+from rightsizer.io.codec import JsonObject, plain, plain_fields
 from rightsizer.io.terminal import counted
 from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
@@ -20,7 +20,7 @@ from rightsizer.profiler.changes import (
 from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
 from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
-from rightsizer.report.advice_document import encode_finding, plain
+from rightsizer.report.advice_document import encode_finding
 from rightsizer.report.evidence import noted
 
 

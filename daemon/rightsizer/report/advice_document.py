@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from rightsizer.io.codec import JsonObject, to_json
+from rightsizer.io.codec import JsonObject, plain, to_json
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import (
     Action,
@@ -20,23 +20,6 @@ from rightsizer.model.finding import (
     Severity,
 )
 from rightsizer.model.units import optional_seconds, seconds
-
-
-def plain(value: object) -> Any:
-    """Convert a value without a type to JSON values; structs by field, sets sorted."""
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return plain(value._asdict())
-    if isinstance(value, Mapping):
-        return {str(key): plain(inside) for key, inside in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inside) for inside in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(str, value))
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    return str(value)
 
 
 class FindingDocument(msgspec.Struct, frozen=True):

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, plain
 from rightsizer.model.units import optional_seconds, seconds
-from rightsizer.report.advice_document import plain
 from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
 
