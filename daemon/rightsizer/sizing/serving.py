@@ -2,7 +2,6 @@
 
 import math
 from bisect import bisect_left
-from copy import copy
 from functools import cache, partial
 from typing import Final, NamedTuple
 
@@ -252,7 +251,9 @@ class Server:
 
         Each replica works alike: what one was asked need not be computed again.
         """
-        spread = copy(self)
+        # The module `copy` loads five others, for one line of a plan.
+        spread = object.__new__(Server)
+        spread.__dict__.update(self.__dict__)
         spread.memory = memory
         spread.load = memory.requirement.load.accepting(self.settings.token_acceptance_ratio)
         return spread
