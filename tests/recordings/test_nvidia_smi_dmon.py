@@ -50,6 +50,13 @@ def test_columns_have_their_units(replay: Replays, write: Writes) -> None:
     assert reading.missing == {Signal.MEMORY_TEMPERATURE_CELSIUS: Missing.NO_SAMPLE}
 
 
+def test_columns_of_a_later_run_are_read(replay: Replays, write: Writes) -> None:
+    """A log that goes on with other counters, however long it was before."""
+    text = "# gpu sm\n" + "    0 50\n" * 1001 + "# gpu sm pwr\n    0 60 250\n"
+    last = replay(write(text)).readings("index:0")[-1]
+    assert last.values == {Signal.GPU_BUSY: 0.6, Signal.POWER_WATTS: 250.0}
+
+
 def test_counters_have_columns_of_their_own(replay: Replays, write: Writes) -> None:
     """With `--gpm-metrics`: the first poll has none, as each is a difference to the one before."""
     text = (

@@ -103,7 +103,7 @@ def _device(cell: Record, entity: re.Match[str] | None, notes: RecordingNotes) -
 COUNTER_LINES: Final = RecordingFormat(
     "output of nvidia-smi dmon, pmon or dcgmi dmon",
     lambda head: bool(_first_names(head)),
-    records_table_rows(_counter_records),
+    records_table_rows(_counter_records, None),
 )
 """As tables or CSV; with date and time from `-o DT`, a time before each line, or none."""
 

@@ -157,11 +157,12 @@ one row, or a row per metric."""
 
 def records_table_rows(
     of: Callable[[TextFile, RecordingNotes], Iterator[tuple[int, Record]]],
+    sampled: int | None = _SAMPLED,
 ) -> Rows:
-    """Return the reader of rows by one of records."""
+    """Return the reader of rows by one of records, `sampled` of which have all columns."""
 
     def table_of(text: TextFile) -> HeadedTable:
-        first = islice(of(text, RecordingNotes(text.name)), _SAMPLED)
+        first = islice(of(text, RecordingNotes(text.name)), sampled)
         headings = [*dict.fromkeys(key for _, record in first for key in record)]
 
         def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:

@@ -4,6 +4,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import getitem, itemgetter
 from string import digits
@@ -96,6 +97,8 @@ class CellColumn(dict[str, float | Missing]):
         self.signal = signal
         self._unit = unit
         self._decimal = decimal
+        self._read = partial(local_number, decimal=",") if decimal == "," else float
+        self._factors: dict[str, float | None] = {}
 
     def __missing__(self, cell: str) -> float | Missing:
         if len(self) >= _REMEMBERED:
@@ -117,14 +120,19 @@ class CellColumn(dict[str, float | Missing]):
 
     def _number(self, cell: str) -> float | Missing:
         """Return the number of a cell in the base unit."""
-        text, unit = number_and_unit(cell)
+        text, _, unit = cell.strip().partition(" ")
         try:
-            number = local_number(text, self._decimal)
-        except (ValueError, OverflowError):
-            return missing_cell(cell) or Missing.INVALID
+            number = self._read(text)
+            factor = self._factors[unit]
+        except (ValueError, OverflowError, KeyError):
+            text, unit = number_and_unit(cell)
+            try:
+                number = local_number(text, self._decimal)
+            except (ValueError, OverflowError):
+                return missing_cell(cell) or Missing.INVALID
+            factor = self._factors[unit] = self._factor(unit)
         if math.isnan(number):
             return Missing.NO_SAMPLE  # As pandas and Prometheus write it.
-        factor = self._factor(unit)
         return Missing.INVALID if factor is None else scaled(number, factor)
 
     def _factor(self, spelling: str) -> float | None:
