@@ -1,76 +1,30 @@
 """Every function of the simulated library through the real bindings, on every kind of board."""
 
 import ctypes
+import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import pynvml
 import pytest
 
-from simulated_driver import Bench, simulated_driver
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from simulated_driver import MIDNIGHT, Bench, node_of, simulated_driver
+
+FUNCTIONS: Final = SimulatedLibrary(node_of("single-h100"), lambda: MIDNIGHT).functions
+
+
+def takes_a_device_alone(name: str) -> bool:
+    """Whether the bindings call a function with a device, and everything else is optional."""
+    parameters = [*inspect.signature(getattr(pynvml, name, object)).parameters.values()]
+    first = parameters[0].name if parameters else ""
+    return first in {"device", "handle"} and all(
+        parameter.default is not parameter.empty for parameter in parameters[1:]
+    )
+
 
 DEVICE_CALLS: dict[str, Callable[[Any], Any]] = {
-    name: getattr(pynvml, name)
-    for name in (
-        "nvmlDeviceGetName",
-        "nvmlDeviceGetUUID",
-        "nvmlDeviceGetIndex",
-        "nvmlDeviceGetBrand",
-        "nvmlDeviceGetMinorNumber",
-        "nvmlDeviceGetPciInfo",
-        "nvmlDeviceGetArchitecture",
-        "nvmlDeviceGetCudaComputeCapability",
-        "nvmlDeviceGetNumGpuCores",
-        "nvmlDeviceGetVbiosVersion",
-        "nvmlDeviceGetMemoryInfo",
-        "nvmlDeviceGetBAR1MemoryInfo",
-        "nvmlDeviceGetUtilizationRates",
-        "nvmlDeviceGetEncoderUtilization",
-        "nvmlDeviceGetDecoderUtilization",
-        "nvmlDeviceGetJpgUtilization",
-        "nvmlDeviceGetOfaUtilization",
-        "nvmlDeviceGetEncoderStats",
-        "nvmlDeviceGetPowerUsage",
-        "nvmlDeviceGetEnforcedPowerLimit",
-        "nvmlDeviceGetPowerManagementLimit",
-        "nvmlDeviceGetPowerManagementDefaultLimit",
-        "nvmlDeviceGetPowerManagementLimitConstraints",
-        "nvmlDeviceGetTotalEnergyConsumption",
-        "nvmlDeviceGetPerformanceState",
-        "nvmlDeviceGetCurrentClocksThrottleReasons",
-        "nvmlDeviceGetCurrentClocksEventReasons",
-        "nvmlDeviceGetMarginTemperature",
-        "nvmlDeviceGetNumFans",
-        "nvmlDeviceGetFanSpeed",
-        "nvmlDeviceGetCurrPcieLinkGeneration",
-        "nvmlDeviceGetCurrPcieLinkWidth",
-        "nvmlDeviceGetMaxPcieLinkGeneration",
-        "nvmlDeviceGetMaxPcieLinkWidth",
-        "nvmlDeviceGetPcieReplayCounter",
-        "nvmlDeviceGetComputeRunningProcesses_v2",
-        "nvmlDeviceGetComputeRunningProcesses_v3",
-        "nvmlDeviceGetGraphicsRunningProcesses_v2",
-        "nvmlDeviceGetGraphicsRunningProcesses_v3",
-        "nvmlDeviceGetMPSComputeRunningProcesses_v2",
-        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
-        "nvmlDeviceGetMigMode",
-        "nvmlDeviceGetMaxMigDeviceCount",
-        "nvmlDeviceGetGpuInstanceId",
-        "nvmlDeviceGetComputeInstanceId",
-        "nvmlDeviceGetAttributes_v2",
-        "nvmlGpmQueryDeviceSupport",
-        "nvmlDeviceGetEccMode",
-        "nvmlDeviceGetRemappedRows",
-        "nvmlDeviceGetRetiredPagesPendingStatus",
-        "nvmlDeviceGetPersistenceMode",
-        "nvmlDeviceGetComputeMode",
-        "nvmlDeviceGetVirtualizationMode",
-        "nvmlDeviceGetNumaNodeId",
-        "nvmlDeviceGetSupportedEventTypes",
-        "nvmlDeviceGetSerial",
-        "nvmlDeviceGetModuleId",
-        "nvmlDeviceGetInforomImageVersion",
-    )
+    name: getattr(pynvml, name) for name in FUNCTIONS if takes_a_device_alone(name)
 } | {
     "violation": lambda h: pynvml.nvmlDeviceGetViolationStatus(h, pynvml.NVML_PERF_POLICY_POWER),
     "fabric": lambda h: pynvml.nvmlDeviceGetGpuFabricInfo(

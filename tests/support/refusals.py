@@ -17,6 +17,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
 from rightsizer.simulator.library.faults import XidReportEvent
+from rightsizer.simulator.signals import SIGNALS
 from simulated_driver import hour, node_of
 
 __all__ = [
@@ -93,16 +94,9 @@ _REMAPPED: Final = tuple(signal for signal in Signal if signal.startswith("remap
 _RETIRED: Final = tuple(signal for signal in Signal if signal.startswith("retired_pages"))
 _VIOLATIONS: Final = (Signal.POWER_VIOLATION_SECONDS, Signal.THERMAL_VIOLATION_SECONDS)
 _FIELDS: Final = (
-    *_VIOLATIONS,
+    *(row.signal for row in SIGNALS if row.field is not None),
     *_RATES,
     *_NVLINKS,
-    *_ECC,
-    *_REMAPPED,
-    *_RETIRED,
-    Signal.ENERGY_JOULES,
-    Signal.MEMORY_TEMPERATURE_CELSIUS,
-    Signal.PCIE_REPLAYS,
-    Signal.RECOVERY_ACTION,
 )
 _GPM: Final = (Signal.GPU_BUSY, *_PROFILED, *_RATES)
 _GPM_CALLS: Final = (
@@ -116,6 +110,7 @@ _GPM_CALLS: Final = (
 COSTS: Final[Mapping[str, frozenset[Signal]]] = {
     name: frozenset(signals)
     for name, signals in {
+        **{call: [row.signal] for row in SIGNALS for call in row.calls},
         **dict.fromkeys(_GPM_CALLS, _GPM),
         "nvmlDeviceGetFieldValues": _FIELDS,
         "nvmlDeviceGetUtilizationRates": _BUSY,
@@ -127,11 +122,7 @@ COSTS: Final[Mapping[str, frozenset[Signal]]] = {
         "nvmlDeviceGetMemoryInfo_v2": _MEMORY,
         "nvmlDeviceGetMemoryInfo": _MEMORY,
         "nvmlDeviceGetBAR1MemoryInfo": [Signal.BAR1_USED_BYTES, Signal.BAR1_TOTAL_BYTES],
-        "nvmlDeviceGetPowerUsage": [Signal.POWER_WATTS],
-        "nvmlDeviceGetTotalEnergyConsumption": [Signal.ENERGY_JOULES],
         "nvmlDeviceGetViolationStatus": _VIOLATIONS,
-        "nvmlDeviceGetEnforcedPowerLimit": [Signal.POWER_LIMIT_WATTS],
-        "nvmlDeviceGetPowerManagementLimit": [Signal.POWER_LIMIT_WATTS],
         "nvmlDeviceGetClockInfo": [
             Signal.SM_CLOCK_HERTZ,
             Signal.MEMORY_CLOCK_HERTZ,
@@ -145,18 +136,11 @@ COSTS: Final[Mapping[str, frozenset[Signal]]] = {
             Signal.SM_CLOCK_APPLICATION_HERTZ,
             Signal.MEMORY_CLOCK_APPLICATION_HERTZ,
         ],
-        "nvmlDeviceGetCurrentClocksEventReasons": [Signal.CLOCK_EVENT_REASONS],
-        "nvmlDeviceGetCurrentClocksThrottleReasons": [Signal.CLOCK_EVENT_REASONS],
-        "nvmlDeviceGetPerformanceState": [Signal.PERFORMANCE_STATE],
         "nvmlDeviceGetTemperature": [Signal.TEMPERATURE_CELSIUS],
         "nvmlDeviceGetTemperatureV": [Signal.TEMPERATURE_CELSIUS],
         "nvmlDeviceGetMarginTemperature": [Signal.TEMPERATURE_MARGIN_CELSIUS],
         "nvmlDeviceGetNumFans": [Signal.FAN_SPEED],
-        "nvmlDeviceGetFanSpeed": [Signal.FAN_SPEED],
         "nvmlDeviceGetFanSpeed_v2": [Signal.FAN_SPEED],
-        "nvmlDeviceGetCurrPcieLinkGeneration": [Signal.PCIE_LINK_GENERATION],
-        "nvmlDeviceGetCurrPcieLinkWidth": [Signal.PCIE_LINK_WIDTH],
-        "nvmlDeviceGetPcieReplayCounter": [Signal.PCIE_REPLAYS],
         "nvmlDeviceGetNvLinkState": _NVLINKS,
         "nvmlDeviceGetGpuFabricInfoV": [Signal.FABRIC_STATE],
         "nvmlDeviceGetGpuFabricInfo": [Signal.FABRIC_STATE],

@@ -4,59 +4,29 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from rightsizer.model.units import MIB, nanoseconds
+from rightsizer.model.signal import Signal
 from rightsizer.simulator.library.calls import Functions, NvmlCode, one_of
-from rightsizer.simulator.library.driver import SimulatedHandle, structure, value, values
+from rightsizer.simulator.library.driver import (
+    SimulatedHandle,
+    signal_structure,
+    signal_value,
+    structure,
+    value,
+    values,
+)
 from rightsizer.simulator.physics import (
     HIGHEST_CELSIUS,
     SHUTDOWN_CELSIUS,
     SLOWDOWN_CELSIUS,
     lowest_limit_watts,
 )
+from rightsizer.simulator.signals import ROWS, SIGNALS, milli
 from rightsizer.simulator.support import BoardFeature
-from rightsizer.simulator.transients import shown_watts
 
-VIDEO_RATIO: Final = 0.9
-"""Clock of the video engines, relative to the graphics clock."""
-_reasons = value(lambda device: device.state.electrical.clock_event_reasons)
-_enforced_limit = value(lambda device: milli(device.around.power_limit_watts))
 _MEMORY_VERSION_2: Final = 0x02000028
-BAR1_USED_BYTES: Final = 3 * MIB
 _KIB: Final = 1024.0
-
-
-def _megahertz(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
-    """Return the clock of a kind: graphics, SM, memory or video."""
-    clocks = graphics_hertz, graphics_hertz, memory_hertz, VIDEO_RATIO * graphics_hertz
-    return round(clocks[one_of(kind, range(len(clocks)))] / 1e6)
-
-
-def _clock(device: SimulatedHandle, kind: Any) -> int:
-    board = device.state.electrical
-    return _megahertz(kind, board.sm_clock_hertz, board.memory_clock_hertz)
-
-
-def _maximum_clock(device: SimulatedHandle, kind: Any) -> int:
-    board = device.unit.around
-    return _megahertz(kind, board.sm_clock_maximum_hertz, board.family.memory_clock_hertz)
-
-
-def violation_nanoseconds(device: SimulatedHandle, policy: Any) -> int:
-    """Time that power (0) or heat (1) held the clocks down since the driver was loaded."""
-    counters = device.counters
-    held = counters.power_violation_seconds, counters.thermal_violation_seconds
-    return nanoseconds(held[one_of(policy, range(2))])
-
-
-def milli(value: float) -> int:
-    """Convert watts to milliwatts, or joules to millijoules."""
-    return int(value * 1000.0)
-
-
-def _usage(device: SimulatedHandle) -> int:
-    time = device.driver.now()
-    averages = device.support.has(BoardFeature.POWER_AVERAGE)
-    return milli(shown_watts(device.state_at(time), device.unit.around, time, averages=averages))
+_VIOLATIONS: Final = (Signal.POWER_VIOLATION_SECONDS, Signal.THERMAL_VIOLATION_SECONDS)
+"""By policy."""
 
 
 def _memory(device: SimulatedHandle) -> Mapping[str, int]:
@@ -67,30 +37,21 @@ def _memory(device: SimulatedHandle) -> Mapping[str, int]:
     return {"total": total, "used": min(used, total), "free": max(0, total - used)}
 
 
-def _memory_2(device: SimulatedHandle) -> Mapping[str, int]:
-    state = device.state
-    total = state.memory_total_bytes
-    reserved = state.memory_reserved_bytes
-    used = state.memory_used_bytes
-    usable = total - reserved
-    amounts = {"used": min(used, usable), "free": max(0, usable - used)}
-    return {"total": total, "reserved": reserved, **amounts}
-
-
-def _bar1(device: SimulatedHandle) -> Mapping[str, int]:
-    total = bar1_total_bytes(device.state.memory_total_bytes)
-    amounts = {"bar1Used": BAR1_USED_BYTES, "bar1Free": total - BAR1_USED_BYTES}
-    return {"bar1Total": total, **amounts}
-
-
-def bar1_total_bytes(memory_bytes: int) -> int:
-    """Size of the BAR1 window: the power of two that holds all memory."""
-    return MIB << (memory_bytes // MIB).bit_length()
+def _bar1(device: SimulatedHandle) -> Mapping[str, float]:
+    total = ROWS[Signal.BAR1_TOTAL_BYTES].read(device)
+    used = ROWS[Signal.BAR1_USED_BYTES].read(device)
+    return {"bar1Total": total, "bar1Used": used, "bar1Free": total - used}
 
 
 MEMORY_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetMemoryInfo": structure(_memory),
-    "nvmlDeviceGetMemoryInfo_v2": structure(_memory_2, version=_MEMORY_VERSION_2),
+    "nvmlDeviceGetMemoryInfo_v2": signal_structure(
+        _MEMORY_VERSION_2,
+        total=Signal.MEMORY_TOTAL_BYTES,
+        reserved=Signal.MEMORY_RESERVED_BYTES,
+        used=Signal.MEMORY_USED_BYTES,
+        free=Signal.MEMORY_FREE_BYTES,
+    ),
     "nvmlDeviceGetBAR1MemoryInfo": structure(_bar1),
 }
 
@@ -100,19 +61,13 @@ _THRESHOLDS: Final = {0: SHUTDOWN_CELSIUS, 1: SLOWDOWN_CELSIUS, 3: HIGHEST_CELSI
 """Thresholds by NVML's number: shutdown, slowdown, highest for the GPU."""
 
 
-def _celsius(device: SimulatedHandle, sensor: Any = 0) -> int:
-    one_of(sensor, (0,))
-    return round(device.state.electrical.temperature_celsius)
-
-
-def fan_percent(celsius: int) -> int:
-    """Fan speed at a temperature."""
-    return max(30, min(100, 2 * (celsius - 35)))
-
-
-def _fan_speed(device: SimulatedHandle, fan: Any = 0) -> int:
-    one_of(fan, (0,))
-    return fan_percent(_celsius(device))
+def _violation(device: SimulatedHandle, policy: Any) -> Mapping[str, float]:
+    """Time that power (0) or heat (1) held the clocks down since the driver was loaded."""
+    row = ROWS[_VIOLATIONS[one_of(policy, range(len(_VIOLATIONS)))]]
+    return {
+        "referenceTime": device.driver.microseconds() * 1000,
+        "violationTime": row.read(device),
+    }
 
 
 def _throughput(device: SimulatedHandle, direction: Any) -> int:
@@ -122,20 +77,25 @@ def _throughput(device: SimulatedHandle, direction: Any) -> int:
 
 
 BOARD: Final[Functions] = {
-    "nvmlDeviceGetClockInfo": value(_clock),
-    "nvmlDeviceGetMaxClockInfo": value(_maximum_clock),
-    "nvmlDeviceGetApplicationsClock": value(_maximum_clock, BoardFeature.APPLICATION_CLOCKS),
-    "nvmlDeviceGetCurrentClocksThrottleReasons": _reasons,
-    "nvmlDeviceGetCurrentClocksEventReasons": _reasons,
-    "nvmlDeviceGetViolationStatus": structure(
-        lambda device, policy: {
-            "referenceTime": device.driver.microseconds() * 1000,
-            "violationTime": violation_nanoseconds(device, policy),
-        }
+    **{call: signal_value(row.signal) for row in SIGNALS for call in row.calls},
+    # By the kind of clock: graphics, SM, memory, video.
+    "nvmlDeviceGetClockInfo": signal_value(
+        Signal.SM_CLOCK_HERTZ,
+        Signal.SM_CLOCK_HERTZ,
+        Signal.MEMORY_CLOCK_HERTZ,
+        Signal.VIDEO_CLOCK_HERTZ,
     ),
-    "nvmlDeviceGetPowerUsage": value(_usage),
-    "nvmlDeviceGetEnforcedPowerLimit": _enforced_limit,
-    "nvmlDeviceGetPowerManagementLimit": _enforced_limit,
+    "nvmlDeviceGetMaxClockInfo": signal_value(
+        Signal.SM_CLOCK_MAXIMUM_HERTZ,
+        Signal.SM_CLOCK_MAXIMUM_HERTZ,
+        Signal.MEMORY_CLOCK_MAXIMUM_HERTZ,
+    ),
+    "nvmlDeviceGetApplicationsClock": signal_value(
+        Signal.SM_CLOCK_APPLICATION_HERTZ,
+        Signal.SM_CLOCK_APPLICATION_HERTZ,
+        Signal.MEMORY_CLOCK_APPLICATION_HERTZ,
+    ),
+    "nvmlDeviceGetViolationStatus": structure(_violation),
     "nvmlDeviceGetPowerManagementDefaultLimit": value(
         lambda device: milli(device.unit.slot.board.power_limit_watts)
     ),
@@ -145,30 +105,20 @@ BOARD: Final[Functions] = {
             milli(device.unit.slot.board.power_limit_watts),
         )
     ),
-    "nvmlDeviceGetTotalEnergyConsumption": value(
-        lambda device: milli(device.counters.energy_joules), BoardFeature.ENERGY
-    ),
-    "nvmlDeviceGetPerformanceState": value(attrgetter("state.electrical.performance_state")),
-    "nvmlDeviceGetTemperature": value(_celsius),
-    "nvmlDeviceGetTemperatureV": structure(
-        lambda device: {"temperature": _celsius(device)}, version=_TEMPERATURE_VERSION_1
+    "nvmlDeviceGetTemperature": signal_value(Signal.TEMPERATURE_CELSIUS),
+    "nvmlDeviceGetTemperatureV": signal_structure(
+        _TEMPERATURE_VERSION_1, temperature=Signal.TEMPERATURE_CELSIUS
     ),
     "nvmlDeviceGetTemperatureThreshold": value(
         lambda _, kind: _THRESHOLDS[one_of(kind, _THRESHOLDS, NvmlCode.NOT_SUPPORTED)],
         BoardFeature.TEMPERATURE_THRESHOLDS,
     ),
-    "nvmlDeviceGetMarginTemperature": structure(
-        lambda device: {"marginTemperature": HIGHEST_CELSIUS - _celsius(device)},
-        BoardFeature.TEMPERATURE_MARGIN,
-        _MARGIN_VERSION_1,
+    "nvmlDeviceGetMarginTemperature": signal_structure(
+        _MARGIN_VERSION_1, marginTemperature=Signal.TEMPERATURE_MARGIN_CELSIUS
     ),
     "nvmlDeviceGetNumFans": value(lambda _: 1, BoardFeature.FANS),
-    "nvmlDeviceGetFanSpeed": value(_fan_speed, BoardFeature.FANS),
-    "nvmlDeviceGetFanSpeed_v2": value(_fan_speed, BoardFeature.FANS),
-    "nvmlDeviceGetCurrPcieLinkGeneration": value(attrgetter("state.electrical.pcie_generation")),
-    "nvmlDeviceGetCurrPcieLinkWidth": value(lambda device: device.state.electrical.pcie_width),
+    "nvmlDeviceGetFanSpeed_v2": signal_value(Signal.FAN_SPEED),
     "nvmlDeviceGetMaxPcieLinkGeneration": value(attrgetter("unit.slot.board.pcie_generation")),
-    "nvmlDeviceGetMaxPcieLinkWidth": value(lambda device: device.unit.slot.board.pcie_width),
+    "nvmlDeviceGetMaxPcieLinkWidth": value(attrgetter("unit.slot.board.pcie_width")),
     "nvmlDeviceGetPcieThroughput": value(_throughput),
-    "nvmlDeviceGetPcieReplayCounter": value(lambda device: device.health.pcie_replays),
 }

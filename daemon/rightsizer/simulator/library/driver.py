@@ -8,17 +8,17 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from rightsizer.model.reading import Process
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.simulator.counters import GpuCounters
 from rightsizer.simulator.device import SimulatedDevice
-from rightsizer.simulator.faults import GpuAbsence, GpuHealth
+from rightsizer.simulator.faults import GpuAbsence
 from rightsizer.simulator.gpu import GpuTimeline
 from rightsizer.simulator.library.calls import (
     NvmlCallError,
     NvmlCode,
     needed,
     number,
+    one_of,
     out,
     put,
     put_text,
@@ -29,9 +29,11 @@ from rightsizer.simulator.library.calls import (
 )
 from rightsizer.simulator.library.faults import ScenarioFaults, XidReportEvent
 from rightsizer.simulator.node import SimulatedNode
-from rightsizer.simulator.physics import BoardEnvironment, BoardState
-from rightsizer.simulator.support import BoardFeature, BoardSupport, support_of
+from rightsizer.simulator.physics import BoardState
+from rightsizer.simulator.signals import ROWS
+from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import wake_transient
+from rightsizer.simulator.view import DeviceView
 
 _Held = TypeVar("_Held")
 _STRIDE = 0x100
@@ -110,7 +112,7 @@ class SimulatedEventSet:
             self._pending.extend(XidReportEvent(uuid, code) for _, uuid, code in sorted(xids))
 
 
-class SimulatedHandle:
+class SimulatedHandle(DeviceView):
     """A GPU or MIG instance with its address."""
 
     def __init__(
@@ -120,16 +122,11 @@ class SimulatedHandle:
         address: int,
         parent: "SimulatedHandle | None" = None,
     ) -> None:
+        super().__init__(driver.node, unit, driver.now)
         self.driver = driver
-        self._node = driver.node
-        self._now = driver.now
         self._sleeps = not unit.slot.is_persistent
-        self.unit = unit
-        self.uuid = unit.device.uuid
         self.address = address
         self.parent = parent or self
-        self.timeline = driver.node.timeline(unit)
-        self.support: BoardSupport = support_of(unit.slot.board)
         self.wake_time: Nanoseconds = 0
         self.parts: tuple[SimulatedHandle, ...] = tuple(
             SimulatedHandle(driver, instance, address + place * _STRIDE, self)
@@ -141,7 +138,7 @@ class SimulatedHandle:
         """MIG instances that exist now."""
         if not self.parts or not self.unit.slot.mig_reconfigurations:
             return self.parts
-        return tuple(self.parts[spot.instance or 0] for spot in self.timeline.spots(self._now()))
+        return tuple(self.parts[spot.instance or 0] for spot in self.timeline.spots(self.now()))
 
     def instance(self, identifier: Any, refusal: NvmlCode) -> "SimulatedHandle":
         """Return the existing MIG instance with an id; fail the call with `refusal` without one."""
@@ -153,37 +150,12 @@ class SimulatedHandle:
     @property
     def state(self) -> BoardState:
         """Present readable state, including the transient after a wake-up."""
-        return self.state_at(self._now())
+        return self.state_at(self.now())
 
     def state_at(self, time: Nanoseconds) -> BoardState:
         """Return the readable state at a time."""
-        state = self._node.state(self.uuid, time)
+        state = self.node.state(self.uuid, time)
         return wake_transient(state, self.around, time - self.wake_time) if self._sleeps else state
-
-    @property
-    def around(self) -> BoardEnvironment:
-        """Present power limit, cooling and links of the slot."""
-        return self.timeline.around(self._now())
-
-    @property
-    def processes(self) -> tuple[Process, ...]:
-        """Present processes on the device."""
-        return self._node.processes(self.uuid, self._now())
-
-    @property
-    def counters(self) -> GpuCounters:
-        """Present counters of the GPU."""
-        return self._node.counters(self.uuid, self._now())
-
-    @property
-    def health(self) -> GpuHealth:
-        """Errors of the GPU over its life."""
-        return self._node.health(self.uuid, self._now())
-
-    @property
-    def recent_health(self) -> GpuHealth:
-        """Errors since the driver was loaded."""
-        return self._node.recent_health(self.uuid, self._now())
 
     @property
     def offered(self) -> frozenset[BoardFeature]:
@@ -287,6 +259,19 @@ def value(read: Callable[..., float], feature: BoardFeature | None = None) -> Ca
     return _offered(feature, write)
 
 
+def signal_value(*signals: Signal) -> Callable[..., None]:
+    """Create a function that writes a signal, of several the one that its argument selects."""
+    rows = [ROWS[signal] for signal in signals]
+    places = range(len(rows))
+
+    def write(device: SimulatedHandle, *arguments: Any) -> None:
+        row = rows[one_of(arguments[0], places) if len(arguments) > 1 else 0]
+        device.need(row.feature)
+        put(arguments[-1], row.read(device))
+
+    return write
+
+
 def values(
     read: Callable[[SimulatedHandle], Iterable[float]], feature: BoardFeature | None = None
 ) -> Callable[..., None]:
@@ -320,6 +305,15 @@ def structure(
             setattr(target, name, value)
 
     return _offered(feature, write)
+
+
+def signal_structure(version: int | None = None, **parts: Signal) -> Callable[..., None]:
+    """Create a function that fills a structure's parts with signals of one feature."""
+    rows = {name: ROWS[signal] for name, signal in parts.items()}
+    feature = next(iter(rows.values())).feature
+    return structure(
+        lambda device: {name: row.read(device) for name, row in rows.items()}, feature, version
+    )
 
 
 def _offered(feature: BoardFeature | None, write: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from rightsizer.simulator.counters import GpuCounters
 from rightsizer.simulator.faults import NvlinkErrorCounts
-from rightsizer.simulator.library.board import milli, violation_nanoseconds
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCallError,
@@ -19,9 +18,10 @@ from rightsizer.simulator.library.calls import (
     refuse_if,
 )
 from rightsizer.simulator.library.driver import SimulatedHandle
-from rightsizer.simulator.library.health import recovery_action
 from rightsizer.simulator.physics import link_megabytes_per_second
+from rightsizer.simulator.signals import SIGNALS
 from rightsizer.simulator.support import BoardFeature
+from rightsizer.simulator.view import DeviceView
 
 ALL_LINKS: Final = 0xFFFFFFFF
 """Scope of the sum over all links."""
@@ -33,9 +33,8 @@ _LONG = (3, "ullVal")
 class BoardField(Struct, frozen=True):
     """Field of the whole GPU; its scope is ignored."""
 
-    read: Callable[[SimulatedHandle], float]
-    feature: BoardFeature = BoardFeature.MEMORY
-    """Required feature; memory stands for none, since every board has it."""
+    read: Callable[[DeviceView], float]
+    feature: BoardFeature
     kind: tuple[int, str] = _INT
 
 
@@ -56,44 +55,18 @@ class LinkField(Struct, frozen=True):
 _Fields = Mapping[int, BoardField | LinkField]
 
 
-def _count(read: Callable[[SimulatedHandle], float], feature: BoardFeature) -> BoardField:
-    return BoardField(read, feature, _LONG)
-
-
-def _policy(number: int) -> BoardField:
-    return _count(lambda gpu: violation_nanoseconds(gpu, number), BoardFeature.CLOCK_EVENTS)
-
-
-_ECC = BoardFeature.ECC
-_VOLATILE = BoardFeature.VOLATILE_ECC
-_ROWS = BoardFeature.ROW_REMAPPING
-_PCIE_COUNTERS = BoardFeature.PCIE_COUNTERS
-_PAGES = BoardFeature.RETIRED_PAGES
 _BOARD_FIELDS: Final[_Fields] = {
-    1: BoardField(lambda _: 1, _ECC),
-    3: _count(lambda gpu: gpu.recent_health.corrected_errors, _VOLATILE),
-    4: _count(lambda gpu: gpu.recent_health.uncorrected_errors, _VOLATILE),
-    5: _count(lambda gpu: gpu.health.corrected_errors, _ECC),
-    6: _count(lambda gpu: gpu.health.uncorrected_errors, _ECC),
-    29: _count(lambda gpu: gpu.health.rows_correctable, _PAGES),
-    30: _count(lambda gpu: gpu.health.rows_uncorrectable, _PAGES),
-    31: _count(lambda gpu: gpu.health.is_remapping_pending, _PAGES),
-    74: _policy(0),
-    75: _policy(1),
-    82: BoardField(
-        lambda gpu: round(gpu.state.electrical.memory_temperature_celsius),
-        BoardFeature.MEMORY_TEMPERATURE,
-    ),
-    83: _count(lambda gpu: milli(gpu.counters.energy_joules), BoardFeature.ENERGY),
+    **{
+        row.field: BoardField(row.read, row.feature, _LONG if row.is_long else _INT)
+        for row in SIGNALS
+        if row.field is not None
+    },
+    1: BoardField(lambda _: 1, BoardFeature.ECC),
     91: BoardField(lambda gpu: gpu.support.nvlink_links, BoardFeature.NVLINK),
-    94: BoardField(lambda gpu: gpu.health.pcie_replays, BoardFeature.PCIE),
-    142: BoardField(lambda gpu: gpu.health.rows_correctable, _ROWS),
-    143: BoardField(lambda gpu: gpu.health.rows_uncorrectable, _ROWS),
-    144: BoardField(lambda gpu: gpu.health.is_remapping_pending, _ROWS),
-    145: BoardField(lambda gpu: gpu.health.has_remapping_failed, _ROWS),
-    197: _count(lambda gpu: gpu.counters.pcie_transmit_bytes, _PCIE_COUNTERS),
-    198: _count(lambda gpu: gpu.counters.pcie_receive_bytes, _PCIE_COUNTERS),
-    230: BoardField(lambda gpu: recovery_action(gpu.health)),
+    197: BoardField(
+        lambda gpu: gpu.counters.pcie_transmit_bytes, BoardFeature.PCIE_COUNTERS, _LONG
+    ),
+    198: BoardField(lambda gpu: gpu.counters.pcie_receive_bytes, BoardFeature.PCIE_COUNTERS, _LONG),
 }
 """By NVML's field ids, which never change (nvml.h, NVML_FI_*); only those that are used."""
 

@@ -3,7 +3,7 @@
 import time
 from typing import Any, Final
 
-from rightsizer.simulator.faults import GpuHealth
+from rightsizer.model.signal import Signal
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCode,
@@ -21,9 +21,11 @@ from rightsizer.simulator.library.driver import (
     SimulatedDriver,
     SimulatedEventSet,
     SimulatedHandle,
+    signal_value,
     value,
     values,
 )
+from rightsizer.simulator.signals import ROWS
 from rightsizer.simulator.support import BoardFeature
 
 _XID: Final = 0x8
@@ -64,39 +66,31 @@ EVENTS_SYSTEM: Final[Functions] = {
 }
 
 _VOLATILE: Final = 0
-_CORRECTED, _UNCORRECTED = range(2)
-_NOTHING, _RESET = range(2)
+_SINCE_LOADED: Final = (Signal.ECC_CORRECTED_ERRORS, Signal.ECC_UNCORRECTED_ERRORS)
+_OVER_LIFE: Final = (Signal.ECC_CORRECTED_ERRORS_LIFETIME, Signal.ECC_UNCORRECTED_ERRORS_LIFETIME)
+_REMAPPED: Final = (
+    Signal.REMAPPED_ROWS_CORRECTABLE,
+    Signal.REMAPPED_ROWS_UNCORRECTABLE,
+    Signal.REMAPPED_ROWS_PENDING,
+    Signal.REMAPPED_ROWS_FAILED,
+)
+_RETIRED: Final = (Signal.RETIRED_PAGES_CORRECTABLE, Signal.RETIRED_PAGES_UNCORRECTABLE)
 _FIRST_PAGE = 0x1000_0000
 _PAGE_BYTES = 0x1_0000
 
 
-def recovery_action(health: GpuHealth) -> int:
-    """Return the recovery action: none, or a reset that remaps rows or retrains links."""
-    needs = health.is_remapping_pending or health.has_remapping_failed or health.links_down
-    return _RESET if needs else _NOTHING
-
-
-def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> int:
+def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> float:
     """Return the errors of a kind; all of them are in device memory."""
-    is_volatile = number(counter) == _VOLATILE
+    signals = _SINCE_LOADED if number(counter) == _VOLATILE else _OVER_LIFE
+    row = ROWS[signals[one_of(kind, range(len(signals)))]]
     # With instances, volatile errors are counted by instance.
-    device.need(BoardFeature.VOLATILE_ECC if is_volatile else BoardFeature.ECC)
-    place = one_of(kind, (_CORRECTED, _UNCORRECTED))
-    health = device.recent_health if is_volatile else device.health
-    return (health.corrected_errors, health.uncorrected_errors)[place]
-
-
-def _remapped_rows(device: SimulatedHandle) -> tuple[int, ...]:
-    health = device.health
-    rows = health.rows_correctable, health.rows_uncorrectable
-    return (*rows, health.is_remapping_pending, health.has_remapping_failed)
+    device.need(row.feature)
+    return row.read(device)
 
 
 def _retired_pages(device: SimulatedHandle, cause: Any, count: Any, pages: Any) -> None:
     device.need(BoardFeature.RETIRED_PAGES)
-    health = device.health
-    by_cause = health.rows_correctable, health.rows_uncorrectable
-    retired = by_cause[one_of(cause, range(len(by_cause)))]
+    retired = int(ROWS[_RETIRED[one_of(cause, range(len(_RETIRED)))]].read(device))
     need_room(count, retired, pages)
     for page in range(retired):
         pages[page] = _FIRST_PAGE + page * _PAGE_BYTES
@@ -111,11 +105,12 @@ HEALTH_OF_INSTANCES: Final[Functions] = {
 HEALTH: Final[Functions] = {
     "nvmlDeviceGetEccMode": values(lambda _: (1, 1), BoardFeature.ECC),
     "nvmlDeviceGetTotalEccErrors": value(_counted),
-    "nvmlDeviceGetRemappedRows": values(_remapped_rows, BoardFeature.ROW_REMAPPING),
-    "nvmlDeviceGetRetiredPages": _retired_pages,
-    "nvmlDeviceGetRetiredPagesPendingStatus": value(
-        lambda device: device.health.is_remapping_pending, BoardFeature.RETIRED_PAGES
+    "nvmlDeviceGetRemappedRows": values(
+        lambda device: [ROWS[signal].read(device) for signal in _REMAPPED],
+        BoardFeature.ROW_REMAPPING,
     ),
+    "nvmlDeviceGetRetiredPages": _retired_pages,
+    "nvmlDeviceGetRetiredPagesPendingStatus": signal_value(Signal.RETIRED_PAGES_PENDING),
     "nvmlDeviceGetPersistenceMode": value(lambda device: device.unit.slot.is_persistent),
     "nvmlDeviceGetComputeMode": _zero,
     "nvmlDeviceGetVirtualizationMode": _zero,

@@ -17,6 +17,7 @@ from rightsizer.simulator.library.calls import (
 )
 from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle, structure, value
 from rightsizer.simulator.physics import has_switches, peer_of_link
+from rightsizer.simulator.signals import FABRIC_COMPLETED
 from rightsizer.simulator.support import BoardFeature
 
 _MOST_LINKS: Final = 36
@@ -24,7 +25,6 @@ _GPU = 0
 _SWITCH = 2
 _SWITCH_BUS_ID: Final = b"FFFFFFFF:FF:FF.0"
 """An NVSwitch hides the peer."""
-FABRIC_COMPLETED: Final = 3
 _VERSION_2: Final = 0x02000024
 _RACK: Final = uuid.UUID("5ca1ab1e-0000-4000-8000-000000000000")
 _BITS_OF_WORD: Final = 64

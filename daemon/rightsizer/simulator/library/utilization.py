@@ -1,12 +1,11 @@
 """Utilization of the GPU, its engines and its processes, and the driver's sample buffers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 from rightsizer.model.reading import ProcessKind
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.simulator.activity import DeviceLoad
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCode,
@@ -20,6 +19,7 @@ from rightsizer.simulator.library.calls import (
 )
 from rightsizer.simulator.library.driver import SimulatedHandle, structure, values
 from rightsizer.simulator.physics import BoardState
+from rightsizer.simulator.signals import ROWS, percent
 from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import UTILIZATION_SAMPLES_PER_SECOND, sampled_busy
 
@@ -117,31 +117,15 @@ _FRAMES_PER_SECOND: Final = 240.0
 """Rate of an otherwise idle encoder."""
 
 
-def percent(ratio: float) -> int:
-    """Convert a ratio to NVML's percentage."""
-    return round(100.0 * ratio)
+def _engine(signal: Signal) -> Callable[..., None]:
+    row = ROWS[signal]
+    return values(lambda device: (row.read(device), _SAMPLING_PERIOD_MICROSECONDS), row.feature)
 
 
-def _rates(device: SimulatedHandle) -> Mapping[str, int]:
-    state = device.state
-    return {"gpu": percent(state.load.gpu_busy), "memory": percent(state.memory_controller_busy)}
-
-
-def _engine(read: Callable[[DeviceLoad], float], feature: BoardFeature) -> Callable[..., None]:
-    return values(
-        lambda device: (percent(read(device.state.load)), _SAMPLING_PERIOD_MICROSECONDS), feature
-    )
-
-
-def encoder_sessions(encoder_busy: float) -> int:
-    """Return the number of sessions for a load of the encoder."""
-    return 1 if encoder_busy > 0.0 else 0
-
-
-def _encoder_statistics(device: SimulatedHandle) -> tuple[int, int, int]:
-    busy = device.state.load.encoder
-    rate = _FRAMES_PER_SECOND * busy
-    return encoder_sessions(busy), round(rate), round(1e6 / rate) if rate else 0
+def _encoder_statistics(device: SimulatedHandle) -> tuple[float, ...]:
+    rate = _FRAMES_PER_SECOND * device.state.load.encoder
+    sessions = ROWS[Signal.ENCODER_SESSIONS].read(device)
+    return sessions, round(rate), round(1e6 / rate) if rate else 0
 
 
 def _samples(  # noqa: PLR0913, PLR0917 - the C function's arguments.
@@ -179,11 +163,17 @@ def _time(place: int) -> Nanoseconds:
 
 
 UTILIZATION: Final[Functions] = {
-    "nvmlDeviceGetUtilizationRates": structure(_rates, BoardFeature.UTILIZATION),
-    "nvmlDeviceGetEncoderUtilization": _engine(attrgetter("encoder"), BoardFeature.ENCODER_DECODER),
-    "nvmlDeviceGetDecoderUtilization": _engine(attrgetter("decoder"), BoardFeature.ENCODER_DECODER),
-    "nvmlDeviceGetJpgUtilization": _engine(lambda load: load.jpeg, BoardFeature.JPEG),
-    "nvmlDeviceGetOfaUtilization": _engine(lambda load: load.ofa, BoardFeature.OFA),
+    "nvmlDeviceGetUtilizationRates": structure(
+        lambda device: {
+            "gpu": percent(device.state.load.gpu_busy),
+            "memory": ROWS[Signal.MEMORY_CONTROLLER_BUSY].read(device),
+        },
+        BoardFeature.UTILIZATION,
+    ),
+    "nvmlDeviceGetEncoderUtilization": _engine(Signal.ENCODER),
+    "nvmlDeviceGetDecoderUtilization": _engine(Signal.DECODER),
+    "nvmlDeviceGetJpgUtilization": _engine(Signal.JPEG),
+    "nvmlDeviceGetOfaUtilization": _engine(Signal.OFA),
     "nvmlDeviceGetEncoderStats": values(_encoder_statistics, BoardFeature.ENCODER_DECODER),
     "nvmlDeviceGetProcessUtilization": _utilization,
     "nvmlDeviceGetProcessesUtilizationInfo": _utilization_information,
