@@ -1,6 +1,7 @@
 """`rightsizer served`: layout, prediction beside measurement, and what an engine would need."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +18,16 @@ from rightsizer.model.units import GIB
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.answer_blocks import needs_of
 from rightsizer.planner.served.answers import predicted_loads, served_answers
-from rightsizer.planner.served.engine import NOTHING_STATED, Statement, served_engine
+from rightsizer.planner.served.engine import (
+    NOTHING_STATED,
+    Statement,
+    memory_in_use,
+    served_engine,
+)
 from rightsizer.planner.served.finding import ServedFinding, ServedFindingKind
 from rightsizer.planner.served.prediction import predict
 from rightsizer.sizing.requirement import Parallelism
+from rightsizer.sizing.site import SiteFigure, SiteResiduals
 
 Captured = pytest.CaptureFixture[str]
 PLANNER: Final = Planner(built_in(), built_in_prices())
@@ -534,3 +541,33 @@ def test_few_requests_teach_nothing() -> None:
     assert not predicted_loads([few], PLANNER, LEVEL).residuals
     enough = replace(few, window_seconds=11.0)
     assert len(predicted_loads([enough], PLANNER, LEVEL).residuals) == 2
+
+
+def test_memory_and_the_largest_rate_are_corrected_too() -> None:
+    """The rate by its times; memory that is off tells of something else, and teaches nothing."""
+    cache_tokens = 300_000.0
+    told = replace(CHAT, weight_format="bf16", kv_cache_tokens=cache_tokens)
+    engine = served_engine(told, PLANNER, LEVEL)
+    filled = memory_in_use(told, engine.requirement, engine.layout, PLANNER)
+    assert filled is not None
+    more = replace(told, memory_used_bytes=1.05 * filled)
+    loads = predicted_loads([more], PLANNER, LEVEL)
+    (learned,) = (taught for taught in loads.residuals if taught.figure is SiteFigure.MEMORY)
+    assert learned.log_ratio == pytest.approx(math.log(1.05))
+
+    taught = replace(PLANNER, site=SiteResiduals(loads.residuals))
+    before, after = (predict(engine, planner) for planner in (PLANNER, taught))
+    plain, corrected = (prediction.candidate.memory.total for prediction in (before, after))
+    assert plain.value < corrected.value < 1.05 * plain.value
+    assert corrected.high / corrected.low < plain.high / plain.low
+    adjustment = after.candidate.adjustment
+    assert adjustment is not None
+    assert f"memory x{corrected.value / plain.value:.2f}" in str(adjustment)
+    assert before.largest_rate is not None
+    assert after.largest_rate is not None
+    is_faster = adjustment.tpot_factor < 1.0
+    assert (after.largest_rate.value > before.largest_rate.value) is is_faster
+
+    much = replace(told, memory_used_bytes=1.5 * filled)
+    residuals = predicted_loads([much], PLANNER, LEVEL).residuals
+    assert SiteFigure.MEMORY not in {residual.figure for residual in residuals}

@@ -184,8 +184,8 @@ def test_measurement_that_is_learned_twice_counts_once() -> None:
 
 def test_adjustment_that_changes_nothing_is_not_told() -> None:
     """To the digits that are shown."""
-    assert not SiteAdjustment(1.004, 0.997, 5).is_felt
-    assert SiteAdjustment(1.02, 1.0, 5).is_felt
+    assert not SiteAdjustment(1.004, 0.997, 1.0, 5).is_felt
+    assert SiteAdjustment(1.0, 1.0, 1.02, 5).is_felt
     answers = served_answers(predicted_loads([CHAT], PLANNER), PLANNER, ("H100-SXM5-80GB",))
     assert "TPOT x1.00, TTFT x1.00" not in text_of(served_blocks(answers))
 

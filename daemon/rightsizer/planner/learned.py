@@ -71,7 +71,7 @@ def write_learned(path: str | Path, site: SiteResiduals) -> None:
 def residuals_of(
     requirement: Requirement, candidate: PlanCandidate, comparisons: Iterable[FigureComparison]
 ) -> Iterator[SiteResidual]:
-    """Yield the residuals of mean times; the candidate must be predicted without corrections.
+    """Yield the residuals of means; the candidate must be predicted without corrections.
 
     A model without a name is not told from others, and teaches nothing.
     """

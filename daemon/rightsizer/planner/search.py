@@ -333,15 +333,17 @@ class Search:
         memory = self._serving_memory(layout)
         load = self.requirement.load
         is_filled = load.concurrency is None and load.units_per_second is None
-        candidate = self._candidate(
-            board, layout, memory.at(max(1.0, rate.concurrency or 1.0)), rate
-        )
-        if self._site and self._has_tokens:
-            candidate = replace(candidate, adjustment=self._server(board, layout).adjustment)
+        estimate = memory.at(max(1.0, rate.concurrency or 1.0))
+        least = memory.at(1.0)
+        server = self._server(board, layout) if self._site and self._has_tokens else None
+        if server is not None and server.memory_correction is not None:
+            estimate = estimate.corrected(server.memory_correction)
+            least = least.corrected(server.memory_correction)
+        candidate = self._candidate(board, layout, estimate, rate)
+        if server is not None:
+            candidate = replace(candidate, adjustment=server.adjustment)
         # Without a load as many requests run as memory allows, on any GPU.
-        return self._surely(
-            replace(candidate, least_memory=memory.at(1.0)) if is_filled else candidate
-        )
+        return self._surely(replace(candidate, least_memory=least) if is_filled else candidate)
 
     def _training_candidate(self, board: Board, layout: Parallelism) -> PlanCandidate:
         rate = self._rate(board, layout, None)

@@ -3,11 +3,13 @@
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.sizing.estimate import EstimateInterval, joint_error_factor
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 from rightsizer.sizing.settings import MemorySettings
+from rightsizer.sizing.site import SiteCorrection, log_deviation
 
 _PAIR = 2
 _GRAPH_STEP = 8
@@ -39,11 +41,26 @@ class MemoryEstimate(Struct, frozen=True):
     are given back where memory runs out."""
     error_factor: float = 1.1
     """Error factor of the total in both directions, with a probability of 90%."""
+    site_factor: float = 1.0
+    """By measurements of a site, of the middle of that interval."""
 
     @property
     def total(self) -> EstimateInterval:
         """Total with its interval."""
-        return EstimateInterval.around(self.total_bytes, self.error_factor)
+        return self.around(self.total_bytes)
+
+    def around(self, filled_bytes: float) -> EstimateInterval:
+        """Return the interval of another total of the same model and layout."""
+        return EstimateInterval.around(filled_bytes * self.site_factor, self.error_factor)
+
+    def corrected(self, correction: SiteCorrection) -> "MemoryEstimate":
+        """Return it shifted and narrowed by what a site measured."""
+        factor = self.error_factor
+        return replace(
+            self,
+            site_factor=correction.factor(log_deviation(factor, factor)),
+            error_factor=factor**correction.deviation_ratio,
+        )
 
     @property
     def allocated(self) -> EstimateInterval:

@@ -216,7 +216,8 @@ class Server:
         """Maximum number of concurrent requests per replica."""
         self.errors = _error_factors(self.forward, board, memory.layout, settings.errors)
         self.adjustment: SiteAdjustment | None = None
-        """How the measurements of a site change the times; `None` without any."""
+        """How the measurements of a site change times and memory; `None` without any."""
+        self.memory_correction: SiteCorrection | None = None
         self._pace = 1.0
         self._first = 1.0
         if site and self.is_causal:
@@ -237,11 +238,14 @@ class Server:
         self._first = start / self._pace
         self.errors = errors.corrected(between, first)
         self.prompt = self._paced(self.prompt)
-        corrections = (between, first)
+        self.memory_correction = taken = site.correction(subject, SiteFigure.MEMORY)
+        estimate = self.memory.at(1.0)
+        filled = estimate if taken is None else estimate.corrected(taken)
+        corrections = (between, first, taken)
         counts = (correction.count for correction in corrections if correction is not None)
         count = max(counts, default=0)
         if count:
-            self.adjustment = SiteAdjustment(self._pace, start, count)
+            self.adjustment = SiteAdjustment(self._pace, start, filled.site_factor, count)
 
     def _paced(self, cost: PassCost) -> PassCost:
         return cost if self._pace == 1.0 else PassCost().plus(cost, self._pace)

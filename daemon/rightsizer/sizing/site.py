@@ -31,10 +31,12 @@ _Power: TypeAlias = Annotated[int, Meta(ge=0, le=64)]
 
 
 class SiteFigure(StrEnum):
-    """Time that is measured."""
+    """What is measured; the largest rate follows from the times."""
 
     TPOT = "tpot_ms"
     TTFT = "ttft_ms"
+    MEMORY = "memory_bytes"
+    """Of a GPU, with the cache that an engine took."""
 
 
 class SiteSubject(Struct, frozen=True):
@@ -151,17 +153,22 @@ class SiteAdjustment(Struct, frozen=True):
 
     tpot_factor: float
     ttft_factor: float
+    memory_factor: float
     count: int
 
     @property
     def is_felt(self) -> bool:
         """Whether any factor differs from 1 as it is shown."""
-        return any(f"{factor:.2f}" != "1.00" for factor in (self.tpot_factor, self.ttft_factor))
+        return any(f"{factor:.2f}" != "1.00" for factor in self._factors.values())
 
     def __str__(self) -> str:
-        """`adjusted by 12 measurements of this site: TPOT x1.08, TTFT x0.97`."""
-        factors = f"TPOT x{self.tpot_factor:.2f}, TTFT x{self.ttft_factor:.2f}"
+        """`adjusted by 12 measurements of this site: TPOT x1.08, TTFT x0.97, memory x1.01`."""
+        factors = ", ".join(f"{name} x{factor:.2f}" for name, factor in self._factors.items())
         return f"adjusted by {_measurements(self.count)} of this site: {factors}"
+
+    @property
+    def _factors(self) -> Mapping[str, float]:
+        return {"TPOT": self.tpot_factor, "TTFT": self.ttft_factor, "memory": self.memory_factor}
 
 
 class _Evidence(Struct, frozen=True):

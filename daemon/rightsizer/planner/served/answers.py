@@ -79,7 +79,13 @@ def _residuals(predictions: Sequence[ServedPrediction], planner: Planner) -> Ite
             continue
         uncorrected = predict(engine, plain) if planner.site else prediction
         requirement = as_it_runs(engine)
-        yield from residuals_of(requirement, uncorrected.candidate, uncorrected.comparisons)
+        # Memory that is off tells of other processes, or of another format.
+        figures = [
+            figure
+            for figure in uncorrected.comparisons
+            if figure.unit == "ms" or figure.is_as_predicted
+        ]
+        yield from residuals_of(requirement, uncorrected.candidate, figures)
 
 
 def served_answers(

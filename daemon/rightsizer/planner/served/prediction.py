@@ -239,7 +239,7 @@ def _comparisons(
         interval = None
         remark = "an engine that takes memory ahead shows what it took"
         if filled is not None:
-            interval = EstimateInterval.around(filled, candidate.memory.error_factor)
+            interval = candidate.memory.around(filled)
             remark = "with the cache that the engine took"
         yield FigureComparison("memory_bytes", "bytes", load.memory_used_bytes, interval, remark)
 
