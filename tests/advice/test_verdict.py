@@ -89,8 +89,8 @@ def test_every_finding_is_complete_and_plain(state: State) -> None:
         assert document["workload"] == "slurm/llama"
         assert document["summary"].endswith(".")
         assert document["savings"]["reason"]
-        assert (document["reasons"] == []) == (document["kind"] == "optimized")
-        assert (document["abstained"] is not None) == (document["kind"] == "unknown")
+        assert (document["reasons"] == []) == (document["finding"] == "optimized")
+        assert (document["abstained"] is not None) == (document["finding"] == "unknown")
         assert set(document["culprits"]) <= {"GPU-0", "GPU-1"}
         evidence = document["evidence"]
         assert evidence["known_seconds"] == (0.0 if state is State.UNKNOWN else 36000.0)

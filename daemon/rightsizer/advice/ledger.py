@@ -14,7 +14,7 @@ from rightsizer.advice.restoration import Restoration, RestoredAdvice
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.track_record import OutcomeCounts, TrackRecord
-from rightsizer.advice.verification import Baselines, Measured, Verifier
+from rightsizer.advice.verification import Baselines, Measured, conclude
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Action, Finding, Severity
@@ -46,7 +46,6 @@ class Ledger:
         self.settings = settings or LedgerSettings()
         self._advice = AdviceIndex(advice)
         self.track_record = TrackRecord(tallies, self.settings.track_record)
-        self._verifier = Verifier(self.settings, self.track_record)
         self._restored: Mapping[str, RestoredAdvice] = {}
         self.dropped: Mapping[Severity, int] = {}
         """Findings dropped by the last update for lack of room, by severity."""
@@ -106,7 +105,9 @@ class Ledger:
         if measured is not None:
             for advice in sorted(self._advice, key=lambda advice: advice.id):
                 if _is_due(advice, now):
-                    verified, changes = self._verifier.conclude(advice, now, measured)
+                    verified, changes = conclude(
+                        advice, baselines, self.settings, self.track_record
+                    )
                     self._advice.put(verified)
                     events.extend(changes)
         self._forget(now)
@@ -148,7 +149,7 @@ class Ledger:
         self._advice.put(decided)
         if not is_dismissed:
             return AdviceEvent(AdviceEventKind.DECIDED, decided, now)
-        self._verifier.count_end(decided, was_right=False)
+        self.track_record.count_end(decided, was_right=False)
         return AdviceEvent(AdviceEventKind.CLOSED, decided, now)
 
     def _lasting(self, state: AdviceState, for_seconds: float | None) -> Nanoseconds | None:
@@ -187,7 +188,7 @@ class Ledger:
         fresh, has_risen = _refreshed(advice, finding, judgement.conduct.short_seconds, now)
         fresh = replace(fresh, quiet_since=quiet_since)
         if quiet_since is None:
-            fresh = self._verifier.with_baseline(fresh, baselines)
+            fresh = baselines.added_to(fresh)
         self._advice.put(fresh)
         return [AdviceEvent(AdviceEventKind.SEVERITY_UP, fresh, now)] if has_risen else []
 
@@ -202,7 +203,7 @@ class Ledger:
         has_lasted = now - advice.opened >= nanoseconds(advice.long_seconds)
         if not is_over:
             return self._put_closed(closed, now, was_right=None)
-        if self._verifier.is_worth_verifying(advice, baselines.measured, was_claimed=was_claimed):
+        if baselines.is_worth_verifying(advice):
             return self._put_in_trial(closed, now)
         # A problem that ended within the rule's span was probably no real one.
         was_right = True if has_succeeded else None if has_lasted else False
@@ -230,7 +231,7 @@ class Ledger:
         self, advice: Advice, now: Nanoseconds, *, was_right: bool | None
     ) -> list[AdviceEvent]:
         self._advice.put(advice)
-        self._verifier.count_end(advice, was_right=was_right)
+        self.track_record.count_end(advice, was_right=was_right)
         return [AdviceEvent(AdviceEventKind.CLOSED, advice, now)]
 
     def _put_in_trial(self, advice: Advice, now: Nanoseconds) -> list[AdviceEvent]:
@@ -318,7 +319,7 @@ class Ledger:
         before = self._advice.get(finding.id)
         has_regressed = before is not None and self._has_regressed(before, now)
         if before is not None and before.trial_since is not None:
-            self._verifier.count_end(before, was_right=None)
+            self.track_record.count_end(before)
         open_advice = self._restored.get(finding.id) if before is None else None
         if open_advice is None:
             state = AdviceState.REGRESSED if has_regressed else AdviceState.ACTIVE
@@ -338,7 +339,7 @@ class Ledger:
             trial_since=now if advice.state is AdviceState.CLAIMED else None,
             trial_seconds=self.settings.verification.span_for(long_seconds),
         )
-        advice = self._verifier.with_baseline(advice, baselines)
+        advice = baselines.added_to(advice)
         self._advice.put(advice)
         if open_advice is not None:
             return []  # Already delivered when first opened.

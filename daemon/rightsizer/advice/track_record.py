@@ -75,11 +75,13 @@ class TrackRecord:
             return 0.0
         return tally.floor(self._settings)
 
-    def count_end(self, advice: Advice) -> None:
-        """Count the final state of advice."""
+    def count_end(self, advice: Advice, *, was_right: bool | None = None) -> None:
+        """Count the final state of advice, and whether it was right if known."""
         tally = self._of(advice)
         count = tally.outcomes.get(advice.state, 0) + 1
         self._put(tally, outcomes={**tally.outcomes, str(advice.state): count})
+        if was_right is not None:
+            self.count_answer(advice, was_right=was_right)
 
     def count_answer(self, advice: Advice, *, was_right: bool) -> None:
         """Count whether advice was right, by the confidence with which it was opened."""

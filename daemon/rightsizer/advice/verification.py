@@ -123,6 +123,27 @@ class Baselines:
             peers = {other: ratio for other, ratio in peers.items() if other != key}
         return Baseline(measurement, peers)
 
+    def added_to(self, advice: Advice) -> Advice:
+        """Set the baseline of advice, and renew it if the advice was claimed since."""
+        is_fresh = advice.baseline_since >= (advice.trial_since or 0)
+        span = nanoseconds(advice.trial_seconds)
+        # Advice of an earlier version has no trial span.
+        if not span or (advice.baseline is not None and is_fresh):
+            return advice
+        baseline = self.of(advice.finding.key, span)
+        if baseline is None:
+            return advice
+        return replace(advice, baseline=baseline, baseline_since=self.now)
+
+    def is_worth_verifying(self, advice: Advice) -> bool:
+        """Whether open advice is worth verifying, since the recommended change was made."""
+        if advice.baseline is None:
+            return False
+        if advice.state is AdviceState.CLAIMED:
+            return True
+        now = self.measured(nanoseconds(advice.trial_seconds)).get(advice.finding.key)
+        return has_changed(advice.finding, advice.baseline.workload, now)
+
     def _by_class(self, by_key: Mapping[str, Measurement]) -> Mapping[str, Mapping[str, float]]:
         by_class: dict[str, dict[str, float]] = {}
         for key in sorted(by_key.keys() - self._in_trial):
@@ -212,88 +233,52 @@ def _harm(
     return max(rises, key=itemgetter(0), default=(0.0, None))[1]
 
 
-class Verifier:
-    """Starts and concludes trials, and records their results in the track record."""
-
-    def __init__(self, settings: LedgerSettings, track_record: TrackRecord) -> None:
-        self._settings = settings
-        self._track_record = track_record
-
-    def with_baseline(self, advice: Advice, baselines: Baselines) -> Advice:
-        """Set the baseline, and renew it if the advice was claimed since."""
-        is_fresh = advice.baseline_since >= (advice.trial_since or 0)
-        span = nanoseconds(advice.trial_seconds)
-        # Advice of an earlier version has no trial span.
-        if not span or (advice.baseline is not None and is_fresh):
-            return advice
-        baseline = baselines.of(advice.finding.key, span)
-        if baseline is None:
-            return advice
-        return replace(advice, baseline=baseline, baseline_since=baselines.now)
-
-    def is_worth_verifying(self, advice: Advice, measured: Measured, *, was_claimed: bool) -> bool:
-        """Whether ended advice is worth verifying, since the recommended change was made."""
-        if advice.baseline is None:
-            return False
-        if was_claimed:
-            return True
-        now = measured(nanoseconds(advice.trial_seconds)).get(advice.finding.key)
-        return has_changed(advice.finding, advice.baseline.workload, now)
-
-    def conclude(
-        self, advice: Advice, now: Nanoseconds, measured: Measured
-    ) -> tuple[Advice, list[AdviceEvent]]:
-        """Conclude a due trial; return the advice and its events."""
-        was_open = advice.is_open
-        outcome = self._outcome(advice, measured)
-        if outcome is None:
-            if not was_open:
-                self.count_end(advice, was_right=None)
-            return replace(advice, trial_since=None), []
-        has_succeeded = outcome.has_succeeded
-        hours = advice.trial_seconds / 3600.0
-        gpu_hours = max(0.0, outcome.saved_gpus) * hours if has_succeeded else 0.0
-        advice = replace(
-            advice,
-            trial_since=None,
-            quiet_since=None,
-            state=AdviceState.SUCCEEDED if has_succeeded else AdviceState.FAILED,
-            updated=now,
-            closed=now if was_open else advice.closed,
-            # Do not immediately repeat advice that was just tried.
-            expires=now + nanoseconds(self._settings.rested_seconds) if was_open else None,
-            why=outcome.why,
-            verified=now,
-            realized_gpu_hours=gpu_hours,
-        )
-        self.count_end(
-            advice, was_right=True if has_succeeded else False if outcome.has_harmed else None
-        )
-        if has_succeeded:
-            watts = max(0.0, outcome.saved_watts or 0.0)
-            self._track_record.add_savings(advice, gpu_hours, watts * advice.trial_seconds)
-        # A success has its own event; a failure closes, even if closed before.
-        events = []
-        if was_open or not has_succeeded:
-            ended = now if advice.closed is None else advice.closed
-            events.append(AdviceEvent(AdviceEventKind.CLOSED, advice, ended))
-        if has_succeeded:
-            events.append(AdviceEvent(AdviceEventKind.VERIFIED, advice, now))
-        return advice, events
-
-    def count_end(self, advice: Advice, *, was_right: bool | None) -> None:
-        """Count the final state, and whether the advice was right if known."""
-        self._track_record.count_end(advice)
-        if was_right is not None:
-            self._track_record.count_answer(advice, was_right=was_right)
-
-    def _outcome(self, advice: Advice, measured: Measured) -> VerificationOutcome | None:
-        if advice.baseline is None:
-            return None
-        return verify(
+def conclude(
+    advice: Advice, baselines: Baselines, settings: LedgerSettings, track_record: TrackRecord
+) -> tuple[Advice, list[AdviceEvent]]:
+    """Conclude a due trial, and count its outcome; return the advice and its events."""
+    now = baselines.now
+    was_open = advice.is_open
+    outcome = None
+    if advice.baseline is not None:
+        outcome = verify(
             advice.finding,
             advice.baseline,
-            measured(nanoseconds(advice.trial_seconds)),
-            is_quiet=not advice.is_open,
-            settings=self._settings.verification,
+            baselines.measured(nanoseconds(advice.trial_seconds)),
+            is_quiet=not was_open,
+            settings=settings.verification,
         )
+    if outcome is None:
+        if not was_open:
+            track_record.count_end(advice)
+        return replace(advice, trial_since=None), []
+    has_succeeded = outcome.has_succeeded
+    hours = advice.trial_seconds / 3600.0
+    gpu_hours = max(0.0, outcome.saved_gpus) * hours if has_succeeded else 0.0
+    advice = replace(
+        advice,
+        trial_since=None,
+        quiet_since=None,
+        state=AdviceState.SUCCEEDED if has_succeeded else AdviceState.FAILED,
+        updated=now,
+        closed=now if was_open else advice.closed,
+        # Do not immediately repeat advice that was just tried.
+        expires=now + nanoseconds(settings.rested_seconds) if was_open else None,
+        why=outcome.why,
+        verified=now,
+        realized_gpu_hours=gpu_hours,
+    )
+    track_record.count_end(
+        advice, was_right=True if has_succeeded else False if outcome.has_harmed else None
+    )
+    if has_succeeded:
+        watts = max(0.0, outcome.saved_watts or 0.0)
+        track_record.add_savings(advice, gpu_hours, watts * advice.trial_seconds)
+    # A success has its own event; a failure closes, even if closed before.
+    events = []
+    if was_open or not has_succeeded:
+        ended = now if advice.closed is None else advice.closed
+        events.append(AdviceEvent(AdviceEventKind.CLOSED, advice, ended))
+    if has_succeeded:
+        events.append(AdviceEvent(AdviceEventKind.VERIFIED, advice, now))
+    return advice, events
