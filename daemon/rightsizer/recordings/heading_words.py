@@ -338,21 +338,17 @@ def unread_headings(headings: Sequence[str], read: Collection[int]) -> list[str]
     ]
 
 
-def field_names(headings: Sequence[str], unread: Collection[str]) -> str:
-    """Return names for `--fields` that read memory among unread headings, or an empty text.
-
-    A device has one; other columns keep their names.
-    """
-    text_by_name: dict[str, str] = {}
-    for text in unread:
+def memory_names(headings: Sequence[str], unread: Collection[str]) -> dict[int, str]:
+    """Return names that read memory among unread headings, by place; a device has one."""
+    place_of_name: dict[str, int] = {}
+    for at, text in enumerate(headings):
         words = words_of(text)
         unit = next((UNITS[word] for word in words if word in UNITS), "")
         meanings = {_SYNONYMS.get(word, word) for word in words}
-        if "memory" not in meanings or "free" in meanings or unit not in _ENDINGS:
+        if text not in unread or "memory" not in meanings or "free" in meanings:
             continue
-        at = _number_place(words)
-        name = "" if at is None else f"gpu{words[at]}_"
-        if name or not _OF_GPUS.isdisjoint(words):
-            text_by_name.setdefault(f"{name}memory_used_{_ENDINGS[unit]}", text)
-    names = {text: name for name, text in text_by_name.items()}
-    return ",".join(names.get(text, text) for text in headings) if names else ""
+        number = _number_place(words)
+        if unit in _ENDINGS and not (number is None and _OF_GPUS.isdisjoint(words)):
+            name = "" if number is None else f"gpu{words[number]}_"
+            place_of_name.setdefault(f"{name}memory_used_{_ENDINGS[unit]}", at)
+    return {at: name for name, at in place_of_name.items()}

@@ -1,7 +1,6 @@
 """Layout of tables whose headings name content and GPU of each column, in words or as series."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rightsizer.io.near import near_words
@@ -25,8 +24,8 @@ from rightsizer.recordings.heading_words import (
     PIDS,
     UUIDS,
     Heading,
-    field_names,
     heading_of,
+    memory_names,
     names_gpu,
     place_of,
     places_of,
@@ -260,20 +259,21 @@ def _with_units(
             continue
         title = table.headings[at]
         ending = "_pct" if heading.signal is Signal.GPU_BUSY else "_mib"
-        stated = ",".join([*table.headings[:at], f"{title}{ending}", *table.headings[at + 1 :]])
-        is_tried = table.is_csv and _is_read(stated, table, {heading.signal})
+        stated = _stated_fields(table, {at: f"{title}{ending}"}, heading.signal)
         notes.remark(
             f"the unit of '{title}' is not known, it is left out; {_ADD_UNIT}"
-            + (f", or state it with --fields '{stated}'" if is_tried else "")
+            + (f", or state it with {stated}" if stated else "")
         )
     return with_units
 
 
-def _is_read(fields: str, table: HeadedTable, signals: AbstractSet[Signal]) -> bool:
-    """Whether all columns of a table have these names, and signals are read by them."""
-    names = fields.split(",")
-    read = read_headings(names) if len(names) == len(table.headings) else {}
-    return signals <= {heading.signal for heading in read.values() if heading.unit}
+def _stated_fields(table: HeadedTable, names: Mapping[int, str], signal: Signal) -> str:
+    """Return `--fields` that read a signal by other names of some columns; empty without such."""
+    fields = ",".join(names.get(at, text) for at, text in enumerate(table.headings))
+    is_whole = table.is_csv and fields.count(",") + 1 == len(table.headings)
+    read = read_headings(fields.split(",")).values() if is_whole and names else ()
+    is_read = any(heading.signal is signal and heading.unit for heading in read)
+    return f"--fields '{fields}'" if is_read else ""
 
 
 def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: RecordingNotes) -> None:
@@ -288,12 +288,11 @@ def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: Record
     read_as = f"columns are read by their names: {', '.join(texts.values())}; {remedy}"
     notes.remark(read_as, EvidenceKind.READ)
     if unread := unread_headings(table.headings, read):
-        fields = field_names(table.headings, unread) if table.is_csv else ""
-        if not _is_read(fields, table, {Signal.MEMORY_USED_BYTES}):
-            fields = ""
+        names = memory_names(table.headings, unread)
+        fields = _stated_fields(table, names, Signal.MEMORY_USED_BYTES)
         notes.remark(
             f"left out: {', '.join(map(repr, unread))}"
-            + (f"; if it is used memory, say so: --fields '{fields}'" if fields else "")
+            + (f"; if it is used memory, say so: {fields}" if fields else "")
         )
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -23,6 +24,10 @@ from rightsizer.recordings.table import (
 )
 from rightsizer.recordings.unnamed_devices import SampledRow, device_order
 from rightsizer.telemetry.device_description import DeviceDescription, mig_profile
+
+_LINK_ENDS: Final = ("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
+"""Of the generation of a link, whose smaller one counts."""
+_MEMORY_PARTS: Final = ("memory.free", "memory.used", "memory.reserved")
 
 
 class LayoutColumns(Struct, frozen=True):
@@ -155,38 +160,32 @@ class TableLayout:
 
     def _queried_facts(self, key: str, cells: Sequence[str]) -> DeviceDescription:
         """Return what the columns of nvidia-smi tell of a device."""
-        at = self._columns.facts
-
-        def cell(name: str) -> str | None:
-            is_missing = name not in at or missing_cell(cells[at[name]])
-            return None if is_missing else cells[at[name]].strip()
-
-        def number(*names: str) -> float | None:
-            columns = (self._numbers[name] for name in names if name in self._numbers)
-            numbers = (column[cells[column.index]] for column in columns)
-            return min((value for value in numbers if isinstance(value, float)), default=None)
-
-        def whole_number(*names: str) -> int | None:
-            return None if (value := number(*names)) is None else int(value)
-
-        generation = whole_number("pcie.link.gen.max")
-        if generation is None:
-            generation = whole_number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
-        free = number("memory.free")
-        used = number("memory.used")
-        is_whole = free is not None and used is not None and "memory.total" not in at
-        parts = (free, used, number("memory.reserved")) if is_whole else ()
-        name = cell("name")
-        index = number_in(cell("index") or "")
+        places = self._columns.facts
+        texts = {
+            name: cells[places[name]].strip()
+            for name in ("name", "index", "pci.bus_id")
+            if name in places and not missing_cell(cells[places[name]])
+        }
+        numbers = {
+            name: value
+            for name, column in self._numbers.items()
+            if isinstance(value := column[cells[column.index]], float)
+        }
+        ends = [numbers[name] for name in _LINK_ENDS if name in numbers]
+        generation = numbers.get("pcie.link.gen.max", min(ends, default=None))
+        width = numbers.get("pcie.link.width.max")
+        is_whole = {*_MEMORY_PARTS[:2]} <= numbers.keys() and "memory.total" not in places
+        parts = [numbers.get(name, 0.0) for name in _MEMORY_PARTS if is_whole]
+        index = number_in(texts.get("index", ""))
         return DeviceDescription(
             index=None if index is None else int(index),
-            name=name,
-            pci_bus_id=cell("pci.bus_id"),
-            power_limit_watts=number("power.default_limit"),
-            memory_total_bytes=sum(part or 0.0 for part in parts) or None,
-            pcie_generation_maximum=generation,
-            pcie_width_maximum=whole_number("pcie.link.width.max"),
-            mig_profile=mig_profile(name) if key.startswith("MIG-") else None,
+            name=texts.get("name"),
+            pci_bus_id=texts.get("pci.bus_id"),
+            power_limit_watts=numbers.get("power.default_limit"),
+            memory_total_bytes=sum(parts) or None,
+            pcie_generation_maximum=None if generation is None else int(generation),
+            pcie_width_maximum=None if width is None else int(width),
+            mig_profile=mig_profile(texts.get("name")) if key.startswith("MIG-") else None,
         )
 
     def _sampled(self, table: HeadedTable) -> Iterator[SampledRow]:
