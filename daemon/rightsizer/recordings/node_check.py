@@ -51,7 +51,7 @@ def of_one_node(rows: Iterator[RecordingRow], first: RowFile) -> Iterator[Record
     """
     last: dict[str, dict[str, RecordingRow]] = {}
     steps: dict[str, Nanoseconds] = {}
-    pairs: dict[tuple[str, str, str], list[int]] = {}
+    pairs: Counter[tuple[str, str, str, bool]] = Counter()
     for row in rows:
         yield row
         if not row.device.startswith(BY_INDEX) or row.rank == SUMMED:
@@ -65,10 +65,11 @@ def of_one_node(rows: Iterator[RecordingRow], first: RowFile) -> Iterator[Record
             is_near = stream != row.stream and row.time - other.time <= _NEAR
             if is_near and (differs := _differs(row, other)) is not None:
                 one, two = sorted((stream, row.stream))
-                pair = pairs.setdefault((row.device, one, two), [0, 0])
-                pair[differs] += 1
+                pairs[row.device, one, two, differs] += 1
         streams[row.stream] = row
-    for (device, one, two), (alike, different) in pairs.items():
+    for device, one, two in dict.fromkeys(pair[:3] for pair in pairs):
+        alike = pairs[device, one, two, False]
+        different = pairs[device, one, two, True]
         if different >= max(_FEWEST, alike):
             raise RecordingError(
                 f"GPU {device.removeprefix(BY_INDEX)} of {one} is not that of {two}: replay the "

@@ -32,42 +32,42 @@ class BoardLimits:
         }
         self.remarks: list[str] = []
         self._limits: dict[tuple[str, Signal], float] = {}
-        self._texts: dict[tuple[str, Signal], tuple[str, str]] = {}
+        self._texts: dict[tuple[str, Signal], str] = {}
         for device in devices:
             stated = {
                 Signal.POWER_WATTS: device.power_limit_watts,
                 Signal.MEMORY_USED_BYTES: device.memory_total_bytes,
             }
-            for signal, board_limit in stated.items():
-                key = device.uuid, signal
-                board = "its board" if board_limit else "the largest known board"
-                limit = board_limit or largest[signal]
-                if (highest := maxima.get(key, 0.0)) > _EXCESS_RATIO * limit:
-                    self._limits[key] = _EXCESS_RATIO * limit
+            for signal, stated_limit in stated.items():
+                board = "its board" if stated_limit else "the largest known board"
+                limit = stated_limit or largest[signal]
+                highest = maxima.get((device.uuid, signal), 0.0)
+                if highest > _EXCESS_RATIO * limit:
                     unit = _UNITS[signal]
-                    text = f"has up to {highest:,.0f} {unit}, {board} {limit:,.0f}"
-                    self._texts[key] = device.title, text
+                    self._limits[device.uuid, signal] = _EXCESS_RATIO * limit
+                    self._texts[device.uuid, signal] = (
+                        f"{device.title} has up to {highest:,.0f} {unit}, {board} {limit:,.0f}"
+                    )
 
     def judge(self, rows: Iterable[RecordingRow]) -> None:
         """Decide for each column whether the excess is an outlier, and remark on it."""
         if not self._limits:
             return
-        above: Counter[tuple[str, Signal]] = Counter()
-        below: Counter[tuple[str, Signal]] = Counter()
-        for row in rows:
-            for signal in _UNITS.keys() & row.values.keys():
-                key = row.device, signal
-                if key in self._limits and row.values[signal]:
-                    counts = above if row.values[signal] > self._limits[key] else below
-                    counts[key] += 1
-        for key, (title, text) in self._texts.items():
-            if above[key] < below[key]:
-                self.remarks.append(f"{title} {text}: {above[key]} impossible values are dropped")
+        counts: Counter[tuple[str, Signal, bool]] = Counter(
+            (row.device, signal, row.values[signal] > self._limits[row.device, signal])
+            for row in rows
+            for signal in _UNITS
+            if (row.device, signal) in self._limits and row.values.get(signal)
+        )
+        for key, text in self._texts.items():
+            above = counts[*key, True]
+            if above < counts[*key, False]:
+                self.remarks.append(f"{text}: {above} impossible values are dropped")
             else:
                 del self._limits[key]
                 self.remarks.append(
-                    f"{title} {text}: if these are sums over GPUs, or in another unit, record "
-                    "each GPU, or its unit"
+                    f"{text}: if these are sums over GPUs, or in another unit, record each GPU, or "
+                    "its unit"
                 )
 
     def plausible(self, rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:

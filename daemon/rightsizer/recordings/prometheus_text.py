@@ -192,21 +192,16 @@ def teach(series: DcgmSeries, value: float, time: Nanoseconds, notes: RecordingN
         facts.learn(DeviceDescription(**fact_values))
 
 
-def _json_series(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each series of answers with its line; at most one is in memory."""
+def json_samples(
+    text: TextFile, notes: RecordingNotes, is_wanted: Callable[[str], bool]
+) -> Iterator[TimedSample]:
+    """Yield the samples of wanted series, at most one of which is in memory."""
     if _ERROR.match("\n".join(text.head)):
         raise RecordingError(
             f"{text.name}:1: holds an error in the place of an answer: "
             f"'{text.head[0][:_SHOWN]}'; ask again"
         )
-    yield from json_objects(text, _SERIES, notes)
-
-
-def json_samples(
-    text: TextFile, notes: RecordingNotes, is_wanted: Callable[[str], bool]
-) -> Iterator[TimedSample]:
-    """Yield the samples of wanted series."""
-    for number, series in _json_series(text, notes):
+    for number, series in json_objects(text, _SERIES, notes):
         labels = series.get("metric")
         if not isinstance(labels, dict):
             notes.count("series without labels", number)
