@@ -61,27 +61,31 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
     )
     accounting = AccountingService(AccountingSettings())
     accounts = NodeAccounts(AccountingSettings())
+    reports: list[Report] = []
+    exposition = MetricsExposition(
+        lambda: reports[-1],
+        MetricsSettings(level=Level.FULL),
+        wall_time=lambda: reports[-1].wall_time,
+    )
     lines: list[str] = []
     for number, snapshot in enumerate(iter(source.read, None)):
-        report = accounting.post(snapshot, (), lambda: _AGENT)
+        reports.append(accounting.post(snapshot, (), lambda: _AGENT))
         accounts.post(snapshot)
         if number * SAMPLING % SCRAPE == SCRAPE // 2:
-            lines.extend(_page(report, node))
-    return ScrapedDay(node, accounts.devices, accounts, report, "".join(lines))
+            page = exposition.render().body.decode()
+            lines.extend(_series(page, node, reports[-1].wall_time))
+    return ScrapedDay(node, accounts.devices, accounts, reports[-1], "".join(lines))
 
 
-def _page(report: Report, node: str) -> Iterator[str]:
-    page = MetricsExposition(
-        lambda: report, MetricsSettings(level=Level.FULL), wall_time=lambda: report.wall_time
-    ).render()
+def _series(page: str, node: str, wall_time: Nanoseconds) -> Iterator[str]:
     labels = _LABELS.format(node=node)
-    for line in page.body.decode().splitlines():
+    for line in page.splitlines():
         if not line.startswith("#"):
             name, brace, rest = line.partition("{")
             if not brace:
                 name, _, rest = line.partition(" ")
                 rest = f"}} {rest}"
-            yield f"{name}{{{labels},{rest} {report.wall_time / SECOND:.3f}\n".replace(",}", "}")
+            yield f"{name}{{{labels},{rest} {wall_time / SECOND:.3f}\n".replace(",}", "}")
 
 
 def recorded(server: Prometheus) -> str:

@@ -1,7 +1,6 @@
 """A simulated node with advice, as scraped each 15 and each 60 s at `standard` and at `full`."""
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import product
 from typing import Final
 
@@ -20,7 +19,7 @@ from rightsizer.model.finding import Savings
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report, Totals
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import HOUR
+from rightsizer.model.units import HOUR, Nanoseconds
 from rightsizer.report.facts import PriceRate
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
@@ -62,15 +61,25 @@ def scraped_levels() -> ScrapedLevels:
         duration=(SPAN + SAMPLING) * SECOND,
     )
     accounting = AccountingService(AccountingSettings())
-    pages = {node: partial(_page, node=node, level=level) for node, (level, _) in NODES.items()}
     lines: list[str] = []
     reports: list[Report] = []
+    expositions = {
+        node: MetricsExposition(
+            lambda: reports[-1],
+            MetricsSettings(level=level),
+            wall_time=lambda: reports[-1].wall_time,
+            hostname=node,
+            rate_of=lambda _: PRICE,
+        )
+        for node, (level, _) in NODES.items()
+    }
     for number, snapshot in enumerate(iter(source.read, None)):
         report = accounting.post(snapshot, _advice(snapshot), lambda: _AGENT)
         reports.append(report)
         for node, (_, interval) in NODES.items():
             if number * SAMPLING % interval == 0:
-                lines.extend(pages[node](report))
+                page = expositions[node].render().body.decode()
+                lines.extend(_series(page, node, report.wall_time))
     totals = [
         {device.device.uuid: device.totals for device in report.devices} for report in reports
     ]
@@ -87,18 +96,11 @@ def _advice(snapshot: Snapshot) -> tuple[Advice, ...]:
     return Advice(stall, AdviceState.ACTIVE, START, START), claimed
 
 
-def _page(report: Report, *, node: str, level: Level) -> Iterator[str]:
-    exposition = MetricsExposition(
-        lambda: report,
-        MetricsSettings(level=level),
-        wall_time=lambda: report.wall_time,
-        hostname=node,
-        rate_of=lambda _: PRICE,
-    )
-    for line in exposition.render().body.decode().splitlines():
+def _series(page: str, node: str, wall_time: Nanoseconds) -> Iterator[str]:
+    for line in page.splitlines():
         if line.startswith("#"):
             continue
         name, _, value = line.rpartition(" ")
         name, _, labels = name.partition("{")
         inside = ",".join(filter(None, (f'job="rightsizer",instance="{node}"', labels.rstrip("}"))))
-        yield f"{name}{{{inside}}} {value} {report.wall_time / SECOND:.3f}\n"
+        yield f"{name}{{{inside}}} {value} {wall_time / SECOND:.3f}\n"

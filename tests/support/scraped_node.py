@@ -12,7 +12,6 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.exposition.negotiation import Rendering
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report, Totals
@@ -60,25 +59,26 @@ def _scrapes() -> Iterator[Report]:
             yield report
 
 
-def _page(report: Report, names: tuple[str, ...]) -> Rendering:
-    whole = MetricsSettings(level=Level.FULL)
-    return MetricsExposition(lambda: report, whole, wall_time=lambda: report.wall_time).render(
-        names=names
-    )
-
-
 def scraped_node(names: tuple[str, ...]) -> Scraped:
     """A node's last hour; of the page only the families with these names are kept."""
+    reports: list[Report] = []
+    exposition = MetricsExposition(
+        lambda: reports[-1],
+        MetricsSettings(level=Level.FULL),
+        wall_time=lambda: reports[-1].wall_time,
+    )
+    pages = []
+    for report in _scrapes():
+        reports.append(report)
+        pages.append(exposition.render(names=names).body.decode())
     lines = []
     times = []
     totals = []
-    reports = list(_scrapes())
     moved = int(time.time()) - reports[-1].wall_time / SECOND
-    for report in reports:
-        taken = _page(report, names)
+    for report, page in zip(reports, pages, strict=True):
         times.append(report.wall_time / SECOND + moved)
         totals.append({device.device.uuid: device.totals for device in report.devices})
-        for line in taken.body.decode().splitlines():
+        for line in page.splitlines():
             if not line.startswith("#"):
                 named = line.replace("{", '{job="rightsizer",instance="n1:19400",', 1)
                 lines.append(f"{named} {times[-1]:.3f}\n")
