@@ -1,14 +1,14 @@
 """A process killed with -9 while it talks to Grafana: one region, closed once."""
 
 import signal
-import subprocess
-import sys
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+import annotator
 from advice_events import NOW, SECOND, event
 from grafana_server import TOKEN, Grafana, grafana_server
 from rightsizer.advice.storage import Storage
@@ -16,7 +16,9 @@ from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.notify.grafana.annotation import body_of
 from rightsizer.notify.grafana.service import AnnotationOutbox
 
-ANNOTATOR: Final = Path(__file__).parents[1] / "support" / "annotator.py"
+PROCESSES: Final = get_context("forkserver")
+"""Forked from one that has loaded what they need, which takes most of their time."""
+PROCESSES.set_forkserver_preload(["rightsizer.advice.storage", "rightsizer.notify.grafana.service"])
 LATER: Final = NOW + 3600 * SECOND
 KINDS: Final = (AdviceEventKind.SEVERITY_UP, AdviceEventKind.VERIFIED, AdviceEventKind.REGRESSED)
 DEATHS: Final = ("GET death", "POST death", "POST late-death", "PATCH death", "PATCH late-death")
@@ -29,14 +31,15 @@ def offer(history: Path, *events: AdviceEvent) -> None:
     storage.close()
 
 
-def deliver(history: Path, grafana: Grafana) -> int:
+def deliver(history: Path, grafana: Grafana) -> int | None:
     """Run one process to its end or kill."""
     token = history.parent / "token"
     token.write_text(TOKEN)
-    command = [sys.executable, ANNOTATOR, history, grafana.url, token]
-    with subprocess.Popen(list(map(str, command))) as process:
-        grafana.kill = process.kill
-        return process.wait(30)
+    process = PROCESSES.Process(target=annotator.main, args=(history, grafana.url, token))
+    process.start()
+    grafana.kill = process.kill
+    process.join(30)
+    return process.exitcode
 
 
 @pytest.mark.parametrize("deaths", [*((death,) for death in DEATHS), tuple(DEATHS[1:])])

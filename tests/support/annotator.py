@@ -1,10 +1,8 @@
-"""A program that delivers pending annotations to Grafana until none are left or it is killed.
-
-Its arguments: a history, Grafana's address, a file with its token.
-"""
+"""Delivers pending annotations to Grafana until none are left, in a process that may be killed."""
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import SystemClock
@@ -14,17 +12,19 @@ from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotatio
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
 
-def main(history: Path, url: str, token_file: str) -> int:
-    """Deliver once; the exit status says whether nothing is pending."""
+def main(history: Path, url: str, token_file: Path) -> NoReturn:
+    """Deliver once; the exit status says whether nothing is pending.
+
+    Args:
+        history: The history.
+        url: Grafana's address.
+        token_file: A file with its token.
+    """
     storage = Storage(str(history))
     http = HttpSettings(timeout_seconds=5.0, tries=1)
-    settings = GrafanaSettings(url=url, token_file=token_file, http=http)
+    settings = GrafanaSettings(url=url, token_file=str(token_file), http=http)
     outbox = AnnotationOutbox(storage.database)
     context = DeliveryContext(tuple, SystemClock(), print)
     report = GrafanaAnnotations(settings, outbox, context).deliver()
     storage.close()
-    return 0 if report.pending == 0 else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    sys.exit(report.pending != 0)
