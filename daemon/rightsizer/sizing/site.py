@@ -168,7 +168,8 @@ class SiteAdjustment(Struct, frozen=True):
 
     @property
     def _factors(self) -> Mapping[str, float]:
-        return {"TPOT": self.tpot_factor, "TTFT": self.ttft_factor, "memory": self.memory_factor}
+        times = {"TPOT": self.tpot_factor, "TTFT": self.ttft_factor}
+        return times if self.memory_factor == 1.0 else {**times, "memory": self.memory_factor}
 
 
 class _Evidence(Struct, frozen=True):
