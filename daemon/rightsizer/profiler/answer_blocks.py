@@ -50,6 +50,7 @@ from rightsizer.report.figures import percent
 from rightsizer.report.labels import readable_name, reason_label
 
 _MOST_KERNELS: Final = 10
+_MOST_COUNTED: Final = 3
 _MOST_CHANGES: Final = 5
 _MOST_STEPS: Final = 8
 _MOST_SPANS: Final = 8
@@ -349,6 +350,7 @@ def _measured(
     collectives = figures.collective_rows(device)
     yield _rows(figures.COLLECTIVE_HEADER, collectives, _MOST_KERNELS)
     yield from _kernels(device["kernels"], kernels)
+    yield from _speed_of_light(device["kernels"])
 
 
 def _time(name: str, device: ProfileDocument) -> Iterator[Block]:
@@ -467,6 +469,23 @@ def _kernels(kernels: Sequence[ProfileDocument], kernel_maximum: int) -> Iterato
         rest=_REST,
         search="kernel, family",
     )
+
+
+def _speed_of_light(kernels: Iterable[ProfileDocument]) -> Iterator[Block]:
+    """Yield what the longest counted kernels reach of their board's peaks."""
+    counted = (kernel for kernel in kernels if kernel["compute_ratio"] is not None)
+    for kernel in islice(counted, _MOST_COUNTED):
+        ratios = {
+            "multiprocessors": kernel["compute_ratio"],
+            "busiest part of the memory": (kernel["counters"] or {}).get("memory_ratio"),
+            "DRAM": kernel["dram_ratio"],
+            "warps in flight": kernel["occupancy_ratio"],
+        }
+        name = figures.short_text(kernel["name"], _NAME_WIDTH)
+        bars = [(part, _share(part, ratio)) for part, ratio in ratios.items() if ratio is not None]
+        yield table(
+            (Column("speed of light"), Column("of the peak")), bars, caption=f"{name} reaches"
+        )
 
 
 def _share(name: str, share: float) -> Bar:

@@ -128,14 +128,17 @@ def _nesting(starts: Numbers, ends: Numbers, names: Numbers) -> Nesting:
     until = ends.data
     parents: Column = array("i")
     depths: Column = array("b")
-    opened: list[int] = []
+    opened = [-1]
+    bounds = [LATEST]
     for row, end in enumerate(until):
-        while opened and until[opened[-1]] < end:
+        while bounds[-1] < end:
+            bounds.pop()
             opened.pop()
-        parents.append(opened[-1] if opened else -1)
-        depths.append(len(opened))
-        if len(opened) < _DEEPEST:
+        parents.append(opened[-1])
+        depths.append(len(opened) - 1)
+        if len(opened) <= _DEEPEST:
             opened.append(row)
+            bounds.append(end)
         else:
             ends[row] = NO_NUMBER
     return Nesting(starts, ends, names, np.asarray(parents), np.asarray(depths))
