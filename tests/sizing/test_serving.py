@@ -160,7 +160,7 @@ def test_experts_take_what_was_measured(
     )
     precision = Precisions(number_format, NumberFormat.BF16)
     forward = ForwardPass(layer, precision, H100, SINGLE, ServingModelSettings())
-    cost = forward.chosen_experts(tokens, number_format.bytes_per_parameter)
+    cost = forward.chosen_experts()(tokens)
     assert 1e6 * cost.seconds == pytest.approx(microseconds, rel=0.21)
 
 
@@ -180,7 +180,7 @@ def test_experts_that_are_unpacked_take_what_was_measured(tokens: int, microseco
     )
     precision = Precisions(NumberFormat.INT4, NumberFormat.BF16)
     forward = ForwardPass(layer, precision, H100, SINGLE, ServingModelSettings())
-    cost = forward.chosen_experts(tokens, NumberFormat.INT4.bytes_per_parameter)
+    cost = forward.chosen_experts()(tokens)
     assert 1e6 * cost.seconds == pytest.approx(microseconds, rel=0.21)
 
 

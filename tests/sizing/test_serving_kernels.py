@@ -126,7 +126,7 @@ def test_engines_that_balance_shared_experts_multiply_them_in_grouped_kernels() 
     def seconds(engine: ServingEngine, weights: NumberFormat, layout: Parallelism) -> float:
         asked = replace(requirement_for(MIXTRAL, weights), engine=engine)
         forward = Server(ServingMemory(asked, layout), H100).forward
-        return forward.chosen_experts(4096, weights.bytes_per_parameter).compute
+        return forward.chosen_experts()(4096).compute
 
     vllm, sglang, tensorrt = (
         seconds(each, NumberFormat.FP8, shared)

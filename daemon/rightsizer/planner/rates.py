@@ -22,6 +22,7 @@ from rightsizer.sizing.serving import (
     Serving,
     best_concurrency,
     keeps_up,
+    lateness,
     most_running,
     servers_needed,
 )
@@ -70,8 +71,11 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
 def is_load_kept(requirement: Requirement, server: Server) -> bool:
     """Whether the requested rate may be served in time: a fast, optimistic check.
 
-    It only requires the number of requests running at that rate; other loads and encoders pass.
+    It only requires the number of requests running at that rate; encoders pass, and without a load.
     """
+    concurrency = requirement.load.concurrency
+    if server.is_causal and concurrency is not None:
+        return lateness(server, server.at(concurrency)) <= 1.0
     return not _is_arriving(requirement, server) or keeps_up(
         server, _requests_per_second(requirement)
     )
@@ -167,7 +171,7 @@ def serving_rate(
     If not even one request meets the latencies, that of one.
     """
     load = requirement.load
-    replicas = server.memory.layout.data
+    replicas = server.replicas
     if concurrency is None and _is_arriving(requirement, server):
         return _arriving(requirement, server)
     in_flight = float(best_concurrency(server) or replicas) if concurrency is None else concurrency

@@ -321,12 +321,13 @@ class Search:
 
     def _server(self, board: Board, layout: Parallelism) -> Server:
         """Return the server of a layout, which shares what is known of one of its replicas."""
-        memory = self._serving_memory(layout)
-        key = board.key, replace(layout, data=layout.expert)
+        one = replace(layout, data=layout.expert)
+        key = board.key, one
         if key not in self._servers:
+            memory = self._serving_memory(one)
             room = self._available(board)
             self._servers[key] = Server(memory, board, room, self._sizing.serving, self._site)
-        return self._servers[key].spread(memory)
+        return self._servers[key].spread(layout.data, self.requirement.load)
 
     def _serving_candidate(self, board: Board, layout: Parallelism) -> PlanCandidate:
         rate = self._rate(board, layout, self.requirement.load.concurrency)

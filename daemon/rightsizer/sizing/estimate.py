@@ -88,6 +88,33 @@ def halved(
     return low, high
 
 
+def interpolated(
+    low: float, high: float, excess: Callable[[float], float], times: int
+) -> tuple[float, float]:
+    """The bracket of as many bisections of the zero of an increasing function, in fewer steps.
+
+    Found by false positions, with the weight of an end that stays halved (Illinois).
+    """
+    below = 0
+    above = 2**times
+    width = (high - low) / above
+    short = excess(low)
+    over = excess(high)
+    while above - below > 1:
+        part = short / (short - over) if short < over else 0.5
+        middle = min(max(round(below + part * (above - below)), below + 1), above - 1)
+        value = excess(low + middle * width)
+        if value < 0.0:
+            below = middle
+            short = value
+            over /= 2.0
+        else:
+            above = middle
+            over = value
+            short /= 2.0
+    return low + below * width, low + above * width
+
+
 def normal_part(deviations: float) -> float:
     """Cumulative normal distribution at a number of standard deviations."""
     return math.erfc(-deviations / math.sqrt(2.0)) / 2.0

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -60,10 +60,10 @@ class Experts:
         self.common_active_parameters = active - self.chosen_share * self.expert_parameters
         """Multiplied with one token, outside of its experts."""
 
-    def read_parameters(self, tokens: float, choosing_ratio: float) -> float:
-        """Expert parameters read, if this fraction of further tokens chooses independently."""
+    def read_share(self, tokens: float, choosing_ratio: float) -> float:
+        """Fraction of experts read, if this fraction of further tokens chooses independently."""
         missed: float = (1.0 - self.chosen_share) ** (1.0 + choosing_ratio * max(0.0, tokens - 1.0))
-        return self.expert_parameters * (1.0 - missed)
+        return 1.0 - missed
 
 
 def _linear(seconds: Callable[[float], float]) -> tuple[float, float]:
@@ -72,13 +72,39 @@ def _linear(seconds: Callable[[float], float]) -> tuple[float, float]:
     return fixed, (seconds(GIB) - fixed) / GIB
 
 
-def _overlapped(compute: float, reading: float) -> PassCost:
-    """Cost of products and reads of one kind: near the ridge, neither fully hides the other."""
+def _overlapped(compute: float, reading: float) -> tuple[float, float]:
+    """Times of products and reads of one kind: near the ridge, neither fully hides the other."""
     together = math.hypot(compute, reading)
     if not together:
-        return PassCost()
+        return 0.0, 0.0
     # Split by squares, so that the larger one gets its due share.
-    return PassCost(compute**2 / together, reading**2 / together)
+    return compute * compute / together, reading * reading / together
+
+
+class _Product(NamedTuple):
+    """Product of rows with weights that are read once."""
+
+    row_seconds: float
+    read_seconds: float
+    least_seconds: float
+    """Time of a whole tile of rows where that outlasts reads."""
+
+    def seconds(self, rows: float) -> tuple[float, float]:
+        """Times of products and reads."""
+        return _overlapped(max(rows * self.row_seconds, self.least_seconds), self.read_seconds)
+
+
+class _Layers(NamedTuple):
+    """A fraction of all layers except attention itself."""
+
+    part: float
+    body: _Product
+    """All but the experts."""
+    fixed: PassCost
+    token: PassCost
+    """Norms and activations, all-reduces, and transfers between stages."""
+    chosen_experts: Callable[[float], PassCost]
+    """Of a number of tokens, in all layers."""
 
 
 class Attention:
@@ -161,7 +187,7 @@ class Attention:
         compute += self._index_seconds(requests * tokens_each * context_tokens)
         reading = requests * read / self.bytes_per_second
         # Only heads that share one latent fill the tiles of the matrix units.
-        return _overlapped(compute, reading) if is_latent else PassCost(compute, reading)
+        return PassCost(*(_overlapped(compute, reading) if is_latent else (compute, reading)))
 
     def of_prompt(self, tokens: float, cached_tokens: float = 0.0) -> PassCost:
         """Attention of each uncached prompt token to the tokens it sees, cached or not."""
@@ -225,8 +251,8 @@ class ForwardPass:
         self.layout = layout
         self.settings = settings
         self.links = ServerLinks(board, settings.network_bytes_per_second)
-        stages = partial(self.links.stage_seconds, layout.pipeline, layout.tensor)
         self._sum_seconds = _linear(partial(self.links.sum_seconds, layout.tensor))
+        stages = partial(self.links.stage_seconds, layout.pipeline, layout.tensor)
         self._stage_seconds = _linear(stages)
         self.attention = Attention(model, precision, board, layout, settings)
         self.count = count_parameters(model)
@@ -241,11 +267,6 @@ class ForwardPass:
         plain = settings.shared_expert_compute_ratio if is_shared else settings.expert_compute_ratio
         unpacked = settings.unpacked_expert_compute_ratio
         self._expert_compute_ratio = unpacked if is_unpacked else plain
-        is_whole = precision.weights is NumberFormat.FP32
-        head = NumberFormat.FP32 if is_whole else NumberFormat.BF16
-        self._head_flops_per_second = matrix_flops_per_second(board, head)
-        self._head = self.count.head or self.count.embedding
-        self._head_bytes = self._head * precision.weights.bytes_per_embedding
         self.is_unpacked = is_unpacked and model.experts <= 1
         """Whether products of each layer unpack weights; experts are counted separately."""
         unpacking = settings.unpacking_layer_seconds if self.is_unpacked else 0.0
@@ -265,10 +286,38 @@ class ForwardPass:
         """Read in every pass through all layers."""
         rows = _TILE_ROWS.get(board.architecture, 0.0)
         self._tile_rows = _UNPACKED_TILE_ROWS if is_unpacked else rows
-        self._depth = model.depth
         is_tuned = model.experts <= 1 or board.vendor == _TUNED_VENDOR
         self._times = 1.0 if is_tuned else 1.0 / settings.other_vendor_experts_ratio
         """Factor on the counted time."""
+        self._weights = precision.weights
+        self._attended: dict[tuple[float, float], PassCost] = {}
+        """Attention of one request, by context and new tokens."""
+
+    @cached_property
+    def _head(self) -> _Product:
+        weights = self._weights
+        logits = self.count.head or self.count.embedding
+        runs_in = NumberFormat.FP32 if weights is NumberFormat.FP32 else NumberFormat.BF16
+        speed = matrix_flops_per_second(self.board, runs_in)
+        return self._product(2.0 * logits, logits * weights.bytes_per_embedding, speed)
+
+    @cached_property
+    def _decoding(self) -> _Layers:
+        return self._layers(1.0 - self.model.input_ratio)
+
+    @cached_property
+    def _prompting(self) -> _Layers:
+        return self._layers(self.model.input_ratio or 1.0, is_prompt=True)
+
+    @cached_property
+    def _beside(self) -> tuple[float, float]:
+        """Seconds of a step beside its kernels: fixed, and of each request."""
+        model = self.model
+        settings = self.settings
+        fixed = settings.step_seconds
+        if model.indexer is not None:
+            fixed += model.indexer.layers * settings.indexer_layer_seconds
+        return fixed, model.attending_layers * settings.request_layer_seconds
 
     def decode(self, requests: float, context_tokens: float, proposed: float = 0.0) -> PassCost:
         """Cost of one token per request, all requests divided among pipeline stages.
@@ -277,25 +326,23 @@ class ForwardPass:
         of them (multi-token prediction, EAGLE).
         """
         stage_requests = max(1.0, requests / self.layout.pipeline)
-        part = 1.0 - self.model.input_ratio
         tokens = stage_requests * (1.0 + proposed)
-        layer = part / self.model.layers
-        attended = self.attention.of_new_tokens(stage_requests, context_tokens, 1.0 + proposed)
-        cost = self._products(tokens, tokens, part).plus(attended)
-        beside = requests * self.model.attending_layers * self.settings.request_layer_seconds
-        beside += self.settings.step_seconds
-        if self.model.indexer is not None:
-            beside += self.model.indexer.layers * self.settings.indexer_layer_seconds
-        cost = cost.plus(self._exchange(tokens, part))
+        key = context_tokens, 1.0 + proposed
+        if key not in self._attended:
+            self._attended[key] = self.attention.of_new_tokens(1.0, *key)
+        cost = self._passed(self._decoding, tokens, tokens).plus(
+            self._attended[key], stage_requests
+        )
+        fixed, of_request = self._beside
+        beside = requests * of_request + fixed
         if self.model.input_ratio:  # Kernels are launched one by one, while those before run.
-            launching = part * self._depth * self.settings.encoder_decoder_layer_seconds
+            depth = self._decoding.part * self.model.depth
+            launching = depth * self.settings.encoder_decoder_layer_seconds
             beside += max(0.0, launching - cost.seconds)
-        cost = cost._replace(latency=cost.latency + beside)
+        cost = cost.plus(PassCost(latency=beside))
         if proposed:
-            draft = self._products(stage_requests, stage_requests, layer).plus(
-                self._exchange(stage_requests, layer)
-            )
-            cost = cost.plus(draft, proposed)
+            draft = self._layers(self._decoding.part / self.model.layers)
+            cost = cost.plus(self._passed(draft, stage_requests, stage_requests), proposed)
         return cost if self._times == 1.0 else PassCost().plus(cost, self._times)
 
     def prompts(self, tokens: float, requests: float = 1.0, cached_tokens: float = 0.0) -> PassCost:
@@ -305,77 +352,91 @@ class ForwardPass:
         """
         total = (tokens - cached_tokens) * requests
         chunks = math.ceil(total / (self.settings.chunk_tokens or _CHUNK_TOKENS))
-        chunk_tokens = total / chunks
         rows = requests / chunks if self.attention.is_causal else 0.0
-        part = self.model.input_ratio or 1.0
-        products = self._products(chunk_tokens, rows, part, is_prompt=True)
-        one = products.plus(self._exchange(chunk_tokens, part))
+        one = self._passed(self._prompting, total / chunks, rows)
         attended = self.attention.of_prompt(tokens, cached_tokens)
-        whole = PassCost().plus(one, chunks).plus(attended, requests)
-        return PassCost().plus(whole, self._times)
+        times = self._times
+        return PassCost().plus(one, chunks * times).plus(attended, requests * times)
 
-    def _products(
-        self, tokens: float, rows: float, part: float, *, is_prompt: bool = False
-    ) -> PassCost:
-        """Cost of a fraction of all matrices except attention itself; `rows` pass the head."""
+    def _passed(self, layers: _Layers, tokens: float, rows: float) -> PassCost:
+        """Cost of some layers except attention itself; `rows` pass the head."""
+        compute, reading = layers.body.seconds(tokens)
+        if rows:
+            head_compute, head_reading = self._head.seconds(rows)
+            compute += head_compute
+            reading += head_reading + self._adapters.read_bytes(rows) / self._read_bytes_per_second
+        cost = layers.fixed.plus(layers.token, tokens).plus(PassCost(compute, reading))
+        if self.experts.expert_parameters:
+            cost = cost.plus(layers.chosen_experts(tokens), layers.part)
+        return cost
+
+    def _product(self, row_flops: float, read_bytes: float, flops_per_second: float) -> _Product:
+        """Product of rows with weights divided among tensor parallel ranks."""
         gpus = self.layout.tensor
-        body = self._multiplied(
-            part * 2.0 * self.experts.common_active_parameters / gpus,
-            tokens,
-            part * self._common_bytes / gpus,
+        reading = read_bytes / gpus / self._read_bytes_per_second
+        row_seconds = row_flops / gpus / flops_per_second
+        tile = self._tile_rows * row_seconds
+        return _Product(row_seconds, reading, tile if tile > reading else 0.0)
+
+    def _layers(self, part: float, *, is_prompt: bool = False) -> _Layers:
+        """Return a fraction of the layers."""
+        layout = self.layout
+        body = self._product(
+            part * 2.0 * self.experts.common_active_parameters,
+            part * self._common_bytes,
             self.flops_per_second,
         )
-        if self.experts.expert_parameters:
-            chosen = self.chosen_experts(tokens, self._stored_bytes, is_prompt=is_prompt)
-            body = body.plus(chosen, part)
-        if not rows:
-            return body
-        adapted = self._adapters.read_bytes(rows) / self._read_bytes_per_second
-        head = self._multiplied(
-            2.0 * self._head / gpus, rows, self._head_bytes / gpus, self._head_flops_per_second
+        depth = part * self.model.depth
+        width = self.model.hidden
+        moved = depth * width * _ELEMENT_TRAFFIC * (1.0 + 1.0 / layout.tensor)
+        summed, summing = self._sum_seconds
+        between, sending = self._stage_seconds
+        sums = (2.0 * depth * summing + sending) * width * _BF16_BYTES
+        return _Layers(
+            part,
+            body,
+            PassCost(0.0, 0.0, 2.0 * depth * summed + between, depth * self._layer_seconds),
+            PassCost(0.0, moved / self._read_bytes_per_second, sums),
+            self.chosen_experts(is_prompt=is_prompt),
         )
-        return body.plus(head).plus(PassCost(bandwidth=adapted)) if adapted else body.plus(head)
 
-    def _multiplied(
-        self, row_flops: float, rows: float, read_bytes: float, flops_per_second: float
-    ) -> PassCost:
-        """Cost of multiplying weights with some rows, of a whole tile where that outlasts reads."""
-        reading = read_bytes / self._read_bytes_per_second
-        row_seconds = row_flops / flops_per_second
-        compute = rows * row_seconds
-        tile = self._tile_rows * row_seconds
-        return _overlapped(max(compute, tile) if tile > reading else compute, reading)
-
-    def chosen_experts(
-        self, tokens: float, stored_bytes: float, *, is_prompt: bool = False
-    ) -> PassCost:
-        """Cost of experts in all layers: each one processes few tokens, in kernels of its own."""
+    def chosen_experts(self, *, is_prompt: bool = False) -> Callable[[float], PassCost]:
+        """Cost by tokens of experts in all layers, each with few tokens in kernels of its own."""
         experts = self.experts
         model = self.model
         settings = self.settings
         gpus = self.layout.tensor
         spread = self.layout.expert
         layers = model.layers - model.dense_layers
-        fullest = tokens * (settings.expert_imbalance_ratio if spread > 1 else 1.0)
-        flops = 2.0 * experts.chosen_share * experts.expert_parameters * fullest / gpus
-        touched = experts.read_parameters(tokens * spread, settings.expert_choice_ratio)
-        read = touched * stored_bytes / (gpus * spread)
+        fullest = settings.expert_imbalance_ratio if spread > 1 else 1.0
         speed = self._expert_compute_ratio * self.flops_per_second
-        products = _overlapped(flops / speed, read / self._read_bytes_per_second)
+        flops = 2.0 * experts.chosen_share * experts.expert_parameters * fullest / gpus
+        product_seconds = flops / speed
+        stored = experts.expert_parameters * self._stored_bytes / (gpus * spread)
+        read_seconds = stored / self._read_bytes_per_second
         width = model.expert_input or model.hidden
-        vectors = fullest * model.experts_per_token * width * _BF16_BYTES
+        vector = fullest * model.experts_per_token * width * _BF16_BYTES
         # To the replica of the expert and back: each way is half of an all-reduce.
         near = self.links.neighbors(spread, apart=gpus)
-        sums = all_reduce_seconds(self.board, near, vectors / gpus)
-        there_and_back = max(sums, self._sent_seconds(tokens, width, is_prompt=is_prompt))
-        moved = settings.expert_passes * layers * vectors / self._read_bytes_per_second
+        fixed, sum_seconds = _linear(partial(all_reduce_seconds, self.board, near))
+        sum_seconds *= vector / gpus
+        sent_seconds = self._sent_seconds(width, is_prompt=is_prompt)
+        moved = settings.expert_passes * layers * vector / self._read_bytes_per_second
         launch = settings.expert_layer_seconds
         if is_prompt:
             launch += settings.expert_prompt_layer_seconds
-        return products.plus(PassCost(0.0, moved, layers * there_and_back, layers * launch))
 
-    def _sent_seconds(self, tokens: float, width: float, *, is_prompt: bool) -> float:
-        """Time to send a layer's tokens to experts on other servers and back.
+        def cost(tokens: float) -> PassCost:
+            read = experts.read_share(tokens * spread, settings.expert_choice_ratio)
+            compute, reading = _overlapped(product_seconds * tokens, read_seconds * read)
+            there_and_back = max(fixed + sum_seconds * tokens, sent_seconds * tokens)
+            exchanged = layers * there_and_back
+            return PassCost(compute, reading + moved * tokens, exchanged, layers * launch)
+
+        return cost
+
+    def _sent_seconds(self, width: float, *, is_prompt: bool) -> float:
+        """Time to send a token in a layer to experts on other servers and back.
 
         Prompts' tokens are sent once to each server, and on over its links; single tokens to each
         expert, which has less latency (DeepEP). With weights of 8 bits they travel there in 8 bits,
@@ -386,17 +447,5 @@ class ForwardPass:
         servers = self.links.servers(group)
         copies = other_servers(servers, choices) if is_prompt else choices * (1.0 - 1.0 / servers)
         there = _BYTE if self._stored_bytes == _BYTE else _BF16_BYTES
-        sent_bytes = tokens * copies * width * (there + _BF16_BYTES) / self.layout.tensor
+        sent_bytes = copies * width * (there + _BF16_BYTES) / self.layout.tensor
         return sent_bytes / self.settings.network_bytes_per_second
-
-    def _exchange(self, tokens: float, part: float) -> PassCost:
-        """Cost of norms and activations, all-reduces, transfers between stages, and fixed time."""
-        depth = part * self._depth
-        layout = self.layout
-        elements = tokens * self.model.hidden
-        payload = elements * _BF16_BYTES
-        moved = depth * elements * _ELEMENT_TRAFFIC * (1.0 + 1.0 / layout.tensor)
-        fixed, seconds_per_byte = self._sum_seconds
-        between, sent = self._stage_seconds
-        sums = 2.0 * depth * (fixed + seconds_per_byte * payload) + between + sent * payload
-        return PassCost(0.0, moved / self._read_bytes_per_second, sums, depth * self._layer_seconds)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Diffusion, Model, RecommenderModel, Transformer
@@ -103,9 +103,12 @@ class RequestLoad(Struct, frozen=True):
 
     def is_late(self, took: EstimateInterval, most_ms: float, headroom_ratio: float) -> bool:
         """Whether a latency exceeds its target: less the headroom, or with the certainty."""
-        most_likely = most_ms * (1.0 - headroom_ratio + _ROUNDING)
-        surely = took.quantile(self.certainty)
-        return took.value > most_likely or surely > most_ms * (1.0 + _ROUNDING)
+        return self.lateness(took, most_ms, headroom_ratio) > 1.0
+
+    def lateness(self, took: EstimateInterval, most_ms: float, headroom_ratio: float) -> float:
+        """A latency relative to its target: less the headroom, or with the certainty."""
+        likely = took.value / (1.0 - headroom_ratio + _ROUNDING)
+        return max(likely, took.quantile(self.certainty) / (1.0 + _ROUNDING)) / most_ms
 
     def is_short(self, throughput: EstimateInterval) -> bool:
         """Whether a throughput is below the rate with its certainty; never without a rate."""
@@ -121,10 +124,13 @@ class RequestLoad(Struct, frozen=True):
         batches_waited: float = _BATCHES_WAITED,
     ) -> EstimateInterval:
         """Interval of `answer_ms`, end by end."""
-        ends = (
-            (getattr(first, end), getattr(between, end, None)) for end in ("value", "low", "high")
+        after = (None, None, None) if between is None else astuple(between)
+        return EstimateInterval(
+            *(
+                self.answer_ms(*end, batches_waited)
+                for end in zip(astuple(first), after, strict=True)
+            )
         )
-        return EstimateInterval(*(self.answer_ms(*end, batches_waited) for end in ends))
 
     def answer_ms(
         self, first_ms: float, between_ms: float | None, batches_waited: float = _BATCHES_WAITED

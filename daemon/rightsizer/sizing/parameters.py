@@ -1,6 +1,7 @@
 """Parameters of a model: number, location, and size in each number format."""
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, Self
 
 from msgspec import Struct
@@ -101,6 +102,7 @@ class ParameterCount(Struct, frozen=True):
         return self.active + self.repeated - (self.embedding if self.head else 0.0)
 
 
+@lru_cache
 def count_parameters(model: Model) -> ParameterCount:
     """Parameters of a model: as published if given, else derived from its shape."""
     match model:

@@ -2,7 +2,8 @@
 
 import math
 from enum import StrEnum
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from msgspec import Struct
 
@@ -82,7 +83,7 @@ class Bound(StrEnum):
     LATENCY = "latency"
 
 
-class PassCost(NamedTuple):
+class PassCost(Struct, frozen=True, gc=False):
     """Additive parts of the time of a pass; overlapping work is split by its share."""
 
     compute: float = 0.0
@@ -98,7 +99,7 @@ class PassCost(NamedTuple):
     @property
     def bound(self) -> Bound:
         """Largest part."""
-        return tuple(Bound)[self.index(max(self))]
+        return max(Bound, key=partial(getattr, self))
 
     def plus(self, other: "PassCost", times: float = 1.0) -> "PassCost":
         """Sum with a multiple of another cost."""

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from functools import cache, partial
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -12,8 +12,9 @@ from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing import queueing
 from rightsizer.sizing.engine import engine_settings
-from rightsizer.sizing.estimate import EstimateInterval, halved
+from rightsizer.sizing.estimate import EstimateInterval, interpolated
 from rightsizer.sizing.forward_pass import Adapters, ForwardPass
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
@@ -165,6 +166,11 @@ class AnswerRound(NamedTuple):
     """Prompts computed together with a step."""
     seconds: float
 
+    @property
+    def cost(self) -> PassCost:
+        """Of a step with its prompts."""
+        return self.step.plus(self.prompt, self.beside)
+
 
 class Server:
     """One model on equal boards in one layout; created once, used for every concurrency."""
@@ -190,6 +196,7 @@ class Server:
             settings = replace(settings, chunk_tokens=_BATCH_TOKENS)
         self.settings = settings = engine_settings(settings, requirement.engine, board)
         self.memory = memory
+        self.replicas = memory.layout.data
         self.available_bytes = available_bytes
         self.load = requirement.load.accepting(settings.token_acceptance_ratio)
         adapters = Adapters(requirement.load.adapters, memory.adapter_bytes)
@@ -222,7 +229,7 @@ class Server:
         self._first = 1.0
         if site and self.is_causal:
             self._correct(site, site_subject(requirement, memory.layout, board.key))
-        self._round = cache(self._round_of)
+        self._rounds: dict[float, AnswerRound] = {}
 
     def _correct(self, site: SiteResiduals, subject: SiteSubject) -> None:
         """Shift times and narrow their errors by what a site has measured."""
@@ -250,27 +257,27 @@ class Server:
     def _paced(self, cost: PassCost) -> PassCost:
         return cost if self._pace == 1.0 else PassCost().plus(cost, self._pace)
 
-    def spread(self, memory: ServingMemory) -> "Server":
-        """Return the same with the memory of another number of replicas, or another certainty.
+    def spread(self, replicas: int, load: RequestLoad) -> "Server":
+        """Return the same with another number of replicas, or another certainty of the load.
 
         Each replica works alike: what one was asked need not be computed again.
         """
         # The module `copy` loads five others, for one line of a plan.
         spread = object.__new__(Server)
-        spread.__dict__.update(self.__dict__)
-        spread.memory = memory
-        spread.load = memory.requirement.load.accepting(self.settings.token_acceptance_ratio)
+        spread.__dict__.update(vars(self))
+        spread.replicas = replicas
+        spread.load = load.accepting(self.settings.token_acceptance_ratio)
         return spread
 
-    def at(self, concurrency: float, generated: AnswerRound | None = None) -> Serving:
-        """Performance at a concurrency over all GPUs; `generated` is the round if already known."""
-        replicas = self.memory.layout.data
+    def at(self, concurrency: float) -> Serving:
+        """Performance at a concurrency over all GPUs."""
+        replicas = self.replicas
         asked = max(1.0, concurrency / replicas)
         running = min(asked, self.capacity)
         served = min(concurrency, running * replicas)
         if not self.is_causal:
             return self._encoding(asked, running, served)
-        return self._generating(asked, running, served, generated or self._round(running))
+        return self._generating(asked, running, served)
 
     def busy_with(self, running: float, requests_per_second: float | None = None) -> Serving:
         """Performance with random arrivals, by the average of requests in flight per replica.
@@ -278,40 +285,39 @@ class Server:
         The arrival rate defaults to the rate at which they are answered.
         """
         load = self.load
-        data = self.memory.layout.data
+        data = self.replicas
         at_work = min(max(1.0, running), self.capacity)
-        generated = self._round(at_work) if self.is_causal else None
-        serving = self.at(running * data, generated)
-        made = serving.tokens_per_second.value
+        generated = self._round(at_work)
+        made = self._made(generated, min(running, at_work) * data)
         if requests_per_second is None:
-            requests_per_second = made / self._answer
+            requests_per_second = made.value / self._answer
         replica_rate = requests_per_second / data
         stated = self.settings.burstiness if load.burstiness is None else load.burstiness
         burstiness = queueing.spread_burstiness(stated, data)
-        step = self._step(at_work).seconds if generated is None else generated.step.seconds
+        step = generated.step.seconds
         chunk = self.settings.chunk_tokens or load.input_tokens
         passes = max(1, math.ceil(load.input_tokens / chunk))
         pipeline = self.memory.layout.pipeline
         later = (passes - 1) * step
         prompt = self.prompt.seconds / pipeline + later
         # Prompts that arrive during one step are computed together, in less time per prompt.
-        together = (generated.prompt if generated else self.prompt).seconds / pipeline + later
+        together = generated.prompt.seconds / pipeline + later
         waiting = queueing.first_token_waiting(replica_rate, step, (prompt, together), burstiness)
         residence = running / replica_rate if replica_rate else self._answer * step
-        stiffness = self._stiffness(running, made)
+        stiffness = self._stiffness(running, made.value)
         variance = queueing.running_spread(running, burstiness, stiffness)
         ratio, seconds = queueing.waiting_for_places(running, self.places, residence, variance)
         waiting = queueing.Waiting(waiting.least_seconds, waiting.mean_seconds, ratio, seconds)
         first = 1e3 * waiting.quantile(_part(load.ttft_percentile or load.latency_percentile))
         between = _part(load.tpot_percentile or load.latency_percentile)
         running_maximum = min(self.places, queueing.running_seen(running, variance, between))
-        slowest = self.at(max(1.0, running_maximum) * data).tpot_ms
+        slowest = self._between_ms(self._round(max(1.0, running_maximum)))
         ttft = self.errors.around(first * self._first)
-        return replace(serving, ttft_ms=ttft, tpot_ms=slowest, running=running * data)
+        return Serving(ttft, slowest, made, generated.cost, running * data)
 
     def answered(self, running: float) -> float:
         """Requests per second of all replicas at a concurrency per replica."""
-        return self._tokens_per_second(max(1.0, running)) * min(1.0, running) / self._answer
+        return running * self.replicas / self._round(max(1.0, running)).seconds
 
     def running_at(self, requests_per_second: float) -> float:
         """Requests in flight per replica at an arrival rate that is also answered."""
@@ -319,28 +325,30 @@ class Server:
 
     def ends_at(self, requests_per_second: float) -> tuple[float, float]:
         """Bracket of `running_at`."""
-        ends = partial(halved, 0.0, self.places, times=_HALVINGS)
-        return ends(lambda running: self.answered(running) < requests_per_second)
+        arrivals_per_second = requests_per_second / self.replicas
+
+        def excess(running: float) -> float:
+            # By Little's law; almost linear, as the time of an answer is.
+            return running - arrivals_per_second * self._round(max(1.0, running)).seconds
+
+        return interpolated(0.0, self.places, excess, _HALVINGS)
 
     def _stiffness(self, running: float, made: float) -> float:
         """Relative increase of throughput per relative increase of running requests."""
         if running < 1.0:
             return 1.0
-        then = self._tokens_per_second(running * (1.0 + _LITTLE))
+        then = self._answer * self.answered(min(running * (1.0 + _LITTLE), self.capacity))
         return max(0.0, (then / made - 1.0) / _LITTLE)
-
-    def _tokens_per_second(self, running: float) -> float:
-        """Throughput of all replicas at a concurrency per replica, consistent with `at`."""
-        data = self.memory.layout.data
-        if not self.is_causal:
-            return self.at(running * data).tokens_per_second.value
-        running = min(running, self.capacity)
-        return running * data * self._answer / self._round(running).seconds
 
     def _step(self, running: float) -> PassCost:
         context_tokens = self.load.input_tokens + self._answer / 2.0
         step = self.forward.decode(running, context_tokens, self.load.speculative_tokens)
         return self._paced(step)
+
+    def _round(self, running: float) -> AnswerRound:
+        if running not in self._rounds:
+            self._rounds[running] = self._round_of(running)
+        return self._rounds[running]
 
     def _round_of(self, running: float) -> AnswerRound:
         steps = max(1.0, self._answer / self._tokens_per_step)
@@ -358,9 +366,28 @@ class Server:
             return self.prompt
         return self._paced(PassCost().plus(self._prompts(together), 1.0 / together))
 
-    def _generating(
-        self, asked: float, running: float, served: float, generated: AnswerRound
-    ) -> Serving:
+    def _pass(self, generated: AnswerRound) -> EstimateInterval:
+        """Seconds of a step with its prompts.
+
+        These may be cheaper than modeled, but hardly more expensive.
+        """
+        errors = self.errors
+        step = generated.step.seconds
+        prompts = generated.prompt.seconds * generated.beside
+        low = step + prompts / self.settings.errors.prompts_factor
+        return EstimateInterval(step + prompts, low / errors.below, (step + prompts) * errors.above)
+
+    def _between_ms(self, generated: AnswerRound) -> EstimateInterval:
+        return self._pass(generated).scaled(1e3 / self._tokens_per_step)
+
+    def _made(self, generated: AnswerRound, served: float) -> EstimateInterval:
+        """Tokens per second of so many running requests of all replicas."""
+        rate = served * self._answer / generated.seconds
+        seconds = self._pass(generated)
+        return seconds.inverse().scaled(rate * seconds.value)
+
+    def _generating(self, asked: float, running: float, served: float) -> Serving:
+        generated = self._round(running)
         step, prompt, beside, residence = generated
         # Prompts ahead, including its own. Requests that started together end together, and their
         # successors start together again; different lengths and ending bursts spread them, so that
@@ -373,18 +400,11 @@ class Server:
         waited = alone / 2.0 * (residence - decoding) / decoding
         apart = min(first, step.seconds + alone + waited)
         together = max(first, step.seconds + (running + 1.0) / 2.0 * prompt.seconds)
-        rate = served * self._answer / residence
-        # Prompts computed with a step may be cheaper than modeled, but hardly more expensive.
-        whole = step.seconds + prompt.seconds * beside
-        low = step.seconds + prompt.seconds * beside / self.settings.errors.prompts_factor
-        low = low / self.errors.below
-        high = whole * self.errors.above
-        between = EstimateInterval(whole, low, high).scaled(1e3 / self._tokens_per_step)
-        made = EstimateInterval(rate, rate * whole / high, rate * whole / low)
+        between = self._between_ms(generated)
+        made = self._made(generated, served)
         queue = max(0.0, asked / running - 1.0) * residence  # Little's law.
         ends = (1e3 * self._first * (seconds + queue) for seconds in (first, apart, together))
-        whole_cost = step.plus(prompt, beside)
-        return Serving(self.errors.around(*ends), between, made, whole_cost, served)
+        return Serving(self.errors.around(*ends), between, made, generated.cost, served)
 
     def _encoding(self, asked: float, running: float, served: float) -> Serving:
         tokens = self.load.input_tokens
@@ -403,14 +423,18 @@ def _part(percentile: float | None) -> float | None:
     return None if percentile is None else percentile / 100.0
 
 
-def is_late(server: Server, serving: Serving) -> bool:
-    """Whether a latency of the load is exceeded, or met with less than the headroom."""
+def lateness(server: Server, serving: Serving) -> float:
+    """The latest latency of the load relative to its target less the headroom: late beyond 1."""
     load = server.load
     headroom = server.settings.latency_headroom_ratio
+    first = serving.ttft_ms
     between = serving.tpot_ms
-    answer = load.answer_interval(serving.ttft_ms, between if server.is_causal else None)
-    asked = ((load.tpot_ms, between), (load.ttft_ms, serving.ttft_ms), (load.latency_ms, answer))
-    return any(limit and load.is_late(took, limit, headroom) for limit, took in asked)
+    asked = [(load.tpot_ms, between), (load.ttft_ms, first)]
+    if load.latency_ms:
+        answer = load.answer_interval(first, between if server.is_causal else None)
+        asked.append((load.latency_ms, answer))
+    ratios = (load.lateness(took, limit, headroom) for limit, took in asked if limit)
+    return max(ratios, default=0.0)
 
 
 def most_running(server: Server) -> float:
@@ -419,8 +443,12 @@ def most_running(server: Server) -> float:
     largest = server.running_at((1.0 - _LEFT) * server.answered(server.places))
     if not server.load.has_targets:
         return largest
-    in_time = partial(halved, 0.0, largest, times=_HALVINGS)
-    return in_time(lambda running: not is_late(server, server.busy_with(running)))[0]
+
+    def late(running: float) -> float:
+        # Between -1 and 1, also of a latency without bound.
+        return 1.0 - 2.0 / (1.0 + lateness(server, server.busy_with(running)))
+
+    return interpolated(0.0, largest, late, _HALVINGS)[0]
 
 
 def servers_needed(server: Server, requests_per_second: float) -> int:
@@ -433,7 +461,7 @@ def keeps_up(server: Server, requests_per_second: float) -> bool:
     demand = _surely(server, requests_per_second)
     if demand > _capacity_rate(server):
         return False
-    return not is_late(server, server.busy_with(server.ends_at(demand)[0], demand))
+    return lateness(server, server.busy_with(server.ends_at(demand)[0], demand)) <= 1.0
 
 
 def _surely(server: Server, requests_per_second: float) -> float:
@@ -453,13 +481,14 @@ def best_concurrency(server: Server) -> int:
     0 if not even one per replica is. Throughput increases with every request, so this is also the
     optimum without latencies.
     """
-    replicas = server.memory.layout.data
-    by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
+    memory = server.memory
+    replicas = server.replicas
+    by_memory = memory.largest_concurrency(server.available_bytes) // memory.layout.data
     request_maximum = min(by_memory, server.settings.requests_maximum or by_memory)
     if not server.load.has_targets:
         return request_maximum * replicas
 
     def late(requests: int) -> bool:
-        return is_late(server, server.at(requests * replicas))
+        return lateness(server, server.at(requests * replicas)) > 1.0
 
     return bisect_left(range(1, request_maximum + 1), True, key=late) * replicas
