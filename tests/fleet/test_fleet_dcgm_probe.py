@@ -8,10 +8,13 @@ import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, basic, gpu, stored, unprofiled
 from rightsizer.fleet.cache.grid import DAY
-from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.dcgm_exporter.probe import probe, spellings
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.source import SampledSeries, SourceReport
+from rightsizer.fleet.sources.dcgm_exporter.probe import NAMELESS, probe, spellings
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES
+from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.state import Tier
+from rightsizer.model.units import Nanoseconds
 
 pytestmark = pytest.mark.prometheus
 
@@ -93,6 +96,20 @@ def test_series_without_a_uuid_are_left_out() -> None:
     past.device([Phase(20, 24, BUSY)], gpu="0", Hostname="node-b")
     with stored(past) as store:
         assert says(probe(store, NOW, DAY).warnings, "Left out for want of a UUID: 1 series")
+
+
+def test_what_a_store_refuses_to_count_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Series without a UUID cannot be asked for in parts of a fleet."""
+    whole = PrometheusStore.instant
+
+    def limited(store: PrometheusStore, query: str, time: Nanoseconds) -> Sequence[SampledSeries]:
+        if NAMELESS in query:
+            raise StoreLimitError("it allows 5 series")
+        return whole(store, query, time)
+
+    monkeypatch.setattr(PrometheusStore, "instant", limited)
+    (warning,) = report_of(BUSY).warnings
+    assert warning == "Left out for want of a UUID: not counted, since it allows 5 series."
 
 
 def test_an_empty_store_has_no_devices() -> None:

@@ -292,7 +292,8 @@ class AgentProbe(Struct, frozen=True):
             (f"(timestamp({_TIME}) - {_TIME} > {stale:g}) and on (uuid) {_UP} == 1", _STALE),
         ):
             if count := self._number(f"count({those})"):
-                yield warning.format(count, format_duration(self._number(f"max({those})")))
+                longest = self._number(f"max({those})") if "{}" in warning else 0.0
+                yield warning.format(count, format_duration(longest))
         counts = {
             series.labels.get("version", ""): series.value
             for series in self.store.instant("count by (version) (rightsizer_build_info)", self.now)

@@ -400,10 +400,11 @@ def _warnings(
     for query, labels, warning in _COUNTED_WARNINGS:
         try:
             count = number_of(store, query.replace("SERIES", series), now, labels)
-        except StoreLimitError:
+        except StoreLimitError as limit:  # Without labels, they cannot be counted in parts.
             if labels:
                 raise
-            continue  # A refusal to look at all at once is not fatal.
+            yield f"{warning.partition(':')[0]}: not counted, since {limit}."
+            continue
         if count:
             yield warning.format(count)
     for name in spelled(XID, metrics):
