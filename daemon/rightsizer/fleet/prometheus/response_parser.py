@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
@@ -97,21 +98,6 @@ def parse_response(raw: bytes) -> ParsedResponse:
     return ParsedResponse(series, printable, "; ".join(partial) or None)
 
 
-class _SharedTimes:
-    """Times of the series of an answer, which most of them share."""
-
-    def __init__(self) -> None:
-        self._seconds: list[float] | None = None
-        self._times = np.zeros(0, np.int64)
-
-    def times(self, seconds: list[float]) -> NDArray[np.int64]:
-        """Return times in nanoseconds, as one array as long as they are the same."""
-        if seconds != self._seconds:
-            self._times = _nanoseconds(np.fromiter(seconds, float, len(seconds)))
-            self._seconds = seconds
-        return self._times
-
-
 def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
     """Split the response into its envelope and its series.
 
@@ -125,7 +111,7 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
     first, *others = raw.split(opening)
     head, _, first = first.partition(_HEAD)
     series: list[SampledSeries] = []
-    moments = _SharedTimes()
+    moments: list[Any] = []
     after = _NEXT + first
     for at in range(0, len(others), _AT_ONCE):
         parts = (split(other, closing, 1) for other in others[at : at + _AT_ONCE])
@@ -136,27 +122,39 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
 
 
 def _series(
-    heads: Sequence[bytes], samples: Sequence[bytes], moments: _SharedTimes
+    heads: Sequence[bytes], samples: Sequence[bytes], moments: list[Any]
 ) -> Iterator[SampledSeries]:
     """Yield series, given the text before the samples of each.
+
+    `moments` are the seconds and times of the series before, which most of an answer share.
 
     Raises:
         ValueError: the text has an unusual format.
         TypeError: it has non-numeric samples.
     """
-    if not all(head.startswith(_NEXT) for head in heads):
-        raise ValueError("something between the series")
-    texts = (head.removeprefix(_NEXT) for head in heads)
-    metrics = orjson.loads(b"[" + b",".join(texts) + b"]")
     # Times and values alternate; quotes of values are removed.
     numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
     ends = [*accumulate(sample.count(b"[") + 1 for sample in samples)]
-    if len(metrics) != len(samples) or 2 * ends[-1] != len(numbers):
+    if 2 * ends[-1] != len(numbers):
         raise ValueError("something beside times and values")
     values = np.fromiter(numbers[1::2], float, ends[-1])
-    for metric, begin, end in zip(metrics, (0, *ends), ends, strict=False):
-        times = moments.times(numbers[2 * begin : 2 * end : 2])
-        yield SampledSeries(_labels(metric), times, values[begin:end])
+    for head, begin, end in zip(heads, (0, *ends), ends, strict=False):
+        seconds = numbers[2 * begin : 2 * end : 2]
+        if not moments or moments[0] != seconds:
+            moments[:] = seconds, _nanoseconds(np.fromiter(seconds, float, len(seconds)))
+        yield SampledSeries(_named(head), moments[1], values[begin:end])
+
+
+@lru_cache(maxsize=4096)  # Twice the series of one query.
+def _named(head: bytes) -> Mapping[str, str]:
+    """Return the labels before a series' samples, which the answers of a shard share.
+
+    Raises:
+        ValueError: something else is there.
+    """
+    if not head.startswith(_NEXT):
+        raise ValueError("something between the series")
+    return _labels(orjson.loads(head.removeprefix(_NEXT)))
 
 
 def _slowly(result: Any) -> SampledSeries:
