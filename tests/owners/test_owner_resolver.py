@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from owner_trees import groups_in, of_root, write_process
+from owner_trees import host_in, of_root, write_process
 from rightsizer.config.loader import read_document
 from rightsizer.host.process_table import user_name
-from rightsizer.host.trusted_groups import TrustedGroupReader
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.device import Device
 from rightsizer.model.errors import ConfigurationError
@@ -105,7 +104,7 @@ def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:
 def test_user_without_a_name_has_a_number(tmp_path: Path) -> None:
     """A container's user is not in the host's files; a process that ended has none."""
     write_process(tmp_path, 11, cgroup="0::/\n")
-    owners = UserCollector(groups_in(tmp_path), tmp_path, lambda user: user_name(user + 2**30))
+    owners = UserCollector(host_in(tmp_path), lambda user: user_name(user + 2**30))
     assert owners.workload_of(12) is None
     number = str(2**30)
     assert owners.workload_of(11) == Workload(
@@ -117,7 +116,7 @@ def test_a_real_process_has_a_user() -> None:
     """A process of our own has our user."""
     with subprocess.Popen(["sleep", "60"]) as process:
         procfs = Path("/proc")
-        users = UserCollector(TrustedGroupReader(procfs), procfs, lambda user: f"number {user}")
+        users = UserCollector(host_in(procfs), lambda user: f"number {user}")
         found = users.workload_of(process.pid)
         process.kill()
     assert found is None or found.name == f"number {os.getuid()}"
@@ -236,6 +235,6 @@ def test_bound_holds_for_allocations_too() -> None:
 
 def test_sources_without_sockets_are_no_collectors(tmp_path: Path) -> None:
     """World-readable files need no health metric."""
-    owners = OwnerResolver([SystemdCollector(groups_in(tmp_path), tmp_path)], OwnerSettings())
+    owners = OwnerResolver([SystemdCollector(host_in(tmp_path))], OwnerSettings())
     assert owners.collectors() == {}
     owners.close()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nvml_driver import FakeDriver, FakeGpu, reading
-from owner_trees import groups_in, write_process
+from owner_trees import host_in, write_process
 from rightsizer.io.clock import FastClock
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
@@ -55,7 +55,7 @@ from rightsizer.owners.systemd import SystemdCollector
 def test_systemd_unit(tmp_path: Path, cgroup: str, unit: str) -> None:
     """The innermost unit names the workload, with what tells it from others of its name."""
     write_process(tmp_path, 11, cgroup=cgroup, session=11)
-    workload = SystemdCollector(groups_in(tmp_path), tmp_path).workload_of(11)
+    workload = SystemdCollector(host_in(tmp_path)).workload_of(11)
     assert workload is not None
     assert replace(workload, unproven="") == Workload(
         f"systemd:{unit}", WorkloadKind.SYSTEMD, unit, unproven=""
@@ -79,7 +79,7 @@ def test_launcher_holds_what_its_ranks_hold(tmp_path: Path, cgroup: str) -> None
     write_process(tmp_path, 6, cgroup=cgroup, session=5, parent=5, start=777, name="torchrun")
     for rank in (11, 12):
         write_process(tmp_path, rank, cgroup=cgroup, session=rank, parent=6, name="python3")
-    owners = SystemdCollector(groups_in(tmp_path), tmp_path)
+    owners = SystemdCollector(host_in(tmp_path))
     assert owners.workload_of(11) == owners.workload_of(12)
     launcher = owners.workload_of(11)
     assert launcher is not None
@@ -95,7 +95,7 @@ def test_processes_of_one_shell_are_workloads_of_their_own(tmp_path: Path) -> No
     write_process(tmp_path, 6, session=6, parent=5, name="sweep.sh")
     for pid, parent in ((11, 1), (12, 4), (13, 5), (14, 6), (15, 6)):
         write_process(tmp_path, pid, session=6, parent=parent, start=pid, name="python3")
-    owners = SystemdCollector(groups_in(tmp_path), tmp_path)
+    owners = SystemdCollector(host_in(tmp_path))
     found = [owners.workload_of(pid) for pid in range(11, 16)]
     assert [each and (each.name, each.confidence_ratio) for each in found] == [
         (f"python3 {pid}", 1.0) for pid in range(11, 16)
@@ -107,7 +107,7 @@ def test_children_of_another_program_are_one_workload_less_surely(tmp_path: Path
     write_process(tmp_path, 5, session=5, name="bash")
     write_process(tmp_path, 6, session=5, parent=5, name="python3")
     write_process(tmp_path, 11, session=5, parent=6, name="python3")
-    owners = SystemdCollector(groups_in(tmp_path), tmp_path)
+    owners = SystemdCollector(host_in(tmp_path))
     parent, child = (owners.workload_of(pid) for pid in (6, 11))
     assert parent is not None
     assert child is not None
@@ -121,9 +121,9 @@ def test_shell_around_each_rank_does_not_part_them(tmp_path: Path) -> None:
     for rank in (11, 12):
         write_process(tmp_path, rank, session=5, parent=6, name="bash")
         write_process(tmp_path, 10 * rank, session=5, parent=rank, name="python3")
-    apart = SystemdCollector(groups_in(tmp_path), tmp_path)
+    apart = SystemdCollector(host_in(tmp_path))
     assert apart.workload_of(110) != apart.workload_of(120)
-    owners = SystemdCollector(groups_in(tmp_path), tmp_path, OwnerSettings(launchers=("our-*",)))
+    owners = SystemdCollector(host_in(tmp_path, OwnerSettings(launchers=("our-*",))))
     assert owners.workload_of(110) == owners.workload_of(120)
 
 
@@ -133,7 +133,7 @@ def test_torchrun_is_known_by_the_name_it_gives_itself(tmp_path: Path) -> None:
     for rank in (11, 12):
         write_process(tmp_path, rank, session=5, parent=6, name="sh")
         write_process(tmp_path, 10 * rank, session=5, parent=rank, name="pt_main_thread")
-    owners = SystemdCollector(groups_in(tmp_path), tmp_path)
+    owners = SystemdCollector(host_in(tmp_path))
     assert owners.workload_of(110) == owners.workload_of(120)
 
 
@@ -144,7 +144,7 @@ def test_unit_of_a_process_manager_is_no_workload(tmp_path: Path) -> None:
         write_process(tmp_path, top, cgroup=cgroup, session=top, name=name)
         for pid in (top + 1, top + 2):
             write_process(tmp_path, pid, cgroup=cgroup, session=pid, parent=top, name="python3")
-    owners = SystemdCollector(groups_in(tmp_path), tmp_path)
+    owners = SystemdCollector(host_in(tmp_path))
     found = [owners.workload_of(pid) for pid in (21, 22, 31, 32)]
     assert [each and each.name for each in found] == [
         "python3 21",
@@ -178,7 +178,7 @@ def test_jobs_of_a_batch_system_are_workloads_of_their_own(
             write_process(
                 tmp_path, pid, cgroup=cgroup, session=job, parent=parent, name="train", start=pid
             )
-    owners = SystemdCollector(groups_in(tmp_path), tmp_path)
+    owners = SystemdCollector(host_in(tmp_path))
     found = [owners.workload_of(pid) for pid in (151, 251)]
     assert [each and each.key for each in found] == ["session:150@150", "session:250@250"]
 
@@ -187,7 +187,7 @@ def test_tree_that_ends_in_itself_ends(tmp_path: Path) -> None:
     """A reused PID may seem to be its own ancestor."""
     write_process(tmp_path, 11, session=5, parent=12)
     write_process(tmp_path, 12, session=5, parent=11)
-    assert SystemdCollector(groups_in(tmp_path), tmp_path).workload_of(11) is not None
+    assert SystemdCollector(host_in(tmp_path)).workload_of(11) is not None
 
 
 def test_process_that_ended_is_nobodys(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_process_that_ended_is_nobodys(tmp_path: Path) -> None:
     write_process(tmp_path, 11, cgroup="0::/\n", session=0)
     (tmp_path / "13").mkdir()
     (tmp_path / "13/stat").write_text("13 (torn) S 1 1 x" + " 0" * 20)
-    owners = SystemdCollector(groups_in(tmp_path), tmp_path)
+    owners = SystemdCollector(host_in(tmp_path))
     assert [owners.workload_of(pid) for pid in (11, 12, 13)] == [None, None, None]
 
 
@@ -214,7 +214,7 @@ def test_answers_are_remembered_for_a_while(tmp_path: Path) -> None:
     """Files are read once in the lifetime of a result, also of an empty one."""
     now = [0.0]
     owners = OwnerResolver(
-        [SystemdCollector(groups_in(tmp_path), tmp_path)],
+        [SystemdCollector(host_in(tmp_path))],
         OwnerSettings(time_to_live_seconds=30),
         now=lambda: now[0],
     )
@@ -232,7 +232,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     """Processes that are no longer queried are forgotten."""
     now = [0.0]
     owners = OwnerResolver(
-        [SystemdCollector(groups_in(tmp_path), tmp_path)],
+        [SystemdCollector(host_in(tmp_path))],
         OwnerSettings(time_to_live_seconds=30),
         now=lambda: now[0],
     )

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from msgspec.structs import replace
 
 from kubelet_server import answer, kubelet, pod
-from owner_trees import groups_in, write_gpu, write_process
+from owner_trees import host_in, write_gpu, write_process
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import WorkloadClass
@@ -39,7 +40,7 @@ class Node:
             **{"first_wait_seconds": 5.0, "timeout_seconds": 5.0, **changes},  # type: ignore[arg-type]
         )
         self.owners = KubernetesCollector(
-            groups_in(self.root / "proc"), self.root / "proc", settings, lambda: self.now
+            replace(host_in(self.root / "proc", settings), now=lambda: self.now)
         )
         return self.owners
 

@@ -5,8 +5,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from owner_trees import write_gpu
+from owner_trees import host_in, write_gpu
 from pretended_owner import (
     PRETENDED,
     USER,
@@ -152,7 +153,10 @@ def test_allocation_by_device_group(tmp_path: Path) -> None:
     write_gpu(tmp_path, "0000:1b:00.0", 3)
     write_gpu(tmp_path, "0000:3b:00.0", 0)
     slurm = SlurmCollector(
-        TrustedGroupReader(tmp_path), tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5)
+        replace(
+            host_in(tmp_path, OwnerSettings(first_wait_seconds=5), Path("/sys")),
+            groups=TrustedGroupReader(tmp_path),
+        )
     )
     with group(devices, JOB_OF_VERSION_1) as folder:
         # Slurm's own way: all devices are denied, then single ones allowed.
@@ -173,7 +177,10 @@ def test_a_job_that_is_not_constrained_is_given_nothing(tmp_path: Path) -> None:
         pytest.skip("no devices controller of version 1 is mounted here")
     write_gpu(tmp_path, "0000:1b:00.0", 0)
     slurm = SlurmCollector(
-        TrustedGroupReader(tmp_path), tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5)
+        replace(
+            host_in(tmp_path, OwnerSettings(first_wait_seconds=5), Path("/sys")),
+            groups=TrustedGroupReader(tmp_path),
+        )
     )
     with group(devices, JOB_OF_VERSION_1):
         assert slurm.allocations() == {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from owner_trees import groups_in, write_process
+from owner_trees import host_in, write_process
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import WorkloadClass, WorkloadKind
@@ -31,9 +31,7 @@ def folder(tmp_path: Path) -> Path:
 def owners(tmp_path: Path, folder: Path) -> Iterator[SlurmCollector]:
     """A node with that folder."""
     settings = OwnerSettings(job_map_folder=str(folder), first_wait_seconds=5)
-    found = SlurmCollector(
-        groups_in(tmp_path / "proc"), tmp_path / "proc", tmp_path / "sys", settings, lambda: 0.0
-    )
+    found = SlurmCollector(host_in(tmp_path / "proc", settings, tmp_path / "sys"))
     yield found
     found.close()
 
@@ -93,7 +91,7 @@ def test_missing_folder_is_reported(folder: Path) -> None:
 def test_missing_folder_is_a_failure_of_the_collector(tmp_path: Path) -> None:
     """The operator who configured it is informed."""
     settings = OwnerSettings(job_map_folder=str(tmp_path / "no"), first_wait_seconds=5)
-    slurm = SlurmCollector(groups_in(tmp_path), tmp_path, tmp_path, settings, lambda: 0.0)
+    slurm = SlurmCollector(host_in(tmp_path, settings))
     assert slurm.allocations() == {}
     assert not slurm.outcomes()["slurm_jobs"].success
     slurm.close()
@@ -101,7 +99,7 @@ def test_missing_folder_is_a_failure_of_the_collector(tmp_path: Path) -> None:
 
 def test_without_slurm_nothing_is_read(tmp_path: Path) -> None:
     """A node without Slurm has no such collector."""
-    slurm = SlurmCollector(groups_in(tmp_path), tmp_path, tmp_path, OwnerSettings(), lambda: 0.0)
+    slurm = SlurmCollector(host_in(tmp_path))
     assert slurm.allocations() == {}
     assert slurm.outcomes() == {}
 

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.trusted_groups import TrustedGroupReader
+from rightsizer.owners.collector import OwnerHost
+from rightsizer.owners.collector_settings import OwnerCollectorSettings
 
-__all__ = ["groups_in", "of_root", "write_gpu", "write_process"]
+__all__ = ["host_in", "of_root", "write_gpu", "write_process"]
 
 
 def of_root(path: str) -> str:
@@ -13,9 +16,18 @@ def of_root(path: str) -> str:
     return ""
 
 
-def groups_in(procfs: Path) -> TrustedGroupReader:
-    """Control groups of a tree's processes, all of root."""
-    return TrustedGroupReader(procfs, procfs / "sys", of_root)
+def host_in(
+    procfs: Path, settings: OwnerCollectorSettings | None = None, sysfs: Path | None = None
+) -> OwnerHost:
+    """Node of a tree whose control groups are all of root; its clock stands still."""
+    return OwnerHost(
+        procfs,
+        procfs if sysfs is None else sysfs,
+        TrustedGroupReader(procfs, procfs / "sys", of_root),
+        ProcessTable(procfs),
+        settings or OwnerCollectorSettings(),
+        lambda: 0.0,
+    )
 
 
 def write_process(  # noqa: PLR0913 - what a process is known by.

@@ -1,15 +1,32 @@
 """Collectors of owners: workloads of processes, allocated devices, and their servers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final, Protocol
 
+from msgspec import Struct
+
+from rightsizer.host.process_table import ProcessTable
+from rightsizer.host.trusted_groups import TrustedGroupReader
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
+from rightsizer.owners.collector_settings import OwnerCollectorSettings
 from rightsizer.owners.workload_limits import Allocations, LimitedAllocations
 
 SERVER: Final = Workload("server", WorkloadKind.OTHER, "server")
 """Stands for programs that use all GPUs of a node and belong to no job, such as a display's."""
+
+
+class OwnerHost(Struct, frozen=True):
+    """Node as collectors of owners see it."""
+
+    procfs: Path
+    sysfs: Path
+    groups: TrustedGroupReader
+    processes: ProcessTable
+    settings: OwnerCollectorSettings
+    now: Callable[[], float]
 
 
 class OwnerCollector(Protocol):
@@ -32,6 +49,9 @@ class NodeCollector(OwnerCollector):
 
     fetcher: BackgroundFetcher[Any] | None = None
     """Fetcher of its server's answers, if there is one."""
+
+    def __init__(self, host: OwnerHost) -> None:
+        self.host = host
 
     def generation(self) -> int:
         """Incremented when former answers become invalid."""

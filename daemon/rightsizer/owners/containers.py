@@ -2,19 +2,17 @@
 
 import json
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from rightsizer.host.trusted_groups import TrustedGroup, TrustedGroupReader, why_not_of_root
+from rightsizer.host.trusted_groups import TrustedGroup, why_not_of_root
 from rightsizer.io.document import DocumentLimits, DocumentReading, check_json
 from rightsizer.model.errors import DocumentError
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-from rightsizer.owners.collector import NodeCollector
-from rightsizer.owners.collector_settings import OwnerCollectorSettings
-from rightsizer.owners.owner import HEX_DIGIT, Instructions, NumaHome, Owner, shell
+from rightsizer.owners.collector import NodeCollector, OwnerHost
+from rightsizer.owners.owner import HEX_DIGIT, Owner
 
 _OK: Final = 200
 _ID: Final = re.compile(r"[0-9a-f]{64}")
@@ -150,18 +148,6 @@ class ContainerOwner(Owner):
     kinds = (WorkloadKind.CONTAINER,)
     texts = "container"
 
-    def bind(self, homes: Sequence[NumaHome]) -> Instructions:
-        """Flags for the next start, for each GPU with known CPUs."""
-        return tuple(
-            instruction
-            for home in homes
-            if home.cpus
-            for instruction in shell(
-                f"Containers: bind the one that feeds {home.device.title}",
-                f"docker run --cpuset-cpus={home.cpus} --cpuset-mems={home.numa_node} ...",
-            )
-        )
-
 
 class ContainerCollector(NodeCollector):
     """Names containers by their engine's name, or else by their short id.
@@ -169,16 +155,12 @@ class ContainerCollector(NodeCollector):
     Of users' own engines, the names begin with the user's: a user chooses the ids too.
     """
 
-    def __init__(
-        self,
-        groups: TrustedGroupReader,
-        settings: OwnerCollectorSettings,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._groups = groups
-        self._settings = settings
-        if settings.container_socket:
-            self.fetcher = BackgroundFetcher("container_engine", self._ask, settings, now=now)
+    def __init__(self, host: OwnerHost) -> None:
+        super().__init__(host)
+        if host.settings.container_socket:
+            self.fetcher = BackgroundFetcher(
+                "container_engine", self._ask, host.settings, now=host.now
+            )
 
     def generation(self) -> int:
         """Incremented when names changed, which invalidates former answers."""
@@ -189,7 +171,7 @@ class ContainerCollector(NodeCollector):
 
     def workload_of(self, pid: int) -> Workload | None:
         """Container that a process runs in."""
-        container = container_in(self._groups.of(pid))
+        container = container_in(self.host.groups.of(pid))
         if container is None:
             return None
         short = container.id[:_SHORT_LENGTH]
@@ -216,11 +198,11 @@ class ContainerCollector(NodeCollector):
         return name
 
     def _ask(self) -> Mapping[str, ContainerName]:
-        socket = Path(self._settings.container_socket)
+        socket = Path(self.host.settings.container_socket)
         names = container_names(
             socket,
-            timeout_seconds=self._settings.timeout_seconds,
-            maximum_bytes=self._settings.answer_maximum_bytes,
+            timeout_seconds=self.host.settings.timeout_seconds,
+            maximum_bytes=self.host.settings.answer_maximum_bytes,
         )
-        why = why_not_of_root(socket.parent, self._groups.writer_of)
+        why = why_not_of_root(socket.parent, self.host.groups.writer_of)
         return {id_: ContainerName(name.text, name.unproven or why) for id_, name in names.items()}

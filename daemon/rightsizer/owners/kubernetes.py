@@ -13,15 +13,13 @@ from msgspec.structs import replace
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.trusted_groups import (
     TrustedGroup,
-    TrustedGroupReader,
     WriterOf,
     other_writer,
     why_not_of_root,
 )
 from rightsizer.model.workload import Workload, WorkloadKind, workload_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-from rightsizer.owners.collector import SchedulerCollector
-from rightsizer.owners.collector_settings import OwnerCollectorSettings
+from rightsizer.owners.collector import OwnerHost, SchedulerCollector
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
 from rightsizer.owners.owner import HEX_DIGIT, Instructions, Owner, Scheduler, manifest
 from rightsizer.owners.pod_controllers import controller_of, release, scaled_object_of
@@ -238,30 +236,25 @@ class KubernetesCollector(SchedulerCollector):
     kubelet's pods it must be.
     """
 
-    def __init__(
-        self,
-        groups: TrustedGroupReader,
-        procfs: Path,
-        settings: OwnerCollectorSettings,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._groups = groups
-        self._procfs = procfs
-        self._settings = settings
+    def __init__(self, host: OwnerHost) -> None:
+        super().__init__(host)
+        settings = host.settings
         self._socket = Path(settings.kubelet_socket)
         logs = settings.pod_log_folder
         self._names = (
-            PodNames(Path(logs), settings.floor_seconds, now, groups.writer_of) if logs else None
+            PodNames(Path(logs), settings.floor_seconds, host.now, host.groups.writer_of)
+            if logs
+            else None
         )
         if settings.kubelet_socket:
             self.fetcher = BackgroundFetcher(
-                "kubelet", self._ask, settings, is_there=self._socket.exists, now=now
+                "kubelet", self._ask, settings, is_there=self._socket.exists, now=host.now
             )
         self._seen: set[str] = set()
 
     def workload_of(self, pid: int) -> Workload | None:
         """Pod that a process runs in."""
-        pod = pod_in(self._groups.of(pid))
+        pod = pod_in(self.host.groups.of(pid))
         if pod is None:
             return None
         uid, container, unproven = pod
@@ -281,12 +274,12 @@ class KubernetesCollector(SchedulerCollector):
     def _ask(self) -> LimitedAllocations:
         containers = list_pods(
             self._socket,
-            timeout_seconds=self._settings.timeout_seconds,
-            maximum_bytes=self._settings.answer_maximum_bytes,
+            timeout_seconds=self.host.settings.timeout_seconds,
+            maximum_bytes=self.host.settings.answer_maximum_bytes,
         )
-        why = why_not_of_root(self._socket.parent, self._groups.writer_of)
-        allocations = allocations_of(containers, gpu_addresses(self._procfs).get, why)
-        return limited_allocations(allocations, self._settings.workloads_maximum)
+        why = why_not_of_root(self._socket.parent, self.host.groups.writer_of)
+        allocations = allocations_of(containers, gpu_addresses(self.host.procfs).get, why)
+        return limited_allocations(allocations, self.host.settings.workloads_maximum)
 
 
 def allocations_of(

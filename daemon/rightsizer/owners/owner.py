@@ -81,9 +81,17 @@ class Owner:
         return self._instructions("release", workload.workload_class, workload)
 
     def bind(self, homes: Sequence[NumaHome]) -> Instructions:
-        """Bind the next start to NUMA nodes."""
-        del homes
-        return self._instructions("bind")
+        """Bind the next start to NUMA nodes; where an owner does it for each GPU, one by one."""
+        bound = self._instructions("bind")
+        for home in homes:
+            bound += self._instructions(
+                "bind gpu",
+                "" if home.cpus else "without cpus",
+                gpu=home.device.title,
+                cpus=home.cpus,
+                node=home.numa_node,
+            )
+        return bound
 
     def request_cpus(self, title: str, per_gpu: int, gpus: int) -> Instructions:
         """Request a number of CPUs per GPU."""

@@ -1,33 +1,18 @@
 """Registry of owners: one row each, with its source of workload names."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.host.process_table import ProcessTable
-from rightsizer.host.trusted_groups import TrustedGroupReader
 from rightsizer.model.workload import WorkloadKind
-from rightsizer.owners.collector import NodeCollector
-from rightsizer.owners.collector_settings import OwnerCollectorSettings
+from rightsizer.owners.collector import NodeCollector, OwnerHost
 from rightsizer.owners.containers import ContainerCollector, ContainerOwner
 from rightsizer.owners.kubernetes import KubernetesCollector, KubernetesOwner, SimulatedOwner
 from rightsizer.owners.owner import Owner, Scheduler
 from rightsizer.owners.slurm import SlurmCollector, SlurmOwner
 from rightsizer.owners.systemd import SystemdCollector, SystemdOwner
 from rightsizer.owners.users import UserCollector, UserOwner
-
-
-class OwnerHost(Struct, frozen=True):
-    """Node as collectors of owners see it."""
-
-    procfs: Path
-    sysfs: Path
-    groups: TrustedGroupReader
-    processes: ProcessTable
-    settings: OwnerCollectorSettings
-    now: Callable[[], float]
 
 
 class OwnerSource(Struct, frozen=True):
@@ -46,39 +31,32 @@ SOURCES: Final = (
         "slurm",
         "jobs",
         SlurmOwner(),
-        lambda host: SlurmCollector(
-            host.groups,
-            host.procfs,
-            host.sysfs,
-            host.settings,
-            host.now,
-            processes=host.processes,
-        ),
+        SlurmCollector,
     ),
     OwnerSource(
         "kubernetes",
         "pods",
         KubernetesOwner(),
-        lambda host: KubernetesCollector(host.groups, host.procfs, host.settings, host.now),
+        KubernetesCollector,
     ),
     OwnerSource(
         "container",
         "of Docker, containerd, Podman",
         ContainerOwner(),
-        lambda host: ContainerCollector(host.groups, host.settings, host.now),
+        ContainerCollector,
     ),
     OwnerSource(
         "user",
         "of a process outside of a unit",
         UserOwner(),
-        lambda host: UserCollector(host.groups, host.procfs, processes=host.processes),
+        UserCollector,
         is_default=False,
     ),
     OwnerSource(
         "session",
         "systemd units, programs by process tree",
         SystemdOwner(),
-        lambda host: SystemdCollector(host.groups, host.procfs, host.settings, host.processes),
+        SystemdCollector,
     ),
 )
 """In order of precedence: the first that knows a process names its workload.

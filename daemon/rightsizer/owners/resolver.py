@@ -13,9 +13,9 @@ from rightsizer.host.trusted_groups import TrustedGroupReader, WriterOf, other_w
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
-from rightsizer.owners.collector import SERVER, NodeCollector
+from rightsizer.owners.collector import SERVER, NodeCollector, OwnerHost
 from rightsizer.owners.extension import GuardedCollector, extension_owners
-from rightsizer.owners.registry import SOURCES, OwnerHost
+from rightsizer.owners.registry import SOURCES
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.workload_limits import Allocations, WorkloadNameLimiter
 

@@ -3,16 +3,13 @@
 import os
 import re
 import stat
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from rightsizer.host.device_files import gpu_addresses
-from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.trusted_groups import (
     TrustedGroup,
-    TrustedGroupReader,
     WriterOf,
     other_writer,
     why_not_of_root,
@@ -22,8 +19,7 @@ from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import DocumentError
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_job
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-from rightsizer.owners.collector import SchedulerCollector
-from rightsizer.owners.collector_settings import OwnerCollectorSettings
+from rightsizer.owners.collector import OwnerHost, SchedulerCollector
 from rightsizer.owners.device_keys import MinorOf
 from rightsizer.owners.owner import Scheduler
 from rightsizer.owners.workload_limits import LimitedAllocations, limited_allocations
@@ -177,22 +173,10 @@ class SlurmCollector(SchedulerCollector):
     groups use.
     """
 
-    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
-        self,
-        groups: TrustedGroupReader,
-        procfs: Path,
-        sysfs: Path,
-        settings: OwnerCollectorSettings,
-        now: Callable[[], float] = time.monotonic,
-        *,
-        processes: ProcessTable | None = None,
-    ) -> None:
-        self._processes = processes or ProcessTable(procfs)
-        self._procfs = procfs
-        self._sysfs = sysfs
-        self._groups = groups
+    def __init__(self, host: OwnerHost) -> None:
+        super().__init__(host)
+        settings = host.settings
         self._map = Path(settings.job_map_folder) if settings.job_map_folder else None
-        self._workloads_maximum = settings.workloads_maximum
         # The map may be on a network file system.
         self.fetcher = BackgroundFetcher(
             "slurm_jobs",
@@ -200,33 +184,35 @@ class SlurmCollector(SchedulerCollector):
             settings,
             interval_seconds=settings.floor_seconds,
             # Slurm may record jobs in the devices control groups of version 1.
-            is_there=lambda: self._map is not None or any(_root(sysfs).glob("slurm*")),
-            now=now,
+            is_there=lambda: self._map is not None or any(_root(host.sysfs).glob("slurm*")),
+            now=host.now,
         )
 
     def workload_of(self, pid: int) -> Workload | None:
         """Job and step that a process runs in."""
-        return job_in(self._groups.of(pid)) or self._job_above(pid)
+        return job_in(self.host.groups.of(pid)) or self._job_above(pid)
 
     def _job_above(self, pid: int) -> Workload | None:
         """Job by the step's daemon, where Slurm tracks processes without control groups."""
-        row = self._processes.row(pid)
-        for ancestor in self._processes.ancestors(row) if row is not None else ():
-            is_daemon = ancestor.name == _DAEMON and self._processes.user(ancestor.pid) == _ROOT
-            title = self._processes.command_line(ancestor.pid) if is_daemon else ""
+        row = self.host.processes.row(pid)
+        for ancestor in self.host.processes.ancestors(row) if row is not None else ():
+            is_daemon = ancestor.name == _DAEMON and self.host.processes.user(ancestor.pid) == _ROOT
+            title = self.host.processes.command_line(ancestor.pid) if is_daemon else ""
             if match := _TITLE.match(title):
                 return workload_of_job(match["job"], match["step"] or "", _TITLED)
         return None
 
     def _read(self) -> LimitedAllocations:
         """Read on the background thread; the map takes precedence over control groups."""
-        minor_of = gpu_addresses(self._procfs).get
+        minor_of = gpu_addresses(self.host.procfs).get
         allocations = {
             key: tuple(workload_of_job(job, unproven="") for job in jobs)
-            for key, jobs in read_job_devices(self._sysfs, minor_of, self._groups.writer_of).items()
+            for key, jobs in read_job_devices(
+                self.host.sysfs, minor_of, self.host.groups.writer_of
+            ).items()
         }
         if self._map is not None:
-            why = why_not_of_root(self._map, self._groups.writer_of)
+            why = why_not_of_root(self._map, self.host.groups.writer_of)
             for key, jobs in read_job_map(self._map).items():
                 allocations[key] = tuple(workload_of_job(job, unproven=why) for job in jobs)
-        return limited_allocations(allocations, self._workloads_maximum)
+        return limited_allocations(allocations, self.host.settings.workloads_maximum)

@@ -5,16 +5,13 @@ import shlex
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
-from rightsizer.host.process_table import ProcessRow, ProcessTable
-from rightsizer.host.trusted_groups import TrustedGroup, TrustedGroupReader
-from rightsizer.model.finding import Instruction
+from rightsizer.host.process_table import ProcessRow
+from rightsizer.host.trusted_groups import TrustedGroup
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.collector import NodeCollector
-from rightsizer.owners.collector_settings import OwnerCollectorSettings
-from rightsizer.owners.owner import Instructions, NumaHome, Owner
+from rightsizer.owners.owner import Instructions, Owner
 
 _UNIT: Final = re.compile(r".+\.(?:service|scope)")
 _NUMBER: Final = re.compile(r"\d")
@@ -84,36 +81,14 @@ class SystemdOwner(Owner):
             return self._instructions("release user", workload=workload, user=match[1], unit=unit)
         return () if "/" in workload.name else super().release(workload)
 
-    def bind(self, homes: Sequence[NumaHome]) -> Instructions:
-        """Drop-in of the unit for each GPU."""
-        return tuple(
-            Instruction(
-                f"systemd: bind the unit that feeds {home.device.title} (systemctl edit)",
-                f"[Service]\n{f'CPUAffinity={home.cpus}{chr(10)}' if home.cpus else ''}"
-                f"NUMAPolicy=bind\nNUMAMask={home.numa_node}",
-            )
-            for home in homes
-        )
-
 
 class SystemdCollector(NodeCollector):
     """Names systemd units; other processes by the program that started them."""
 
-    def __init__(
-        self,
-        groups: TrustedGroupReader,
-        procfs: Path,
-        settings: OwnerCollectorSettings | None = None,
-        processes: ProcessTable | None = None,
-    ) -> None:
-        self._groups = groups
-        self._processes = processes or ProcessTable(procfs)
-        self._settings = settings or OwnerCollectorSettings()
-
     def workload_of(self, pid: int) -> Workload | None:
         """Unit that a process runs in, or the launcher that it belongs to."""
         unit, unproven = self._unit(pid)
-        row = self._processes.row(pid)
+        row = self.host.processes.row(pid)
         root, confidence, manager = (None, 1.0, None) if row is None else self._root(row)
         inside = "" if manager is None else self._unit(manager.pid)[0]
         # A group below a batch system's unit may be a slot, which has one job after the other.
@@ -129,15 +104,15 @@ class SystemdCollector(NodeCollector):
 
     def _unit(self, pid: int) -> tuple[str, str]:
         """Unit of a process and doubts of it; empty if in none."""
-        return unit_in(self._groups.of(pid)) or ("", "")
+        return unit_in(self.host.groups.of(pid)) or ("", "")
 
     def _root(self, row: ProcessRow) -> tuple[ProcessRow, float, ProcessRow | None]:
         """Topmost launcher above a process, or else its topmost ancestor below a shell or manager.
 
         Also returns the confidence, and the process manager directly above, if any.
         """
-        line = [row, *self._processes.ancestors(row)]
-        settings = self._settings
+        line = [row, *self.host.processes.ancestors(row)]
+        settings = self.host.settings
         root = row
         manager = None
         for process_row in reversed(line):

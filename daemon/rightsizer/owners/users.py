@@ -1,12 +1,10 @@
 """Users: processes of login sessions by the name of their user."""
 
 from collections.abc import Callable
-from pathlib import Path
 
-from rightsizer.host.process_table import ProcessTable, user_name
-from rightsizer.host.trusted_groups import TrustedGroupReader
+from rightsizer.host.process_table import user_name
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.collector import NodeCollector
+from rightsizer.owners.collector import NodeCollector, OwnerHost
 from rightsizer.owners.owner import Owner
 from rightsizer.owners.systemd import unit_in
 
@@ -21,22 +19,15 @@ class UserOwner(Owner):
 class UserCollector(NodeCollector):
     """Names processes of login sessions by their user, or the uid without a name."""
 
-    def __init__(
-        self,
-        groups: TrustedGroupReader,
-        procfs: Path,
-        name_of: Callable[[int], str] = user_name,
-        processes: ProcessTable | None = None,
-    ) -> None:
-        self._groups = groups
-        self._processes = processes or ProcessTable(procfs)
+    def __init__(self, host: OwnerHost, name_of: Callable[[int], str] = user_name) -> None:
+        super().__init__(host)
         self._name_of = name_of
 
     def workload_of(self, pid: int) -> Workload | None:
         """User of a process, unless it runs in a systemd unit."""
-        if unit_in(self._groups.of(pid)) is not None:
+        if unit_in(self.host.groups.of(pid)) is not None:
             return None
-        user = self._processes.user(pid)
+        user = self.host.processes.user(pid)
         if user is None:
             return None
         name = self._name_of(user)
