@@ -337,12 +337,13 @@ class CallStacks:
         names = list(self._names)
         has_product = np.array([name.product is not None for name in names])
         for level in filter(len, reversed(levels)):
-            keys = np.stack((frames[calls.parents[level]], calls.names[level]))
-            pairs, places, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-            within = [tree.within(parent, names[name].name) for parent, name in pairs.T.tolist()]
+            keys = frames[calls.parents[level]] * len(names) + calls.names[level]
+            pairs, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
+            parted = (divmod(pair, len(names)) for pair in pairs.tolist())
+            within = [tree.within(parent, names[name].name) for parent, name in parted]
             for place, count in zip(within, counts.tolist(), strict=True):
                 tree.calls[place] += count
-            frames[level] = np.array(within)[places.ravel()]
+            frames[level] = np.array(within)[places]
             product_calls[level] = product_calls[calls.parents[level]]
             product_rows = level[has_product[calls.names[level]]]
             product_calls[product_rows] = np.arange(product_rows.size) + len(products)
