@@ -259,6 +259,17 @@ def test_heads_of_the_second_stack_are_checked(kind: str, heads: int, fault: str
         read_config({**config, "decoder_attention_heads": heads})
 
 
+@pytest.mark.parametrize(
+    ("kind", "key"), [("qwen3", "num_key_value_heads"), ("falcon", "num_kv_heads")]
+)
+def test_no_heads_of_keys_are_an_error(kind: str, key: str) -> None:
+    """They are not read as the attention heads."""
+    config = {**PUBLISHED["Qwen3-8B"][0], "model_type": kind, key: 0}
+
+    with pytest.raises(RequirementError, match=f"{key}: 0 is not above 0"):
+        read_config(config)
+
+
 def test_of_several_parts_all_are_read_and_said() -> None:
     """LLaVA omits Llama's defaults, and its vision part those of CLIP."""
     found = read_config(

@@ -30,6 +30,16 @@ _MISTRAL: Final = {
     "head_dim": "head_dim",
     "vocab_size": "vocab_size",
 }
+_KEY_VALUE_HEADS: Final = frozenset(
+    {
+        "kv_n_heads",
+        "multi_query_group_num",
+        "num_attention_groups",
+        "num_key_value_heads",
+        "num_kv_heads",
+    }
+)
+"""Keys of the number of key and value heads, by any type: without heads nothing is cached."""
 QUANTIZATION_KEY: Final = "quantization_config"
 """Key of the format of the weights."""
 MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -108,6 +118,8 @@ class Configuration(Struct, frozen=True):
             raise wrong(key, f"{value!r} is not a whole number", "")
         if value < 0:
             raise wrong(key, f"{value} is negative", "")
+        if value == 0 and key in _KEY_VALUE_HEADS:
+            raise wrong(key, "0 is not above 0", "")
         return value
 
     def needed(self, key: str) -> int:
