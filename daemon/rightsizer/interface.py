@@ -47,7 +47,7 @@ def plan(
     """
     from rightsizer.catalogue.catalogue import read_catalogue
     from rightsizer.catalogue.prices_file import read_prices
-    from rightsizer.planner.learned import read_learned
+    from rightsizer.planner.learned import closed_note, read_learned
     from rightsizer.planner.plan_file import plan_of_keys
     from rightsizer.planner.planner import Planner, plan_answers
     from rightsizer.planner.settings import PlannerSettings
@@ -59,8 +59,9 @@ def plan(
         key: list(value) if isinstance(value, tuple) else value for key, value in question.items()
     }
     file = plan_of_keys({"model": str(model), **asked})
-    site = read_learned(settings.sizing.learned_file)
-    planner = Planner(boards, prices, settings.sizing, site)
+    learned_file = settings.sizing.learned_file
+    site = read_learned(learned_file)
+    planner = Planner(boards, prices, settings.sizing, site, closed_note(learned_file))
     (answer,) = plan_answers(file, planner, has_curve=True)
     return answer
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Final
 
@@ -421,3 +422,31 @@ def test_a_count_far_from_that_of_the_config_is_reported(
 
     assert len(notes) == notes_told
     assert all("and the config makes 8.03e+09" in note for note in notes)
+
+
+@pytest.mark.parametrize("closed", ["file", "folder"])
+def test_what_is_learned_and_may_not_be_read_is_told(
+    file: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    """With the remedy, in text and JSON; nothing is told of a file that is absent."""
+    learned = file.with_name("learned.json")
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(learned))
+    text = json.dumps({"model": SHAPE, "gpus": ["H100-SXM5-80GB"]})
+    stat = Path.stat
+    access = os.access
+
+    def stat_of(path: Path, **how: bool) -> os.stat_result:
+        if closed == "folder" and path == learned:
+            raise PermissionError(path)
+        return stat(path, **how)
+
+    assert "learned" not in json.dumps(answer(file, text, capsys)["notes"])
+    learned.write_text("{}", "utf-8")
+    monkeypatch.setattr(Path, "stat", stat_of)
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: str(path) != str(learned) and access(path, mode)
+    )
+    (note,) = (note for note in answer(file, text, capsys)["notes"] if str(learned) in note)
+    assert "join group rightsizer, or ask with sudo" in note
+    assert main(["plan", str(file)]) == 0
+    assert "which you may not read" in " ".join(capsys.readouterr().out.split())

@@ -20,7 +20,7 @@ from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, flag_rows, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
-from rightsizer.io.files import is_there
+from rightsizer.io.files import is_closed, is_there
 from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.units import HOUR_SECONDS
@@ -163,7 +163,7 @@ def _run(arguments: argparse.Namespace) -> int:
     prices_file = arguments.prices or settings.catalogue.prices_path
     prices = read_prices(prices_file, catalogue, settings.prices)
     learned_file = settings.sizing.learned_file
-    planner = Planner(catalogue, prices, settings.sizing, _site(learned_file))
+    planner = Planner(catalogue, prices, settings.sizing, *_site(learned_file))
     if arguments.form is not None:
         from rightsizer.planner.form import form_document  # noqa: PLC0415 - the page, and jinja2.
 
@@ -195,13 +195,13 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if is_answered else 1
 
 
-def _site(learned_file: str) -> SiteResiduals | None:
-    """What a site has learned; `None` without a file that this user may read."""
-    if not os.access(learned_file, os.R_OK):
-        return None
-    from rightsizer.planner.learned import read_learned  # noqa: PLC0415 - seldom there.
+def _site(learned_file: str) -> tuple[SiteResiduals | None, str]:
+    """What a site has learned, if anything; and why this user may not read it."""
+    if not os.access(learned_file, os.R_OK) and not is_closed(Path(learned_file)):
+        return None, ""
+    from rightsizer.planner.learned import closed_note, read_learned  # noqa: PLC0415 - seldom there.
 
-    return read_learned(learned_file)
+    return read_learned(learned_file), closed_note(learned_file)
 
 
 def _forms(

@@ -72,6 +72,14 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def is_closed(path: Path) -> bool:
+    """Return whether this user may not read a file that is there, or not see whether one is."""
+    try:
+        return is_there(path) and not os.access(path, os.R_OK)
+    except PermissionError:
+        return True
+
+
 def file_bytes(path: Path, maximum_bytes: int = _DOCUMENT_BYTES_MAXIMUM) -> bytes:
     """Read a document, but no pipe that has a path: a writer may never come.
 

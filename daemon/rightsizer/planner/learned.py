@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.io.codec import decode, encode
-from rightsizer.io.files import file_bytes, private_folder, whole_file
+from rightsizer.io.files import file_bytes, is_closed, private_folder, whole_file
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.plan_check import FigureComparison
@@ -55,6 +55,14 @@ def read_learned(path: str | Path) -> SiteResiduals | None:
         fault = f"is of version {document.version}, and this one reads {VERSION}"
         raise RightsizerError(f"{_WHAT} '{path}' {fault}; {_REMEDY}")
     return SiteResiduals(document.residuals)
+
+
+def closed_note(path: str | Path) -> str:
+    """Return that this user may not read what a site has learned, if anything; empty if he may."""
+    if not str(path) or not is_closed(Path(path)):
+        return ""
+    fault = f"what this site may have learned is in '{path}', which you may not read"
+    return f"{fault}: nothing is adjusted by it; join group rightsizer, or ask with sudo"
 
 
 def write_learned(path: str | Path, site: SiteResiduals) -> None:

@@ -109,6 +109,8 @@ class Planner(Struct, frozen=True):
     settings: SizingSettings = SizingSettings()
     site: SiteResiduals | None = None
     """What engines of the site were measured to do beside their predictions."""
+    site_note: str = ""
+    """Why that is unknown; empty if it is known, or there is nothing."""
 
     def plan(self, requirement: Requirement) -> GpuPlan:
         """Return candidates for a requirement, and alternatives or remedies."""
@@ -344,5 +346,5 @@ def _answer(planned: PlanFileItem, planner: Planner) -> PlanAnswer:
         plan = planner.plan(planned.requirement)
     except RequirementError as error:
         return PlanAnswer(None, error=str(planned.question.placed(error)))
-    notes = (*planned.notes, *_format_notes(plan.candidates), *_site_notes(plan))
-    return PlanAnswer(plan, notes)
+    notes = (*planned.notes, *_format_notes(plan.candidates), *_site_notes(plan), planner.site_note)
+    return PlanAnswer(plan, tuple(filter(None, notes)))

@@ -14,7 +14,7 @@ from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.io.files import is_there
 from rightsizer.io.terminal import counted
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.planner.learned import read_learned, write_learned
+from rightsizer.planner.learned import closed_note, read_learned, write_learned
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import Planner, boards_of
 from rightsizer.planner.served.answer_blocks import served_blocks
@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
     boards = tuple(board.key for board in boards_of(names, catalogue, "--boards") if names)
     predicted = predicted_loads(_loads(arguments), planner, statement)
     answers = served_answers(predicted, planner, boards)
-    notes: list[str] = []
+    notes = [note for note in (closed_note(learned_file),) if note]
     fault: RightsizerError | None = None
     if arguments.learn:
         try:
