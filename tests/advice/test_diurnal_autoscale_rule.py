@@ -41,8 +41,8 @@ def test_service_that_sleeps_at_night_is_scaled_by_the_hour() -> None:
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
     assert found.action is Action.AUTOSCALE
     assert found.summary == (
-        "GPU 0 of chat: diurnal load; 0 to 1 replicas by the hour instead of 1 would have used 45% "
-        "fewer GPU-hours, short of capacity for 0.0% of the time."
+        "GPU 0 of chat: diurnal load; 0 to 1 replicas by hour of day instead of 1 would have "
+        "used 45% fewer GPU-hours, short of capacity for 0.0% of the time."
     )
     assert found.evidence["schedule"] == [
         {"from_hour": 21, "to_hour": 8, "replicas": 0},

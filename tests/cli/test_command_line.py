@@ -88,7 +88,7 @@ def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured
     fault = faults_of(capsys)[-1]
 
     assert ended.value.code == 2
-    assert "'repaly' is no command; did you mean 'replay'? Commands: agent, " in fault
+    assert "unknown command 'repaly'; did you mean 'replay'? Commands: agent, " in fault
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_command_of_another_tool_is_told_ours(word: str, meant: str, capsys: Cap
     with pytest.raises(SystemExit):
         main([word])
 
-    assert f"'{word}' is no command; did you mean {meant}? " in faults_of(capsys)[-1]
+    assert f"unknown command '{word}'; did you mean {meant}? " in faults_of(capsys)[-1]
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_text_and_table_have_the_same(estate: Estate, tmp_path: Path) -> None:
     assert saved == sorted(saved, reverse=True) or min(saved) < 0.0
     section = text.partition("What engines serve:")[2]
     assert names[0] in section
-    assert "to be sure: " in section
+    assert "to verify: " in section
 
 
 def test_merge_and_selection_keep_the_models(estate: Estate) -> None:

@@ -8,6 +8,7 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate, Rejection
+from rightsizer.planner.cost_blocks import growth_verdict
 from rightsizer.planner.growth import (
     GrowingKind,
     GrowthOutlook,
@@ -68,6 +69,20 @@ def test_no_change_is_due_while_todays_choice_stays_the_cheapest() -> None:
     assert found.cheapest is not None
     assert found.cheapest.gpu == "A"
     assert found.outgrown is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ([2, 2, 3, 4, 4], "2 now, 3 from month 2, 4 from month 3"),
+        ([2, 2, 2], "2 now hold all 2 months"),
+    ],
+)
+def test_todays_choice_is_told_with_its_number_by_month(counts: list[int], text: str) -> None:
+    """A buyer orders what the last month takes, not what today does."""
+    verdict = growth_verdict(ahead(kind("A", counts)), "A")
+
+    assert verdict == f"A stays the best choice: {text}."
 
 
 def test_a_change_is_due_in_the_first_month_that_is_cheaper_and_stays_so() -> None:

@@ -253,7 +253,7 @@ def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
     assert expected_label(whole) == "its memory does not fit"
     bare = Option("give it back", Risk.UNKNOWN)
     assert (risk_word(bare.risk), time_label(bare), cost_label(bare)) == (
-        "not known",
+        "unknown",
         "\u2013",
         "\u2013",
     )

@@ -201,7 +201,7 @@ def _without_command(arguments: Sequence[str]) -> int:
         meant = [entry.name for entry in COMMANDS if arguments[0].lower() in entry.also.split()]
         meant = meant or near_words(arguments[0], names)
         hint = f"did you mean {' or '.join(map(repr, meant))}? " if meant else ""
-        parser.error(f"'{arguments[0]}' is no command; {hint}Commands: {', '.join(names)}")
+        parser.error(f"unknown command '{arguments[0]}'; {hint}Commands: {', '.join(names)}")
     if arguments and arguments[0] not in _GLOBAL_FLAGS and (later := _later(arguments, names)):
         line = f"'{program()} {later} {arguments[0]} ...'"
         parser.error(f"{arguments[0]} stands before the command; write {line}")

@@ -162,4 +162,4 @@ def _finding_blocks(finding: _JsonRow) -> Iterator[Block]:
     yield Items((*finding["evidence"], *(option["text"] for option in finding["options"])))
     for option in finding["options"][: 0 if why else 1]:
         yield Code(option["launch"] or "")
-        yield f"to be sure: {option['canary']}"
+        yield f"to verify: {option['canary']}"

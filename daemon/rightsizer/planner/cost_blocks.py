@@ -1,6 +1,7 @@
 """Blocks of a plan's bills, rejections and growth."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.io.terminal import counted
@@ -264,6 +265,19 @@ def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:
     return f"{value_text} ({interval_text(interval)})"
 
 
+def _counts_text(outlook: GrowthOutlook, gpu: str) -> str:
+    """Return how many of a kind are needed when, as in `2 now, 3 from month 7`."""
+    steps = next(kind.steps for kind in outlook.kinds if kind.gpu == gpu)
+    texts = [f"{steps[0].candidate.count} now"]
+    texts += [
+        f"{step.candidate.count} from month {step.month}"
+        for former, step in pairwise(steps)
+        if step.candidate.count != former.candidate.count
+    ]
+    last = steps[-1].month
+    return ", ".join(texts) if len(texts) > 1 else f"{texts[0]} hold all {last} months"
+
+
 def growth_verdict(outlook: GrowthOutlook, today: str) -> str:
     """Return when to switch from today's GPU, and to which."""
     switch = outlook.switch
@@ -272,7 +286,7 @@ def growth_verdict(outlook: GrowthOutlook, today: str) -> str:
         if outlook.outgrown is not None:
             return f"From month {outlook.outgrown} on none of them holds the load."
         if cheapest is None or cheapest.gpu == today:
-            return f"{today} stays the best choice; no change of GPU is due."
+            return f"{today} stays the best choice: {_counts_text(outlook, today)}."
         return f"{cheapest.gpu} is the cheapest over all months, but not by enough to change over."
     why = f"{today} no longer holds the load"
     if switch.dollars_saved is not None:

@@ -229,7 +229,7 @@ def _to_be_sure(plan: GpuPlan, best: PlanCandidate) -> Iterator[Block]:
         texts.append(f"as the load grows: {verdict}")
     run = _run_text(plan.requirement, step)
     expected = "; ".join(step.expect)
-    texts.append(f"to be sure, {run} for {step.minutes:g} min; expect {expected}.")
+    texts.append(f"to verify, {run} for {step.minutes:g} min; expect {expected}.")
     yield Items(tuple(texts))
     more = "--details: memory, all costs, alternatives, checks; --all: every kind"
     if best.rental is None:

@@ -111,7 +111,7 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
         also = "" if shown is None else f" (nvidia-smi shows {shown:.1f})"
         yield f"{low:.1f} to {high:.1f} of {usable:.1f} GiB a GPU{also}"
     else:
-        yield f"{low:.1f} of {usable:.1f} GiB a GPU or more, up to running out of memory"
+        yield f"{low:.1f} to {high:.1f} GiB a GPU, of which {usable:.1f} are there"
     if rate.units_per_second is not None:
         throughput = rate.units_per_second
         demand = load.units_per_second

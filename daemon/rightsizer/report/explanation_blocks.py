@@ -58,7 +58,7 @@ def _threshold(threshold: RuleThreshold) -> str:
 def _risk(advice: FindingDocument) -> str:
     risk = risk_word(advice.risk)
     if not advice.options or not advice.options[0].risks:
-        return f"{risk}: that the workload fails after the change"
+        return f"{risk} (that the workload fails after the change)"
     return f"{risk} (of the first option: {risks_text(advice.options[0].risks)})"
 
 

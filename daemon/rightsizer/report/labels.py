@@ -133,7 +133,7 @@ def reason_label(reason: str) -> str:
 
 def risk_word(risk: str) -> str:
     """Format a risk, as in `very low` for `VeryLow`."""
-    return "not known" if risk == Risk.UNKNOWN else _WORD_START.sub(" ", risk).lower()
+    return "unknown" if risk == Risk.UNKNOWN else _WORD_START.sub(" ", risk).lower()
 
 
 def display_name(word: str) -> str:

@@ -160,7 +160,7 @@ def _problem(
     share = saved_gpus / case.gpus
     savings = release_savings(case, subject.market, share, share)
     risk = risk_of(outcome.short_ratio, case.effective_samples())
-    scaling = f"{min(planned.replicas)} to {max(planned.replicas)} replicas by the hour"
+    scaling = f"{min(planned.replicas)} to {max(planned.replicas)} replicas by hour of day"
     return subject.find_problem(
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,

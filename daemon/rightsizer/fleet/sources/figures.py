@@ -324,7 +324,7 @@ _HEAD: Final = """\
 # level:metric:operations. `rightsizer fleet` finds the series and reads them in place of raw ones.
 #
 # Each is of five minutes of the clock, whenever its group is evaluated, a minute after their end.
-# They go by named labels: an exporter's others, and those of pods, are without end.
+# They go by named labels: an exporter's others, and those of pods, are unbounded.
 groups:
 """
 _GROUP: Final = f"""\

@@ -258,7 +258,7 @@ def _finding_blocks(finding: ServedFinding) -> Iterator[Block]:
     if first.launch is not None:
         yield "launch:"
         yield Code(first.launch.text)
-    yield f"to be sure: {first.canary}"
+    yield f"to verify: {first.canary}"
 
 
 def option_text(option: ServedOption) -> str:
