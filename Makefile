@@ -113,6 +113,7 @@ sbom: $(INSTALLED) ## A bill of materials of the agent in dist/, CycloneDX
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, $(PYTHON) is older; name another: make PYTHON=python3.12")'
+	@echo 'Installing into .venv, which takes some minutes and says nothing; later calls do not.'
 	$(PYTHON) -m venv .venv
 	@# The group of development tools needs pip 25.1.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'

@@ -79,9 +79,12 @@ def test_days_before_the_demonstration_are_accounted_for(agent: Agent) -> None:
     # The scenario trains from eight to eight and is empty at night.
     until = DEFAULT_START + DAY + 20 * HOUR
     demo = DemoSettings(scenario="single-h100", days_before=1.0, memory_tick_seconds=300.0)
-    backfill(agent, demo, until)
+    progress: list[tuple[str, int, int]] = []
+    backfill(agent, demo, until, lambda *step: progress.append(step))
     (case,) = agent.accounting.snapshot(until).cases(DAY)
     (window,) = case.windows
+
+    assert progress == [("history", number, 288) for number in range(289)]
 
     assert agent.accounting.latest() is None
     assert case.workload is not None

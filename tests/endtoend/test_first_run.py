@@ -51,6 +51,22 @@ def test_second_one_says_who_has_the_port_and_what_make_takes() -> None:
     assert "_run $(LISTEN)" in (Path(__file__).parents[2] / "Makefile").read_text()
 
 
+def test_port_is_held_while_the_days_before_are_simulated() -> None:
+    """A second demonstration is refused at once, not half a minute later when both would listen."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "rightsizer", "demo", f"--web.listen-address={address}"]
+    long = [*command, "--days-before=30"]
+    with subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        begun = first.stdout.readline()
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+        first.kill()
+    assert begun.startswith(b"Simulating eight-gpu-node; remembering 30 days")
+    assert (second.returncode, second.stdout) == (1, "")
+    assert f"the port is in use by process {first.pid} (" in second.stderr
+
+
 def test_it_serves_and_says_where(tmp_path: Path) -> None:
     """On loopback alone, at the default port, with a past to show."""
     reason = why_not_here()

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.local_api import ControlRoutes
@@ -20,7 +18,7 @@ from rightsizer.io.log import configure, logger
 from rightsizer.io.shutdown import ended_by_signals
 from rightsizer.io.systemd import Notifier
 from rightsizer.web.plan_route import plan_route
-from rightsizer.web.server import configured_access
+from rightsizer.web.server import WebAccess, configured_access
 
 
 def serve(  # noqa: PLR0913 - each is a part of the outside world.
@@ -30,13 +28,13 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     prepare: Callable[[Agent], None] = lambda _: None,
     announce: Callable[[Agent], None] = lambda _: None,
     reread: Callable[[], Settings] | None = None,
-    is_open: bool = False,
+    admit: Callable[[WebAccess], WebAccess] = lambda configured: configured,
     config_file: Path | None = None,
 ) -> None:
     """Run the agent of these settings until SIGTERM or SIGINT; SIGHUP reloads it.
 
     `prepare` is called with the agent before it starts, `announce` once it listens. `reread` reads
-    the settings again, from `config_file`. `is_open` lets all clients change things.
+    the settings again, from `config_file`. `admit` may change the configured access.
 
     Raises:
         RightsizerError: it cannot start: bad scenario, address, history or web configuration.
@@ -48,7 +46,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     log_extensions(logger("agent"))
     # Before the storage: a wrong scenario must not leave an empty history behind.
-    access = replace(configured_access(settings.web, clock.wall_time), is_open=is_open)
+    access = admit(configured_access(settings.web, clock.wall_time))
     named, plan = live_source(settings, clock), plan_route(config_file, settings.web.server)
     source = named.source
     with ExitStack() as failed:

@@ -8,7 +8,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -23,8 +24,10 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.agent import add_access_flags
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import checked_address, with_values
+from rightsizer.console.progress import ProgressLine
 from rightsizer.io.clock import FastClock
 from rightsizer.io.log_settings import LogLevel
+from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
 from rightsizer.simulator.engines import served_engines
 from rightsizer.simulator.packaged import packaged_scenarios
@@ -32,6 +35,7 @@ from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
 from rightsizer.telemetry.serving.settings import ServingEndpoint
 from rightsizer.web.listener import listening_socket
+from rightsizer.web.server import WebAccess
 from rightsizer.web.settings import parse_address
 
 _HELP: Final = help_of(__file__)
@@ -120,29 +124,33 @@ def run_demo(
     start = now - now % five_minutes - nanoseconds(_DAY)
     clock = DemoClock(start, demo.speed, world_time, tell_pace)
     demo = told_at(demo, clock.wall_time())
-    if demo.days_before:
-        # Fail early on a wrong name or a port in use, before the preceding days are simulated.
-        load_scenario(demo.scenario, built_in())
-        listening_socket(parse_address(demo.listen_address)).close()
 
     def prepare(agent: Agent) -> None:
         tell(f"Simulating {demo.scenario}; remembering {demo.days_before:g} days first ...")
-        backfill(agent, demo, clock.wall_time())
+        shows = sys.stderr.isatty()
+        with ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress:
+            backfill(agent, demo, clock.wall_time(), progress)
 
     def announce(agent: Agent) -> None:
         tell("One simulated day passes first, then time goes on as usual; its pace follows.")
         for address in agent.server.addresses:
             tell(pages_text(address, agent.server.scheme))
 
-    is_open = not demo.web_config_file
-    # Database of reports, for the time of the run.
     scenario = load_scenario(demo.scenario, built_in(), demo.midnight_seconds)
     with (
+        # Bound from here on, so that a port in use is known before the days are simulated.
+        listening_socket(parse_address(demo.listen_address)) as listening,
+        # Database of reports, for the time of the run.
         tempfile.TemporaryDirectory(prefix="rightsizer-demo-") as folder,
         served_engines(scenario, clock.wall_time) as endpoints,
     ):
         settings = agent_settings(demo, Path(folder), endpoints)
-        serve(settings, clock, prepare=prepare, announce=announce, is_open=is_open)
+
+        def admit(access: WebAccess) -> WebAccess:
+            is_open = not demo.web_config_file
+            return replace(access, is_open=is_open, sockets=(listening,))
+
+        serve(settings, clock, prepare=prepare, announce=announce, admit=admit)
 
 
 def told_at(demo: DemoSettings, end: Nanoseconds) -> DemoSettings:
@@ -173,8 +181,16 @@ def _command() -> str:
     return os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
 
 
-def backfill(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
-    """Account for the preceding days directly from the physical model."""
+def backfill(
+    agent: Agent,
+    demo: DemoSettings,
+    until: Nanoseconds,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> None:
+    """Account for the preceding days directly from the physical model.
+
+    `progress` takes a stage, and the numbers of done and all readings.
+    """
     interval = nanoseconds(demo.memory_tick_seconds)
     # Whole ticks, so that the last one ends where the demonstration begins.
     span = nanoseconds(demo.days_before * _DAY) // interval * interval
@@ -188,7 +204,13 @@ def backfill(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
         interval=interval,
         duration=span + 1,  # Including the final reading, from which the next phase continues.
     )
-    agent.accounting.backfill(iter(source.read, None), until)
+
+    def readings() -> Iterator[Snapshot]:
+        for number, snapshot in enumerate(iter(source.read, None)):
+            yield snapshot
+            progress("history", number, span // interval)
+
+    agent.accounting.backfill(readings(), until)
 
 
 def agent_settings(

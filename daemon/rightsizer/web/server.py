@@ -64,7 +64,7 @@ class WebAccess(Struct, frozen=True):
     route_prefix: str = ""
     """Prefix of all paths, such as `/gpu`."""
     sockets: tuple[socket.socket, ...] = ()
-    """Listening sockets bound by systemd, instead of the addresses."""
+    """Listening sockets bound before, as by systemd, instead of the addresses."""
     files: tuple[Reloadable, ...] = ()
     """Configuration files that it depends on."""
 
