@@ -89,3 +89,29 @@ def test_what_is_served_stands_beside_the_holder() -> None:
     assert "chat-api; 3.1/s llama-8b; needs 1 x L40S" in " ".join(text.split())
     assert "Serves hub/llama-8b on vllm, 3.1 requests/s." in text
     assert "llama-8b needs 1 x L40S: 97% to keep it; saves $4 an hour." in text
+
+
+def test_a_table_that_is_printed_once_has_models_in_full() -> None:
+    """Beside wide columns they go on in further lines; the lines of a screen are counted."""
+    load = ServedLoad(
+        "Qwen/Qwen2.5-32B-Instruct", "vllm", 60.0, requests_per_second=2.0, devices=("GPU-0",)
+    )
+    held = {
+        **DEVICE,
+        "state": "memory_bandwidth_bound",
+        "workloads": [{"workload": "kubernetes:chat/code-assistant"}],
+    }
+    need = ServedNeed(load.devices, "qwen", "2 x H100-SXM5-80GB (tensor 2)", "more")
+    report = {
+        "agent": {"source": "nvml", "served_needs": [plain_fields(need)]},
+        "devices": [held],
+        "advice": [],
+        "served": [plain_fields(load)],
+    }
+    frame = NodeFrame(report, {"devices": []})
+    for height, is_whole in ((None, True), (40, False)):
+        printed = io.StringIO()
+        view = TableView(width=120, height=height)
+        Console(file=printed, width=view.width).print(node_view(frame, view))
+        words = printed.getvalue().split()
+        assert ({"Qwen2.5-32B-Instruct;", "H100-SXM5-80GB", "2)"} <= {*words}) is is_whole

@@ -49,6 +49,8 @@ _CHOSEN: Final = "on grey23"
 _FIGURES: Final = ("number", "below number", "saves")
 _SHORTENED: Final = ("Now", "To do")
 """Columns that shrink in a narrow terminal."""
+_HOLDER: Final = "Holder"
+"""Column of models too, which goes on in further lines where those are not counted."""
 
 
 class TableView(Struct, frozen=True):
@@ -81,7 +83,7 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     visible = _visible(shown, chosen, view.height, len(details))
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
     # Models beside their holders leave no room for what to do.
-    shortened = [*_SHORTENED, *(["Holder"] if any(row.served for row in visible) else [])]
+    shortened = [*_SHORTENED, *([_HOLDER] if any(row.served for row in visible) else [])]
     columns = [column for column in GPU_COLUMNS if column.least_width <= view.width]
     for column in columns:
         justify: JustifyMethod = "right" if column.kind in _FIGURES else "left"
@@ -89,7 +91,7 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     names_model = view.width >= _WIDE and len({row.model for row in shown} - {""}) > 1
     for row in visible:
         title = _title(row, view.width, names_model=names_model, is_chosen=row is chosen)
-        cells = (_cell(column, row, title, view.width) for column in columns)
+        cells = (_cell(column, row, title, view) for column in columns)
         table.add_row(*cells, style=_CHOSEN if row is chosen else "")
     parts: list[RenderableType] = [_headline(frame), table]
     if hidden := len(shown) - len(visible):
@@ -143,14 +145,17 @@ def _title(row: NodeRow, width: int, *, names_model: bool, is_chosen: bool) -> T
     return Text.assemble("▸ " if is_chosen else "  ", (name, "bold"), model)
 
 
-def _cell(column: RowColumn, row: NodeRow, title: Text, width: int) -> Text:
+def _cell(column: RowColumn, row: NodeRow, title: Text, view: TableView) -> Text:
     if column.kind == "gpu":
         return title
     if column.kind == "past":
-        states = row.cells if width >= _WIDER else row.cells[::2]
+        states = row.cells if view.width >= _WIDER else row.cells[::2]
         return Text.assemble(*(("█" if state else " ", COLORS.get(state, "")) for state in states))
     text = printable(column.text(row)) or ABSENT
-    return Text(text, _STYLES.get(column.tone(row), ""), no_wrap=True, overflow="ellipsis")
+    style = _STYLES.get(column.tone(row), "")
+    if column.name == _HOLDER and view.height is None:
+        return Text(text, style, overflow="fold")
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
 def _details(row: NodeRow, view: TableView) -> list[RenderableType]:
