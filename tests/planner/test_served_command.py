@@ -571,3 +571,73 @@ def test_memory_and_the_largest_rate_are_corrected_too() -> None:
     much = replace(told, memory_used_bytes=1.5 * filled)
     residuals = predicted_loads([much], PLANNER, LEVEL).residuals
     assert SiteFigure.MEMORY not in {residual.figure for residual in residuals}
+
+
+def test_tokens_are_shown_as_a_distribution(capsys: Captured, tmp_path: Path) -> None:
+    """Mean and p95."""
+    load = replace(CHAT, prompt_tokens_p95=4000.0, output_tokens_p95=900.0)
+    path = tmp_path / "loads.json"
+    path.write_text(encode([load]), encoding="utf-8")
+    assert main(["served", str(path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "of 1,500 (p95 4,000) tokens in and 300 (p95 900) out" in text
+
+
+@pytest.mark.parametrize(
+    ("ttft", "prompt", "answer", "is_advised"),
+    [
+        ("p95=400ms", 3000.0, 900.0, True),
+        # Its first token takes longer than that, even alone.
+        ("p95=400ms", 60_000.0, 900.0, False),
+        # Of the mean, which a long request does not miss alone.
+        ("400ms", 60_000.0, 900.0, True),
+        # Its cache does not fit.
+        ("400ms", 3e6, 900.0, False),
+    ],
+)
+def test_what_is_advised_holds_the_longest_requests(
+    ttft: str, prompt: float, answer: float, *, is_advised: bool
+) -> None:
+    """In memory, and within a level of a percentile."""
+    load = replace(CHAT, prompt_tokens_p95=prompt, output_tokens_p95=answer)
+    statement = Statement(ttft=ttft, tpot="50ms")
+    findings = found(load, statement, ("H100-SXM5-80GB",))
+    is_found = any(finding.kind is ServedFindingKind.TOO_LARGE for finding in findings)
+    assert is_found is is_advised
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "limit", "is_full"),
+    [
+        (7.2, 0.0, None, False),
+        (7.2, 0.4, 256, False),
+        (60.0, 9.0, None, True),
+        (31.0, 0.0, 16, True),
+    ],
+)
+def test_busiest_rate_of_a_full_engine_has_a_ratio(
+    running: float, waiting: float, limit: int | None, *, is_full: bool
+) -> None:
+    """Of any other it is a lower bound, and says so."""
+    load = replace(CHAT, requests_running=running, requests_waiting=waiting, maximum_running=limit)
+    largest = predict(served_engine(load, PLANNER, LEVEL), PLANNER).figure("largest_rate")
+    assert largest is not None
+    assert largest.measured == 4.5
+    assert (largest.ratio is not None) is is_full
+    assert ("lower bound" in largest.remark) is not is_full
+    if is_full and limit and largest.predicted is not None:
+        # As many as the limit allows at a time.
+        alike = replace(load, requests_running=2.0 * limit)
+        rate = predict(served_engine(alike, PLANNER, LEVEL), PLANNER).candidate.rate
+        assert rate.units_per_second is not None
+        assert largest.predicted.value == pytest.approx(rate.units_per_second.value / 300.0)
+
+
+def test_one_waits_and_several_wait() -> None:
+    """In their number."""
+    for waiting, words in (
+        (1.0, ": short: 1 request waits on average"),
+        (1.5, "1.5 requests wait"),
+    ):
+        load = replace(CHAT, requests_waiting=waiting, time_per_output_token=None)
+        assert words in one(load, ServedFindingKind.TOO_SMALL).summary

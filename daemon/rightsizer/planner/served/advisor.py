@@ -15,6 +15,7 @@ from rightsizer.planner.display import interval_text, number, percent
 from rightsizer.planner.planner import Planner, boards_of
 from rightsizer.planner.served.causes import causes_of
 from rightsizer.planner.served.engine import (
+    LEVELS,
     Question,
     ServedEngine,
     parallel_keys,
@@ -113,6 +114,22 @@ class ServedAdvisor:
                 self._found[key] = first if first.fits and first.is_sure else None
         return self._found[key]
 
+    def _with_longest(self, engine: ServedEngine, question: Question) -> PlanCandidate | None:
+        """Return the best candidate, if it surely holds one of the longest requests too.
+
+        That must fit, and alone keep each level that is of a percentile.
+        """
+        after = self._best(question)
+        if after is None or engine.longest is None:
+            return after
+        alone = {key: value for key, value in question.items() if key not in {"rps", *LEVELS}}
+        alone |= {key: value for key in LEVELS if "=" in (value := str(question.get(key, "")))}
+        tokens = (max(1.0, count) for count in engine.longest)
+        alone |= dict(zip(("in", "out"), tokens, strict=True))
+        one = replace(after.layout, data=after.layout.expert)
+        alone |= {"concurrency": 1.0, "gpus": [after.gpu], "parallel": parallel_keys(one)}
+        return None if self._best(alone) is None else after
+
     def _cheapest(self, engine: ServedEngine, asked: Question, dollars: float) -> _Choice | None:
         """Return what holds a load below a price, and its question; `None` if nothing does.
 
@@ -127,7 +144,7 @@ class ServedAdvisor:
             # In full what the short search finds: the answer is that of a plan.
             if gpu_maximum < 1 or self._best(question, gpu_maximum) is None:
                 continue
-            after = self._best(question)
+            after = self._with_longest(engine, question)
             cost = after and after.dollars_per_hour
             if after is not None and cost and cost < dollars:
                 choice = (after, question)
@@ -154,14 +171,14 @@ class ServedAdvisor:
         before = prediction.candidate
         asked = engine.at_rate(engine.peak_rate)
         same_board: Question = {**asked, "gpus": [engine.board.key]}
-        choices = [(self._best(same_board), same_board, "")]
+        choices = [(self._with_longest(engine, same_board), same_board, "")]
         if before.dollars_per_hour is not None:
             cheapest = self._cheapest(engine, asked, before.dollars_per_hour)
             if cheapest is not None:
                 choices.append((*cheapest, ""))
         if not engine.requirement.precision.weights.is_quantized:
             narrow = {**same_board, "precision": str(NumberFormat.FP8)}
-            choices.append((self._best(narrow), narrow, _QUALITY))
+            choices.append((self._with_longest(engine, narrow), narrow, _QUALITY))
         options: list[ServedOption] = []
         for after, question, caution in choices:
             # A change of answers must save more than those without one.
@@ -209,7 +226,7 @@ class ServedAdvisor:
             )
         asked = engine.at_rate(engine.peak_rate)
         same_board: Question = {**asked, "gpus": [engine.board.key]}
-        choices = [(self._best(same_board), same_board)]
+        choices = [(self._with_longest(engine, same_board), same_board)]
         paid = before.dollars_per_hour
         if paid is not None:
             cheapest = self._cheapest(engine, asked, _DEAREST * paid)
@@ -345,7 +362,7 @@ class ServedAdvisor:
         engine = one.engine
         board = other.engine.board.key
         question = {**engine.at_rate(engine.peak_rate), "gpus": [board]}
-        after = self._best(question)
+        after = self._with_longest(engine, question)
         if after is None or after.count > other.engine.layout.gpus:
             return None
         option = served_option(engine, one.candidate, after, question)
@@ -397,7 +414,8 @@ def _shortage(prediction: ServedPrediction) -> Iterator[str]:
     load = engine.load
     waiting = load.requests_waiting or 0.0
     if waiting >= max(1.0, _QUEUED * (load.requests_running or 0.0)):
-        yield f"{number(waiting)} requests wait on average"
+        count = number(waiting)
+        yield f"{count} request{' waits' if count == '1' else 's wait'} on average"
     preempted = load.preemptions_per_second or 0.0
     if preempted > _PREEMPTED * engine.rate and preempted > 0.0:
         yield f"{number(preempted)} preemptions/s: the cache is full"

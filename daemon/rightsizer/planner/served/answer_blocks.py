@@ -138,7 +138,9 @@ def serves_text(prediction: ServedPrediction) -> str:
     alias = f" as {load.model}" if load.model and load.model != engine.model else ""
     tokens = ""
     if load.prompt_tokens and load.output_tokens:
-        tokens = f" of {number(load.prompt_tokens)} tokens in and {number(load.output_tokens)} out"
+        prompt = _tokens(load.prompt_tokens, load.prompt_tokens_p95)
+        answer = _tokens(load.output_tokens, load.output_tokens_p95)
+        tokens = f" of {prompt} tokens in and {answer} out"
     rate = f"{number(engine.rate)} requests/s{tokens}"
     price = prediction.candidate.dollars_per_hour
     bill = prediction.candidate.bill
@@ -149,6 +151,10 @@ def serves_text(prediction: ServedPrediction) -> str:
         f" {candidate_text(prediction.candidate)}: {rate} over"
         f" {format_duration(load.window_seconds)}, at most {number(engine.peak_rate)}{cost}"
     )
+
+
+def _tokens(mean: float, longest: float | None) -> str:
+    return number(mean) if longest is None else f"{number(mean)} (p95 {number(longest)})"
 
 
 class NeedText(NamedTuple):

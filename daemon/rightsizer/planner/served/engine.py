@@ -147,6 +147,13 @@ class ServedEngine(Struct, frozen=True):
         hours = [rate for rate in load.requests_per_second_by_hour if rate is not None]
         return max(self.rate, load.requests_per_second_peak or 0.0, *hours)
 
+    @property
+    def longest(self) -> tuple[float, float] | None:
+        """Tokens in and out of its longest requests (p95); `None` if they are not exported."""
+        prompt = self.load.prompt_tokens_p95
+        answer = self.load.output_tokens_p95
+        return None if prompt is None or answer is None else (prompt, answer)
+
     def at_rate(self, requests_per_second: float) -> Question:
         """Question of its load at another rate."""
         return {**self.question, "rps": requests_per_second}

@@ -7,12 +7,10 @@ from rightsizer.planner.candidate import PlanCandidate, PredictedRate
 from rightsizer.planner.display import interval_text, number, percent
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.engine import requirement_of
-from rightsizer.planner.served.prediction import ServedPrediction, question_as_it_runs
+from rightsizer.planner.served.prediction import FULL, ServedPrediction, question_as_it_runs
 from rightsizer.sizing.engine import TAKEN_RATIO
 from rightsizer.sizing.memory_estimate import usable_bytes
 
-_FULL: Final = 0.9
-"""Share of a limit, or of the cache, from which it is reached."""
 _LITTLE: Final = 0.95
 """Share of what engines usually take of the memory, below which more may be given."""
 _PROPOSED: Final = 3
@@ -27,7 +25,7 @@ def reached_limit(prediction: ServedPrediction) -> str:
     limit = load.maximum_running
     cache = load.kv_cache_used_ratio
     running = (load.requests_running or 0.0) / max(1, load.engines)
-    if not limit or running < _FULL * limit or (cache is not None and cache >= _FULL):
+    if not limit or running < FULL * limit or (cache is not None and cache >= FULL):
         return ""
     room = "" if cache is None else f", with {percent(cache)} of its cache in use"
     return f"its limit of {limit} requests at a time is reached{room}: raise it first"
@@ -77,7 +75,7 @@ def _more_cache(prediction: ServedPrediction, planner: Planner) -> Iterator[str]
     load = engine.load
     usable = usable_bytes(engine.board.memory_bytes, planner.settings.memory)
     used = load.memory_used_bytes
-    is_full = bool(load.preemptions_per_second) or (load.kv_cache_used_ratio or 0.0) >= _FULL
+    is_full = bool(load.preemptions_per_second) or (load.kv_cache_used_ratio or 0.0) >= FULL
     if not is_full or used is None or used >= _LITTLE * TAKEN_RATIO * usable:
         return
     share = percent(used / usable)

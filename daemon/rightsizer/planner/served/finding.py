@@ -130,13 +130,10 @@ def served_option(
 
 def _launched(engine: ServedEngine) -> LaunchedModel:
     """Return what is served: a fine-tune is not its base, and its longest request is not a mean."""
-    load = engine.load
-    longest = (load.prompt_tokens_p95, load.output_tokens_p95)
-    tokens = [value for value in longest if value is not None]
     return LaunchedModel(
         source=engine.source,
-        context_tokens=load.maximum_tokens,
-        longest_tokens=sum(tokens) if len(tokens) == len(longest) else None,
+        context_tokens=engine.load.maximum_tokens,
+        longest_tokens=None if engine.longest is None else sum(engine.longest),
     )
 
 

@@ -29,6 +29,8 @@ _LATE: Final = frozenset({CandidateFilter.COMPUTE, CandidateFilter.BANDWIDTH})
 """Of a layout in which even one request is late."""
 _QUEUED: Final = 0.1
 """Waiting requests of those running, from which a first token waits for a place too."""
+FULL: Final = 0.9
+"""Share of a limit, or of the cache, from which it is reached."""
 _ANY: Final = {key: QUANTILE.format(3.6e6) for key in LEVELS}
 """A level of an hour, which limits nothing."""
 _STEP: Final = 1.02
@@ -99,7 +101,10 @@ def predict(engine: ServedEngine, planner: Planner) -> ServedPrediction:
     first = _first_token(engine, candidate, planner)
     candidate = replace(candidate, rate=replace(candidate.rate, ttft_ms=first))
     candidate = _with_idle(candidate, engine.idle_gpus)
-    comparisons = tuple(_comparisons(engine, requirement, candidate, planner))
+    comparisons = (
+        *_comparisons(engine, requirement, candidate, planner),
+        *_peak(engine, planner),
+    )
     largest = _largest_rate(engine, planner)
     between = candidate.rate.tpot_ms
     if between is not None:
@@ -216,7 +221,11 @@ def _largest_rate(engine: ServedEngine, planner: Planner) -> EstimateInterval | 
     candidate = planner.predicted(requirement, engine.board.key)
     if any(rejection.by in _LATE for rejection in candidate.rejections):
         return EstimateInterval.exactly(0.0)
-    made = candidate.rate.units_per_second
+    return _requests(candidate.rate.units_per_second, requirement)
+
+
+def _requests(made: EstimateInterval | None, requirement: Requirement) -> EstimateInterval | None:
+    """Return output tokens a second as requests a second."""
     return None if made is None else made.scaled(1.0 / max(1.0, requirement.load.output_tokens))
 
 
@@ -242,6 +251,26 @@ def _comparisons(
             interval = candidate.memory.around(filled)
             remark = "with the cache that the engine took"
         yield FigureComparison("memory_bytes", "bytes", load.memory_used_bytes, interval, remark)
+
+
+def _peak(engine: ServedEngine, planner: Planner) -> Iterator[FigureComparison]:
+    """Yield the busiest rate: of a full engine its largest one, else less than that.
+
+    What is full serves as many as its memory, or its own limit, allows at a time, however late.
+    """
+    load = engine.load
+    places = (load.maximum_running or 0) * load.engines
+    running = load.requests_running or 0.0
+    is_full = (load.requests_waiting or 0.0) >= max(1.0, _QUEUED * running)
+    predicted = None
+    remark = "a lower bound: it was not full"
+    if is_full or (places and running >= FULL * places):
+        asked = {"concurrency": float(places)} if places else {"rps": _BEYOND}
+        rate = planner.predicted(requirement_of({**_plain(engine), **asked}), engine.board.key).rate
+        predicted = _requests(rate.units_per_second, engine.requirement)
+        remark = "it was full"
+    if engine.peak_rate > 0.0:
+        yield FigureComparison("largest_rate", "requests/s", engine.peak_rate, predicted, remark)
 
 
 def _is_queued(engine: ServedEngine) -> bool:
