@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from rightsizer.io.codec import encode
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.served_load import ServedLatency, ServedLoad
 from rightsizer.model.units import GIB
+from rightsizer.planner.learned import LearnedDocument
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.served.answer_blocks import needs_of
 from rightsizer.planner.served.answers import predicted_loads, served_answers
@@ -641,3 +643,22 @@ def test_one_waits_and_several_wait() -> None:
     ):
         load = replace(CHAT, requests_waiting=waiting, time_per_output_token=None)
         assert words in one(load, ServedFindingKind.TOO_SMALL).summary
+
+
+def test_what_is_learned_and_may_not_be_read_is_told(
+    file: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To whom asks what is served, or compares GPUs."""
+    learned = tmp_path / "learned.json"
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(learned))
+    compare = ["compare", "h100", "l40s", "--workload", "llm-serving"]
+    for words in (["served", str(file)], compare):
+        main(words)
+        assert "may not read" not in capsys.readouterr().out
+    learned.write_text(encode(LearnedDocument()), "utf-8")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != learned and access(path, mode))
+    for words in (["served", str(file)], compare):
+        main(words)
+        text = " ".join(capsys.readouterr().out.split())
+        assert "which you may not read: nothing is adjusted by it; join group rightsizer" in text

@@ -18,7 +18,7 @@ from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.settings import Spec
-from rightsizer.planner.learned import read_learned
+from rightsizer.planner.learned import closed_note, read_learned
 from rightsizer.planner.question_file import FailedQuestion, FileQuestion, read_questions
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.report.blocks import Block, Items
@@ -90,8 +90,9 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     find = partial(_place, catalogue=catalogue, memory_settings=settings.sizing.memory)
-    site = read_learned(settings.sizing.learned_file)
-    compare = partial(_comparison, find=find, site=site)
+    learned_file = settings.sizing.learned_file
+    site = read_learned(learned_file)
+    compare = partial(_comparison, find=find, site=site, site_note=closed_note(learned_file))
     flags = {**vars(arguments), "from": arguments.from_}
     words = arguments.asked
     given = {key: flags[key] for key in _KEYS if flags[key] is not None}
@@ -136,7 +137,9 @@ def _answer(question: FileQuestion, compare: _Compare) -> GpuComparison:
         raise question.placed(error) from None
 
 
-def _comparison(asked: Mapping[str, Any], find: _Find, site: SiteResiduals | None) -> GpuComparison:
+def _comparison(
+    asked: Mapping[str, Any], find: _Find, site: SiteResiduals | None, site_note: str
+) -> GpuComparison:
     workload = replace(parse_workload(asked["workload"]), gpus=asked.get("gpus"))
     if workload.gpus and workload.activity is not WorkloadActivity.TRAINING:
         raise RequirementError(f"gpus: {workload.name} is compared GPU by GPU; leave it out")
@@ -165,7 +168,7 @@ def _comparison(asked: Mapping[str, Any], find: _Find, site: SiteResiduals | Non
         # What does more takes less time.
         boards = (other.board.key, place.board.key)
         ratio, note = time_between_boards(ratio, boards, site)
-        notes += filter(None, (note,))
+        notes += filter(None, (note, site_note))
     return GpuComparison(
         workload.name, place.name, other.name, ratio.value, ratio.low, ratio.high, tuple(notes)
     )

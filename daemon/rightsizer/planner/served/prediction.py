@@ -268,7 +268,7 @@ def _peak(engine: ServedEngine, planner: Planner) -> Iterator[FigureComparison]:
         asked = {"concurrency": float(places)} if places else {"rps": _BEYOND}
         rate = planner.predicted(requirement_of({**_plain(engine), **asked}), engine.board.key).rate
         predicted = _requests(rate.units_per_second, engine.requirement)
-        remark = "it was full"
+        remark = "it was full, whatever its level"
     if engine.peak_rate > 0.0:
         yield FigureComparison("largest_rate", "requests/s", engine.peak_rate, predicted, remark)
 
