@@ -16,6 +16,7 @@ from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
 from rightsizer.web.router import Router
 
+NAMES: Final = {"GPU-0": "GPU 0"}
 PEER: Final = SocketPeer(pid=4711, uid=1000, gid=100)
 
 
@@ -25,7 +26,9 @@ class AdviceApiFixture:
     def __init__(self) -> None:
         self.ledger = FakeLedger()
         self.claims: list[tuple[object, ...]] = []
-        api = AdviceApi(self.ledger, RuleTree(), lambda *claim: self.claims.append(claim))
+        api = AdviceApi(
+            self.ledger, RuleTree(), lambda *claim: self.claims.append(claim), lambda: NAMES
+        )
         self._router = Router(api.routes)
 
     def ask(
@@ -47,6 +50,7 @@ def test_anybody_may_have_advice_explained() -> None:
     assert status == HTTPStatus.OK
     assert document["advice"]["id"] == "a1b2c3"
     assert document["lifecycle"]["state"] == "active"
+    assert document["names"] == NAMES
 
 
 @pytest.mark.parametrize(

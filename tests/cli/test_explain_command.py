@@ -110,7 +110,7 @@ def test_an_explanation_reads_as_agreed(golden: Callable[[str | Path, str], None
     advice = Advice(
         whole(), AdviceState.CLAIMED, NOW, after(30), actor="ana", why="moving it on Monday"
     )
-    text = text_of(explanation_blocks(explain_advice(advice, Rules())))
+    text = text_of(explanation_blocks(explain_advice(advice, Rules(), names={UUID: "GPU 0"})))
     golden("explain.txt", text + "\n")
 
     long = [line for line in text.splitlines() if len(line) > 100]
@@ -171,7 +171,9 @@ def test_recording_that_names_gpus_by_index_has_no_promql() -> None:
     """No agent exports such a device; the index is what people know."""
     found = replace(whole(), devices=("index:1",), evidence={"idle_ratio": {"index:1": 0.97}})
     advice = Advice(found, AdviceState.ACTIVE, NOW, NOW)
-    text = text_of(explanation_blocks(explain_advice(advice, Rules(), recorded={"index:1"})))
+    names = {"index:1": "GPU 1"}
+    explanation = explain_advice(advice, Rules(), recorded={"index:1"}, names=names)
+    text = text_of(explanation_blocks(explanation))
     assert "Prometheus" not in text
     assert "Where: llama on GPU 1\n" in text.replace(f"{found.workload}", "llama")
     assert "  Idle  97%" in text

@@ -309,6 +309,7 @@ def test_waste_costs_what_its_hours_do() -> None:
     found = waste_view([whole, part])
     assert found.wasted.gpu_hours == pytest.approx(3.0)
     assert found.wasted.dollars_typical == pytest.approx(12.0)
+    assert found.left_over.dollars_typical == pytest.approx(6.0)
     assert part_of(found.parts, "waste-headroom") == pytest.approx(1 / 3)
     assert found.wasted_ratio == pytest.approx(2 / 3)
     assert range_label(found) == "$6 to $30 at list prices"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from publish_advice import node_advice
 from publish_reports import device_report, node_report, rated_report
+from report_samples import RATE
 from rightsizer.model.finding import Action, Reason, Severity
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, Report, StripCell
@@ -284,6 +285,15 @@ def test_gauges_tell_what_is_not_read() -> None:
     assert page_of(bare).count("<b>not read</b>") == len(GAUGES)
     assert amount_text(Signal.MEMORY_USED, report.devices[0].signals) == "62 of 80 GiB"
     assert "Power above idle" in [name for _, name, _ in GAUGES]
+
+
+def test_headroom_is_told_beside_the_waste_with_its_price() -> None:
+    """Else advice on a working GPU would seem to save more than is wasted."""
+    page = WebPage(
+        FreshnessSettings(), FitSettings(), 60.0, past=lambda _: {}, rate_of=lambda _: RATE
+    )
+    text = page.render(node_report(), NOW, PageQuery(DEFAULT_SPAN)).decode()
+    assert re.search(r"held up \d+%; work leaves \$[\d,.]+ more$", tiles_of(text)["wasted"][1])
 
 
 def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:

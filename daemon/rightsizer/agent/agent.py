@@ -114,8 +114,7 @@ class Agent:
         access = access or configured_access(settings.web, clock.wall_time)
         self.reloader = self._reloader(access.files, reread)
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
-        note_claim = self._features.actions.note_claim if self._features.actions else None
-        self._advice_routes = AdviceApi(self.advice_service, settings.rule_trees, note_claim)
+        self._advice_routes = self._advice_api()
         self._exposition = self._new_exposition()
         self.server = self._server(access, local_routes)
         self._source_log = SourceLog(self._log)
@@ -258,6 +257,15 @@ class Agent:
 
     def _rate_of(self, device: Device) -> PriceRate | None:
         return price_rate(self.recommender.market, device.board)
+
+    def _advice_api(self) -> AdviceApi:
+        note_claim = self._features.actions.note_claim if self._features.actions else None
+
+        def names() -> dict[str, str]:
+            devices = (record.device for record in self.accounting.device_records())
+            return {device.uuid: device.label for device in devices}
+
+        return AdviceApi(self.advice_service, self.settings.rule_trees, note_claim, names)
 
     def _server(self, access: WebAccess, local_routes: Sequence[Route]) -> WebServer:
         settings = self.settings

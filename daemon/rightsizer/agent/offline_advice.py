@@ -141,12 +141,13 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Explanation:
     with closing(Storage(str(path), read_only=True)) as storage:
         records = storage.kept_history.devices()
         extent = storage.kept_history.extent()
+    names = {record.device.uuid: record.device.label for record in records}
     recorded = {record.device.uuid for record in records if record.is_of_recording}
     finding = next((candidate for candidate in findings if candidate.id == asked), None)
     if finding is None or any(recommendation.id == asked for recommendation in advice):
-        return explain_advice(find_advice(advice, asked), rules, recorded=recorded)
+        return explain_advice(find_advice(advice, asked), rules, recorded=recorded, names=names)
     end = 0 if extent is None else extent[1]
-    return explain_finding(finding, end, rules, recorded=recorded)
+    return explain_finding(finding, end, rules, recorded=recorded, names=names)
 
 
 def _must_exist(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -88,6 +89,8 @@ class Explanation(Struct, frozen=True):
     options: tuple[RankedOption, ...]
     queries: tuple[Query, ...]
     lifecycle: LifecycleDocument | None = None
+    names: Mapping[str, str] = {}
+    """Display names of devices, by uuid; empty where only uuids are known."""
 
     @property
     def title(self) -> str:
@@ -206,6 +209,7 @@ def _by_device(
 
 _NODE_RULES: Final = "recommender.rules"
 _FLEET_RULES: Final = "fleet.rules."
+_NO_NAMES: Final = MappingProxyType[str, str]({})
 
 
 def read_explanation(document: JsonObject) -> Explanation:
@@ -219,13 +223,21 @@ def read_explanation(document: JsonObject) -> Explanation:
         ) from None
 
 
-def explain_advice(advice: Advice, rules: object, *, recorded: Collection[str] = ()) -> Explanation:
+def explain_advice(
+    advice: Advice,
+    rules: object,
+    *,
+    recorded: Collection[str] = (),
+    names: Mapping[str, str] = _NO_NAMES,
+) -> Explanation:
     """Explain a recommendation and its lifecycle.
 
     `rules` are settings by rule, or several such trees by their keys in a configuration; `recorded`
-    are devices of a recording, which no agent exports by an index.
+    are devices of a recording, which no agent exports by an index; `names` are display names.
     """
-    explanation = explain_finding(advice.finding, advice.updated, rules, recorded=recorded)
+    explanation = explain_finding(
+        advice.finding, advice.updated, rules, recorded=recorded, names=names
+    )
     explanation = replace(
         explanation, advice=advice_document(advice), lifecycle=lifecycle_document(advice)
     )
@@ -238,7 +250,12 @@ def explain_advice(advice: Advice, rules: object, *, recorded: Collection[str] =
 
 
 def explain_finding(
-    finding: Finding, judged: Nanoseconds, rules: object, *, recorded: Collection[str] = ()
+    finding: Finding,
+    judged: Nanoseconds,
+    rules: object,
+    *,
+    recorded: Collection[str] = (),
+    names: Mapping[str, str] = _NO_NAMES,
 ) -> Explanation:
     """Explain a finding as of the time of its judgement."""
     trees = rules if isinstance(rules, Mapping) else {_NODE_RULES: rules}
@@ -263,6 +280,7 @@ def explain_finding(
             for rank, option in enumerate(finding.options, 1)
         ),
         queries=queries,
+        names=names,
     )
 
 

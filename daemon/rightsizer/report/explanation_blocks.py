@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.advice import AdviceState
-from rightsizer.model.device import BY_INDEX
 from rightsizer.model.finding import Instruction, Savings
 from rightsizer.model.units import format_duration, percent_text, utc_text
 from rightsizer.report.advice_document import FindingDocument, LifecycleDocument
@@ -31,12 +30,12 @@ def explanation_blocks(explanation: Explanation) -> Iterator[Block]:
     reasons = ", ".join(advice.reasons) or "nothing to complain of"
     yield f"{advice.id}  {advice.finding} ({reasons}), severity {advice.severity}"
     yield advice.summary
-    names = _names(advice.devices)
+    names = explanation.names
     where = ", ".join(names.get(uuid, uuid) for uuid in advice.devices)
     yield f"Where: {advice.workload or 'no known workload'} on {where}"
     yield f"Action: {action_label(advice.action, advice.finding)}"
     options = (f"{option.description}: {option.why}" for option in explanation.options)
-    yield section("Evidence", *_window(explanation.window), KeyValues(_evidence(advice)))
+    yield section("Evidence", *_window(explanation.window), KeyValues(_evidence(advice, names)))
     yield section("Savings", *_savings(advice.savings))
     yield section("Options", Items(tuple(options), is_numbered=True))
     yield section("How to", *_instructions(advice.instructions))
@@ -44,7 +43,7 @@ def explanation_blocks(explanation: Explanation) -> Iterator[Block]:
     yield section("Risk", _risk(advice))
     yield section("Thresholds", Items(tuple(map(_threshold, explanation.thresholds))))
     yield section("Lifecycle", *_lifecycle(explanation.lifecycle))
-    yield section(_QUERIES, *_queries(explanation.queries))
+    yield section(_QUERIES, *_queries(explanation.queries, names))
 
 
 def _threshold(threshold: RuleThreshold) -> str:
@@ -75,19 +74,13 @@ def _window(window: JudgedWindow) -> Iterator[str]:
     yield f"{span}{lasted}, of which {known_time} are known ({share}), {tier} tier"
 
 
-def _evidence(advice: FindingDocument) -> tuple[tuple[str, str], ...]:
+def _evidence(advice: FindingDocument, names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     evidence = {
         name: _of_only_device(value, advice.devices)
         for name, value in advice.evidence.items()
         if name not in _SHOWN_APART
     }
-    return evidence_labels(evidence, _names(advice.devices))
-
-
-def _names(devices: Sequence[str]) -> Mapping[str, str]:
-    """Return names of the devices that a log names by index."""
-    by_index = (uuid for uuid in devices if uuid.startswith(BY_INDEX))
-    return {uuid: f"GPU {uuid.removeprefix(BY_INDEX)}" for uuid in by_index}
+    return evidence_labels(evidence, names)
 
 
 def _of_only_device(value: object, devices: Sequence[str]) -> object:
@@ -139,9 +132,9 @@ def _lifecycle(lifecycle: LifecycleDocument | None) -> Iterator[str]:
         yield f"saved {lifecycle.realized_gpu_hours:.1f} GPU-hours so far"
 
 
-def _queries(queries: Sequence[Query]) -> Iterator[Block]:
+def _queries(queries: Sequence[Query], names: Mapping[str, str]) -> Iterator[Block]:
     for query in queries:
-        subject = " ".join(filter(None, (query.resource, query.device)))
+        subject = " ".join(filter(None, (query.resource, names.get(query.device, query.device))))
         yield f"{query.name}{f' of {subject}' if subject else ''} = {query.value:g}"
         yield Code(query.promql)
 

@@ -1,6 +1,6 @@
 """HTTP API of a recommendation: explain, claim, dismiss, snooze."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
@@ -56,10 +56,16 @@ class AdviceApi:
     """Routes of single recommendations; those that change one are for the local socket."""
 
     def __init__(
-        self, advisor: AdviceSource, rules: object, note_claim: ClaimListener | None = None
+        self,
+        advisor: AdviceSource,
+        rules: object,
+        note_claim: ClaimListener | None = None,
+        names: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """Create it; `names` returns the display names of devices, by uuid."""
         self._advisor = advisor
         self._note_claim = note_claim
+        self._names = names
         self.rules = rules
         """Rule settings used in explanations."""
         self._log = logger("advice")
@@ -77,7 +83,7 @@ class AdviceApi:
 
     def _one(self, request: WebRequest) -> WebResponse:
         advice = find_advice(self._advisor.advice, request.named["id"])
-        return WebResponse.of_json(to_json(explain_advice(advice, self.rules)))
+        return WebResponse.of_json(to_json(explain_advice(advice, self.rules, names=self._names())))
 
     def _act(self, verb: str, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)

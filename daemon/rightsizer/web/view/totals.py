@@ -58,6 +58,8 @@ class WasteView(Struct, frozen=True):
     """Unused time, including headroom, in GPU-hours and energy."""
     wasted: UsageAmount = _NOTHING
     """Idle, stalled or held up."""
+    left_over: UsageAmount = _NOTHING
+    """Headroom: what work leaves of its GPUs, not wasted, yet smaller ones may do."""
     price_basis: str = ""
     """Kinds of the devices' prices; empty without any."""
 
@@ -89,6 +91,7 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
     joules = 0.0
     causes = dict.fromkeys(Cause, 0.0)
     amounts = []
+    left_over = []
     bases: set[str] = set()
     for spending in spendings:
         if spending.rate is not None:
@@ -99,8 +102,10 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
         joules += sum(spending.spent.waste_joules.values())
         for cause, duration in waste.items():
             causes[cause] += duration * part
-        lost = sum(waste.values()) - waste.get(Cause.HEADROOM, 0.0)
+        headroom = waste.get(Cause.HEADROOM, 0.0)
+        lost = sum(waste.values()) - headroom
         amounts.append(priced(lost * part / HOUR_SECONDS, None, spending.rate))
+        left_over.append(priced(headroom * part / HOUR_SECONDS, None, spending.rate))
     wasted_seconds = sum(causes.values())
     known_seconds = used + wasted_seconds
     basis = " and ".join(sorted(bases))
@@ -122,7 +127,10 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
         unused += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
     label = ", ".join(f"{part.name} {part.text}" for part in parts)
     used_text = percent_text(used / known_seconds)
-    return WasteView(used_text, known_seconds, parts, label, unused, summed(amounts), basis)
+    wasted = summed(amounts)
+    return WasteView(
+        used_text, known_seconds, parts, label, unused, wasted, summed(left_over), basis
+    )
 
 
 def savings_notes(savings: Savings) -> str:
