@@ -14,6 +14,7 @@ from agent_process import run_rightsizer
 from recordings import BOARD, SIGNALS_OF, write_recording, write_states
 from rightsizer.cli.main import main
 from rightsizer.model.state import State
+from rightsizer.model.units import format_duration
 from rightsizer.recordings.writer import RecordingWriter
 
 pytestmark = pytest.mark.timeout(240)
@@ -109,9 +110,92 @@ def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> 
     assert "40 min" in text
     assert "profiling tier" in text
     assert "Hidden stall 75.0%, Compute bound 25.0%" in text
-    assert re.search(
-        r"^1 finding; \d+ checks could not be judged; 0 recommendations opened", text, re.MULTILINE
-    )
+    assert re.search(r"^No verdict: \d+ rules lack the data to judge", text, re.MULTILINE)
+    assert re.search(r"^1 finding; 0 recommendations opened", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("state", "length_seconds", "longer"),
+    [
+        (State.IDLE_HELD, 99, "idle from 1 h 48 min on."),
+        (State.IDLE_HELD, 2 * HOUR, ""),
+        (State.PRODUCTIVE, 99, "overprovisioned, memory overprovisioned from 7 d on."),
+    ],
+)
+def test_a_log_too_short_for_advice_says_what_it_takes(
+    folder: Path, state: State, length_seconds: int, longer: str, capsys: Captured
+) -> None:
+    """By the opening policies of what was seen: no finding in a short log is no verdict."""
+    log = write_states(folder / "log.csv", (state, length_seconds))
+    assert main(["replay", str(log), "--board", BOARD]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+
+    takes = f"The recording covers {format_duration(length_seconds)}, and advice takes longer: "
+    assert (takes in text) is bool(longer)
+    assert longer in text.partition(takes)[2]
+    assert "activity" not in text
+
+
+def test_length_that_idleness_takes_opens_its_recommendation(
+    folder: Path, capsys: Captured
+) -> None:
+    """As promised to whoever recorded less."""
+    lengths = {int(1.8 * HOUR) + 60: 1, int(1.8 * HOUR) - 60: 0}
+    for length_seconds, opened in lengths.items():
+        log = write_states(folder / "log.csv", (State.IDLE_HELD, length_seconds))
+        assert main(["replay", str(log), "--board", BOARD]) == 0
+        text = capsys.readouterr().out
+        assert f"{opened} recommendation" in text
+        assert ("advice takes longer: idle" in " ".join(text.split())) is not bool(opened)
+
+
+def test_rules_without_a_verdict_are_listed_as_advise_does(folder: Path, capsys: Captured) -> None:
+    """By the same flag, with reasons, of a recording and of the history made of it."""
+    log = write_states(folder / "log.csv", (State.IDLE_HELD, 99))
+    listed = []
+    into = ["replay", str(log), "--board", BOARD, "--into", "history.db"]
+    for command in (into, ["advise", "--history.path", "history.db"]):
+        assert main([*command, "-v"]) == 0
+        text = capsys.readouterr().out
+        assert "-v tells which" not in text
+        listed.append(text.partition("No verdict:\n")[2].partition("\n\n")[0])
+    assert "  overprovisioned: only 0 s of activity to size by (" in listed[0]
+    assert listed[0] == listed[1]
+
+
+@pytest.mark.parametrize("command", ["replay", "advise", "report"])
+def test_limit_that_a_log_states_is_not_assumed(
+    folder: Path, command: str, capsys: Captured
+) -> None:
+    """Neither by the replay nor by what reads the history made of it; one not stated is."""
+    heading = "timestamp, index, name, utilization.gpu [%], memory.used [MiB], power.draw [W]"
+    for column, is_assumed in (("power.limit [W]", False), ("temperature.gpu", True)):
+        cells = "0, NVIDIA A100-SXM4-80GB, 0, 40210, 62, 65"
+        rows = "".join(
+            f"2026/01/01 00:{at // 60:02}:{at % 60:02}, {cells}\n" for at in range(0, HOUR, 10)
+        )
+        (folder / "log.csv").write_text(f"{heading}, {column}\n{rows}")
+        history = f"{is_assumed}.db"
+        assert main(["replay", "log.csv", "--into", history, "--json"]) == 0
+        answer = capsys.readouterr().out
+        if command != "replay":
+            assert main([command, "--history.path", history, "--format", "json"]) == 0
+            answer = capsys.readouterr().out
+        subjects = [item["subject"] for item in json.loads(answer)["evidence"]]
+        assert ("power_limit_watts of 1 GPU" in subjects) is is_assumed
+        assert "sm_clock_maximum_hertz of 1 GPU" in subjects
+
+
+def test_long_findings_are_indented_from_their_second_line_on(
+    folder: Path, capsys: Captured
+) -> None:
+    """No part of a finding looks like the start of another."""
+    log = write_states(folder / "log.csv", (State.COMPUTE_BOUND, 600), (State.HIDDEN_STALL, 1800))
+    assert main(["replay", str(log), "--board", BOARD]) == 0
+    _, _, after = capsys.readouterr().out.partition("GPU-0: busy without working")
+    wrapped = after.splitlines()[1]
+    assert wrapped.startswith("  ")
+    assert wrapped.endswith("]")
 
 
 def test_missing_columns_are_named_with_their_effect(folder: Path, capsys: Captured) -> None:

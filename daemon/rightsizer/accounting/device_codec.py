@@ -1,9 +1,11 @@
 """Record of a device and its holder in the history, as JSON."""
 
 import json
-from typing import Any
+from collections.abc import Container
+from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.accounting.power import LearnedPower
 from rightsizer.io.codec import convert, plain_fields
@@ -14,6 +16,13 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload
+
+_STATED_BY: Final = {
+    "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,
+    "power_limit_watts": Signal.POWER_LIMIT_WATTS,
+    "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
+}
+"""Capacities that readings may state, and then take precedence."""
 
 
 class DeviceRecord(Struct, frozen=True):
@@ -42,9 +51,20 @@ class DeviceRecord(Struct, frozen=True):
         return max(self.nvlinks_up, last or 0.0)
 
     @property
+    def device_as_read(self) -> Device:
+        """Device whose assumed capacities are those that its last reading does not state either."""
+        return read_with(self.device, () if self.reading is None else self.reading.values)
+
+    @property
     def is_of_recording(self) -> bool:
         """Whether `replay` filled it in: what an agent reads itself names its collector."""
         return self.reading is not None and bool(self.reading.values and not self.reading.origins)
+
+
+def read_with(device: Device, signals: Container[Signal]) -> Device:
+    """Return a device whose assumed capacities are those that such readings do not state."""
+    assumed = tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
+    return replace(device, assumed=assumed)
 
 
 def encode_device(record: DeviceRecord) -> str:

@@ -164,7 +164,7 @@ class AccountingService:
 
     def whole_accounts(self, end: Nanoseconds) -> list[tuple[Device, Window]]:
         """Present devices with their windows over the whole history, up to a wall time."""
-        devices = {record.device.uuid: record.device for record in self.device_records()}
+        devices = {record.device.uuid: record.device_as_read for record in self.device_records()}
         _, queries = self.device_queries()
         return [
             (devices[query.uuid], query.window(query.first, end))

@@ -10,12 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.accounting.accounts_snapshot import allocator_of
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_codec import DeviceRecord, read_with
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.provisioning import provision
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet, apply_policies
+from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.service import Recommender, configured_rules
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
@@ -27,10 +28,10 @@ from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.evidence import Evidence, EvidenceKind
-from rightsizer.model.finding import Finding
+from rightsizer.model.finding import Finding, Reason
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
-from rightsizer.model.state import Resource, State, Tier
+from rightsizer.model.state import IDLE_STATES, Resource, State, Tier
 from rightsizer.model.units import (
     NANOSECONDS_PER_SECOND,
     Nanoseconds,
@@ -44,11 +45,6 @@ from rightsizer.report.evidence import assumed_capacities
 from rightsizer.telemetry.source import SnapshotSource
 
 _FOR_EVER: Final = 100 * 365 * 86400.0
-_STATED_BY: Final = {
-    "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,
-    "power_limit_watts": Signal.POWER_LIMIT_WATTS,
-    "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
-}
 _HOLDERS: Final = {Signal.MEMORY_USED_BYTES, Signal.MEMORY_USED, Signal.PROCESS_COUNT}
 _WORTH_TELLING: Final = 0.01
 """Share of the known time from which a suspected limit is told."""
@@ -83,6 +79,8 @@ class Replay(Struct, frozen=True):
     """Time between readings."""
     evidence: tuple[Evidence, ...] = ()
     """What the result rests on."""
+    needed_seconds: Mapping[str, float] = {}
+    """Known time by rule that advice on what was seen takes, where the recording has less."""
 
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds]:
@@ -210,12 +208,30 @@ class _ReplayRun:
                 *assumed_capacities((device.device, device.assumed) for device in devices),
                 *judged,
             ),
+            needed_seconds=self._needed_seconds(devices),
         )
+
+    def _needed_seconds(self, devices: Iterable[DeviceSummary]) -> dict[str, float]:
+        """Return what opening advice takes by rule, where the recording is too short for it.
+
+        Of an idle GPU only its idleness matters, else what could not be judged for lack of time.
+        """
+        idle = {summary.device.uuid for summary in devices if _is_mostly_idle(summary.window)}
+        return {
+            judgement.finding.rule: judgement.conduct.minimum_known_seconds
+            for judgement in self._recommender.judgements
+            if judgement.known_seconds < judgement.conduct.minimum_known_seconds
+            and (
+                judgement.finding.rule == IDLE.name
+                if idle.issuperset(judgement.finding.devices)
+                else Reason.INSUFFICIENT_DATA in judgement.finding.reasons
+            )
+        }
 
     def _summary(self, device: Device) -> DeviceSummary:
         account = self.accounts.device(device.uuid)
         signals = {} if account.last is None else account.last.signals
-        assumed = tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
+        assumed = read_with(device, signals).assumed
         window = account.whole.window()
         totals = account.totals.totals()
         # Over the whole recording, as in a report; current needs are for the rules.
@@ -223,6 +239,11 @@ class _ReplayRun:
         has_holder = account.tenancy.holder is not None
         caveats = tuple(_caveats(device, window, signals, has_holder=has_holder))
         return DeviceSummary(device, window, totals, fit, assumed, caveats)
+
+
+def _is_mostly_idle(window: Window) -> bool:
+    idle = sum(window.states.get(state, 0) for state in IDLE_STATES)
+    return 2 * idle > window.accounted
 
 
 def _evidence(summary: DeviceSummary, record: DeviceRecord | None) -> Iterator[Evidence]:

@@ -180,7 +180,7 @@ def _device(
     settings: Settings,
     market: Market,
 ) -> ReportDeviceFacts:
-    device = record.device
+    device = record.device_as_read
     builder = sums.windows.get(device.uuid)
     window = Window(device.uuid, 0, 0) if builder is None else builder.window()
     holders = [tenure.workload for tenure in tenures if tenure.uuid == device.uuid]

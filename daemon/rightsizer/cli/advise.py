@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.console.advice import (
+    add_verbose_flag,
     advice_block,
     dearest_first,
     dollars_per_day,
     finding_line,
     heading,
+    no_verdict,
 )
 from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of, program
@@ -28,7 +30,7 @@ from rightsizer.report.advice_document import advice_document, encode_advice, fi
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
 from rightsizer.report.blocks import Block, Items, Section, section
 from rightsizer.report.evidence import rests_on
-from rightsizer.report.labels import action_label, first_names, uncapitalized
+from rightsizer.report.labels import action_label, uncapitalized
 
 _HELP: Final = help_of(__file__)
 _NAMED: Final = 3
@@ -53,12 +55,7 @@ def advise_blocks(
     yield section("Closed:", Items(tuple(ended)))
     others = tuple(map(finding_line, without_advice(findings, advice)))
     yield section(_WITHOUT_ADVICE, Items(others))
-    abstained = {finding.rule for finding in findings if finding.abstained is not None}
-    if abstained and is_verbose:
-        yield section("No verdict:", Items(tuple(_abstentions(findings))))
-    elif abstained:
-        rules = counted(len(abstained), "rule lacks", "rules lack")
-        yield f"No verdict: {rules} the data to judge some GPU; -v tells which."
+    yield no_verdict(findings, is_verbose=is_verbose)
     yield _open_count(len(still_open))
 
 
@@ -107,22 +104,10 @@ def _open_count(count: int, flags: str = "") -> str:
     return f"{are} open." + (f" '{program()} explain ID{flags}' tells why." if count else "")
 
 
-def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield one line per rule and reason, with the GPUs concerned."""
-    findings_by_reason: dict[tuple[str, str], list[Finding]] = {}
-    for finding in findings:
-        if finding.abstained is not None:
-            findings_by_reason.setdefault((finding.rule, finding.abstained), []).append(finding)
-    for (rule, why), group in sorted(findings_by_reason.items()):
-        ids = first_names([finding.id for finding in group], _NAMED)
-        yield f"{rule}: {why} ({ids})"
-
-
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_history_flag(parser)
     add_flags(parser.add_argument, _HELP["flags"])
-    verbose = "tell why rules gave no verdict"
-    parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
+    add_verbose_flag(parser)
     add_format_flag(parser, "times in seconds")
     add_url_flags(parser)
     add_config_flag(parser)

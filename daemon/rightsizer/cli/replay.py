@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,7 @@ from rightsizer.advice.engine import actionable
 from rightsizer.agent.replay import DeviceSummary, Replay, encode_replay, filled_history, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.console.advice import finding_line
+from rightsizer.console.advice import add_verbose_flag, finding_line, no_verdict
 from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of, whole_number
@@ -29,8 +29,8 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, perc
 from rightsizer.recordings.source import open_recording
 from rightsizer.recordings.text_file import no_progress
 from rightsizer.recordings.unnamed_devices import StatedDevices
-from rightsizer.report.blocks import Block, Section, section
-from rightsizer.report.labels import display_name, unknown_parts
+from rightsizer.report.blocks import Block, Items, Section, section
+from rightsizer.report.labels import display_name, first_names, readable_name, unknown_parts
 from rightsizer.report.timeline import Timeline
 
 _HELP: Final = help_of(__file__)
@@ -38,22 +38,22 @@ _ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 100_000
 """Readings and cases hold no cycles: the interpreter's 700 is reached every few polls in vain."""
 _STATES_SHOWN = 4
 _EVIDENCE_SHOWN: Final = 3
+_NAMED: Final = 3
 _SPARSE: Final = 10 * NANOSECONDS_PER_SECOND
 """Utilization covers at most a second; sparser readings stand for more."""
 
 
-def replay_blocks(result: Replay) -> Iterator[Block]:
-    """Yield a few lines per device, findings, and their count."""
+def replay_blocks(result: Replay, *, is_verbose: bool = False) -> Iterator[Block]:
+    """Yield a few lines per device, findings, and their count; abstentions only if verbose."""
     yield from map(_device, result.devices)
     findings = actionable(result.findings)
-    abstained = sum(finding.abstained is not None for finding in result.findings)
+    start, end = result.span
+    length = format_duration(seconds(end - start))
     if (coverage := result.coverage_ratio) < 1.0:
-        start, end = result.span
-        length = format_duration(seconds(end - start))
         yield (f"Of the span of {length} {coverage:.1%} is known of all of them together.")
     if result.interval >= _SPARSE:
-        length = format_duration(seconds(result.interval))
-        yield (f"One reading every {length}: shorter pauses and peaks are seen by chance.")
+        interval = format_duration(seconds(result.interval))
+        yield (f"One reading every {interval}: shorter pauses and peaks are seen by chance.")
     # Caveats stand below their device.
     caveats = {caveat for summary in result.devices for caveat in summary.caveats}
     weighty = [
@@ -63,7 +63,7 @@ def replay_blocks(result: Replay) -> Iterator[Block]:
         and evidence.effect
         and evidence.effect not in caveats
     ]
-    yield from (evidence.text for evidence in weightiest(weighty, _EVIDENCE_SHOWN))
+    yield Items(tuple(evidence.text for evidence in weightiest(weighty, _EVIDENCE_SHOWN)))
     # What is true of the end of a recording need not be of all of it, and is advised all the same.
     finding_ids = {finding.id for finding in findings}
     later = [
@@ -71,12 +71,23 @@ def replay_blocks(result: Replay) -> Iterator[Block]:
         for advice in result.advice
         if advice.is_open and advice.id not in finding_ids
     ]
-    yield from map(finding_line, (*findings, *later))
+    yield Items(tuple(map(finding_line, (*findings, *later))))
+    yield no_verdict(result.findings, is_verbose=is_verbose)
+    if result.needed_seconds:
+        takes = "; ".join(_needs(result.needed_seconds))
+        yield f"The recording covers {length}, and advice takes longer: {takes}."
     yield (
-        f"{counted(len(findings), 'finding')}; {counted(abstained, 'check')} could not be judged; "
+        f"{counted(len(findings), 'finding')}; "
         f"{counted(len(result.advice), 'recommendation')} opened, "
         f"{sum(advice.is_open for advice in result.advice)} still open at the end."
     )
+
+
+def _needs(needed_seconds: Mapping[str, float]) -> Iterator[str]:
+    """Yield rules that take as long, shortest first."""
+    for length in sorted(set(needed_seconds.values())):
+        rules = [readable_name(rule) for rule, needed in needed_seconds.items() if needed == length]
+        yield f"{first_names(rules, _NAMED)} from {format_duration(length)} on"
 
 
 def _device(summary: DeviceSummary) -> Section:
@@ -131,6 +142,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         devices=whole_number,
         job={"action": "append"},
     )
+    add_verbose_flag(parser)
     add_format_flag(parser, "times in seconds")
     add_config_flag(parser)
 
@@ -164,7 +176,8 @@ def _run(arguments: argparse.Namespace) -> int:
         warnings = source.warnings
     for warning in warnings:
         print(f"rightsizer: warning: {warning}", file=sys.stderr)
-    show(arguments, "Replay", encode_replay(result), replay_blocks(result))
+    blocks = replay_blocks(result, is_verbose=arguments.verbose)
+    show(arguments, "Replay", encode_replay(result), blocks)
     return 0
 
 

@@ -1,18 +1,23 @@
 """Recommendations in a terminal: order and lines."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
+from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Rank, Savings, worth_rank
 from rightsizer.model.units import dollars_text, percent_text
-from rightsizer.report.blocks import Block, Section, section
+from rightsizer.report.blocks import Block, Items, Section, section
 from rightsizer.report.labels import (
     HOURS_A_DAY,
     action_label,
+    first_names,
     risk_word,
     savings_label,
 )
+
+_NAMED: Final = 3
 
 
 def dearest_first(advice: Mapping[str, Any]) -> Rank:
@@ -55,6 +60,32 @@ def finding_line(finding: Finding) -> str:
     )
     sure = f"confidence {percent_text(finding.confidence)}"
     return f"{finding.id}  {finding.summary} [{action}{sure}]"
+
+
+def add_verbose_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `-v`, by which `no_verdict` tells all."""
+    verbose = "tell why rules gave no verdict"
+    parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
+
+
+def no_verdict(findings: Sequence[Finding], *, is_verbose: bool) -> Block:
+    """Tell how many rules abstained; if verbose, which, why, and on which GPUs."""
+    abstained = {finding.rule for finding in findings if finding.abstained is not None}
+    if not abstained or is_verbose:
+        return section("No verdict:", Items(tuple(_abstentions(findings))))
+    rules = counted(len(abstained), "rule lacks", "rules lack")
+    return f"No verdict: {rules} the data to judge some GPU; -v tells which."
+
+
+def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield one line per rule and reason, with the GPUs concerned."""
+    findings_by_reason: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        if finding.abstained is not None:
+            findings_by_reason.setdefault((finding.rule, finding.abstained), []).append(finding)
+    for (rule, why), group in sorted(findings_by_reason.items()):
+        ids = first_names([finding.id for finding in group], _NAMED)
+        yield f"{rule}: {why} ({ids})"
 
 
 def _savings(savings: Savings) -> str:
