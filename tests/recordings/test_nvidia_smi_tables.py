@@ -223,6 +223,33 @@ def test_size_that_no_total_allows_is_in_mebibytes(replay: Replays, write: Write
     assert played.values("index:0", Signal.MEMORY_USED_BYTES)[0] == 300 * 2.0**20
 
 
+@pytest.mark.parametrize(
+    ("headings", "used", "glitches"),
+    [
+        ("util_pct,memory_used_mib,memory_total_mib", 40000, ["17592186044415"]),
+        ("util_pct,memory_used_mib,memory_total_mib", 40000, ["17592186044415", "1400000"]),
+        ("util_pct,memory_used_gb,memory_total_mib", 40, ["1400000"]),
+        (
+            "utilization.gpu [%],memory.used [GiB],memory.total [MiB]",
+            40,
+            ["1400000", "17592186044415"],
+        ),
+    ],
+)
+def test_single_cells_do_not_tell_the_unit_of_a_column(
+    replay: Replays, write: Writes, headings: str, used: int, glitches: list[str]
+) -> None:
+    """A driver's garbage in a cell says nothing of the others."""
+    cells = [*glitches, *[str(used)] * 58]
+    form = "2024/05/01 12:00:{:02},0,50,{},81920\n"
+    text = "".join(form.format(at, cell) for at, cell in enumerate(cells))
+    played = replay(write(f"timestamp,{headings.replace('util', 'index,util', 1)}\n{text}"))
+    factor = 2.0**20 if used == 40000 else 2.0**30
+    values = played.values("index:0", Signal.MEMORY_USED_BYTES)
+    assert values[-1] in (used * factor, used * 1e9)
+    assert "in bytes" not in played.warnings
+
+
 def test_units_are_inferred_of_numbers_with_marks_between_thousands(
     replay: Replays, write: Writes
 ) -> None:

@@ -384,6 +384,8 @@ class UnitSample:
     def __init__(self, decimal: str = "") -> None:
         self._decimal = decimal
         self._numbers: dict[tuple[Signal, str], dict[str, float | None]] = {}
+        self._counts: dict[tuple[Signal, str], Counter[float | None]] = {}
+        """Cells by their numbers."""
         self._most: dict[tuple[Signal, str], float] = {}
         self._fractions: set[Signal] = set()
         self._stated: Counter[str] = Counter()
@@ -397,12 +399,17 @@ class UnitSample:
 
         Cells repeat: of equal ones the first counts.
         """
-        numbers = self._numbers.setdefault((heading.signal, heading.unit or ""), {})
+        key = heading.signal, heading.unit or ""
+        numbers = self._numbers.setdefault(key, {})
+        counts = self._counts.setdefault(key, Counter())
         if cell not in numbers:
             if len(numbers) >= _REMEMBERED:
                 numbers.clear()
+                counts.clear()
             numbers[cell] = self._added(heading, cell)
-        return numbers[cell]
+        number = numbers[cell]
+        counts[number] += 1
+        return number
 
     def _added(self, heading: Heading, cell: str) -> float | None:
         try:
@@ -450,7 +457,7 @@ class UnitSample:
         return self._of_size("GiB", "") if total else None
 
     def _exceeds_total(self, signal: Signal, unit: str) -> bool:
-        """Whether a GPU would have more memory in use, or free, than in all."""
+        """Whether GPUs would mostly have more memory in use, or free, than in all."""
         if signal is not Signal.MEMORY_USED_BYTES or unit not in _SMALLER:
             return False
         totals = [
@@ -458,8 +465,11 @@ class UnitSample:
             for (of, total_unit), most in self._most.items()
             if of is Signal.MEMORY_TOTAL_BYTES
         ]
-        used = self._most.get((signal, unit), 0.0) * convert(unit)[1]
-        return 0.0 < _EXCESS_RATIO * max(totals, default=0.0) < used
+        limit = _EXCESS_RATIO * max(totals, default=0.0) / convert(unit)[1]
+        counts = self._counts.get((signal, unit), Counter())
+        used = {number: count for number, count in counts.items() if number}
+        exceeding = sum(count for number, count in used.items() if number > limit)
+        return limit > 0.0 and 2 * exceeding > sum(used.values())
 
     def _of_size(self, unit: str, stated: str) -> str:
         """Return a unit of memory, the decimal one if in it alone the total is a board's."""
