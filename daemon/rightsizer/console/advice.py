@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
-from rightsizer.io.terminal import counted
+from rightsizer.io.terminal import NO_BREAK, counted
 from rightsizer.model.finding import Action, Finding, Rank, Savings, worth_rank
 from rightsizer.model.units import dollars_text, percent_text
 from rightsizer.report.blocks import Block, Items, Section, section
@@ -58,7 +58,8 @@ def finding_line(finding: Finding) -> str:
     action = (
         "" if finding.action is Action.NONE else f"{action_label(finding.action, finding.kind)}; "
     )
-    sure = f"confidence {percent_text(finding.confidence)}"
+    # A figure alone on its line would look like one of the next finding.
+    sure = f"confidence{NO_BREAK}{percent_text(finding.confidence)}"
     return f"{finding.id}  {finding.summary} [{action}{sure}]"
 
 

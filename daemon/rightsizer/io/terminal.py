@@ -15,7 +15,8 @@ _GAP: Final = "  "
 _LEAST_CELL: Final = 16
 """Width that the last column keeps as long as others can be narrower."""
 _wrap: Final = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
-_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+"""Space at which no line is wrapped; `wrapped` prints it as any other."""
 
 
 def width() -> int:
@@ -117,12 +118,12 @@ def wrapped(
     A word that says what follows, such as `error:`, is never alone on its line.
     """
     word, colon, rest = text.partition(": ")
-    kept = f"{word}:{_NO_BREAK}{rest}" if colon and " " not in word else text
+    kept = f"{word}:{NO_BREAK}{rest}" if colon and " " not in word else text
     later = " " * (indent + hanging)
     lines = _wrap(
         kept, maximum_width or width(), initial_indent=" " * indent, subsequent_indent=later
     )
-    return [line.replace(_NO_BREAK, " ") for line in lines]
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def counted(count: int, one: str, many: str = "") -> str:
