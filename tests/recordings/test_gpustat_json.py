@@ -52,6 +52,19 @@ def test_answers_one_behind_the_other(replay: Replays, write: Writes, indent: in
     assert (device.board, device.index) == ("L4", 3)
 
 
+@pytest.mark.parametrize("listed", ["(Not Supported)", None, 3, "null", "[1", [2]])
+def test_list_of_processes_that_is_none_is_of_no_process(
+    replay: Replays, write: Writes, listed: object
+) -> None:
+    """Where the driver tells none, the GPU is read nevertheless."""
+    answers = [_answer(second, 50) for second in (1, 2, 3)]
+    answers[1]["gpus"][0]["processes"] = listed
+    played = replay(write("\n".join(map(json.dumps, answers))))
+    assert played.values("GPU-3", Signal.GPU_BUSY) == [0.5] * 3
+    assert not played.readings("GPU-3")[1].processes
+    assert len(played.readings("GPU-3")[2].processes) == 1
+
+
 def test_invalid_report_is_refused_with_the_reason(replay: Replays, write: Writes) -> None:
     """A time that is none, an empty GPU, a value of another kind, a torn end."""
     broken = _answer(2, 1)

@@ -1,5 +1,6 @@
 """Rows of GPUs by those of their processes, and lists of processes within a row."""
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -106,7 +107,10 @@ def _processes(headings: Sequence[str], poll: Poll, parts: set[Signal]) -> Itera
 
 def listed_processes(listed: str) -> tuple[Process, ...] | None:
     """Return the processes of a GPU by a list in JSON, as of gpustat; `None` without one."""
-    if not listed:
+    decoded = None
+    with contextlib.suppress(ValueError):
+        decoded = json.loads(listed)
+    if not isinstance(decoded, list):
         return None
     return tuple(
         recorded_process(
@@ -115,7 +119,7 @@ def listed_processes(listed: str) -> tuple[Process, ...] | None:
             letters=str(process.get("type", "")),
             program=str(process.get("command") or ""),
         )
-        for process in json.loads(listed)
+        for process in decoded
         if isinstance(process, dict) and str(process.get("pid")).isdecimal()
     )
 
