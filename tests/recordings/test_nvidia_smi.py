@@ -136,6 +136,28 @@ def test_columns_that_scripts_add_name_node_and_gpu(
     assert not played.warnings
 
 
+def test_a_count_column_ends_polls_that_run_into_each_other(replay: Replays, write: Writes) -> None:
+    """At 20 ms a poll the gaps tell nothing, but the log says how many devices there are."""
+    lines = [f"2024/01/01 00:00:00.{10 * number:03d}, 2, {number} %\n" for number in range(1, 81)]
+    played = replay(write("timestamp, count, utilization.gpu [%]\n" + "".join(lines)))
+    assert len(played.readings("index:0")) == len(played.readings("index:1")) == 40
+    assert "no column names the GPU" not in played.warnings
+
+
+@pytest.mark.parametrize("logged", [1, 2])
+def test_a_count_column_counts_gpus_that_are_not_in_the_log_too(
+    replay: Replays, write: Writes, logged: int
+) -> None:
+    """With `-i` a log has some of the node's GPUs, and times tell how many."""
+    lines = [
+        f"2024/01/01 00:00:{second:02}.00{at}, 4, {at} %\n"
+        for second in range(40)
+        for at in range(logged)
+    ]
+    played = replay(write("timestamp, count, utilization.gpu [%]\n" + "".join(lines)))
+    assert len(played.source.devices) == logged
+
+
 def test_an_appended_log_is_read_through(replay: Replays, data: Path) -> None:
     """Byte order mark, CRLF, blank lines, headings in the middle and noise lose no reading.
 

@@ -95,10 +95,14 @@ class TableLayout:
         }
         self._order = None
         if None in self._tables and columns.uuid is None and columns.device is None:
+            count_at = columns.facts.get("count")
+            first = next(iter(table.cells() if count_at is not None else ()), ())
+            counted = number_in(first[count_at]) if first and count_at is not None else None
             self._order = device_order(
                 self._sampled(table),
                 table.text.stated,
                 notes,
+                None if counted is None else int(counted),
             )
 
     def rows(self, line: int, cells: Sequence[str]) -> Iterable[RecordingRow]:

@@ -194,10 +194,12 @@ def device_order(
     rows: Iterable[SampledRow],
     stated: StatedDevices,
     notes: RecordingNotes,
+    counted: int | None = None,
 ) -> _DeviceAt:
     """Return what identifies devices of rows without a device column; warn if it is a guess.
 
-    `rows` is read as far as needed.
+    `rows` is read as far as needed; `counted` is the number of the node's GPUs, of which a log may
+    have some alone.
 
     Raises:
         RecordingError: rows of a poll come in varying order.
@@ -208,11 +210,22 @@ def device_order(
         return lambda *_: only
     sample = list(islice(rows, _SAMPLED_ROWS))
     ordered = _in_order(sample)
-    pattern = poll_pattern([row.time for row in ordered], stated.count)
+    times = [row.time for row in ordered]
+    pattern = poll_pattern(times, stated.count)
+    if counted and stated.count is None and _may_be(counted, pattern, times):
+        stated = StatedDevices(counted)
+        pattern = poll_pattern(times, counted)
     _check_order(ordered, pattern, stated, notes)
     if stated.count is None:
         _warn(sample, pattern, notes)
     return _DeviceOrder(pattern, notes).device
+
+
+def _may_be(counted: int, pattern: PollPattern, times: Sequence[Nanoseconds]) -> bool:
+    """Whether polls of so many rows are possible: with one row each, none would be this close."""
+    near = sum(after - before <= _LONGEST_GAP for before, after in pairwise(times))
+    is_near = near >= _AGREEMENT * (1 - 1 / counted) * (len(times) - 1)
+    return pattern.rows == counted or (pattern == _SINGLE and is_near)
 
 
 def _in_order(sample: Sequence[SampledRow]) -> Sequence[SampledRow]:
