@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from msgspec import Struct
@@ -38,6 +39,8 @@ _FAULT_MINUTES: Final = 5
 _FIRST_FAULT_SECONDS: Final = 90
 _CODES: Final = (48, 63, 74, 79, 95)
 _GPUS: Final = 8
+_LAST: Final = 5
+"""Readings at the end of which the median counts."""
 _KINDS: Final = ("slurm", "kubernetes", "container", "systemd")
 _ACTIVITIES: Final = (
     ("matrix_training", "compute_bound"),
@@ -73,9 +76,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def growth_mebibytes(readings: Sequence[MemoryReading]) -> float | None:
-    """Memory at the end above that at the first recommendation; `None` without one."""
+    """Memory at the end above that at the first recommendation; `None` without one.
+
+    The end is the median of the last readings: one that follows a page has the page, too.
+    """
     since = [reading for reading in readings if reading.advice_open + reading.advice_closed]
-    return since[-1].mebibytes - since[0].mebibytes if since else None
+    if not since:
+        return None
+    return median(reading.mebibytes for reading in since[-_LAST:]) - since[0].mebibytes
 
 
 def soak(folder: Path, minutes: float) -> Iterator[MemoryReading]:

@@ -11,6 +11,7 @@ from rightsizer.agent.served_needs import ServedNeeds
 from rightsizer.io.clock import FastClock
 from rightsizer.model.served_load import ServedLatency, ServedLoad
 from rightsizer.model.state import State
+from rightsizer.model.units import HOUR
 
 CHAT = ServedLoad(
     model="meta-llama/Llama-3.1-8B-Instruct",
@@ -31,7 +32,7 @@ CHAT = ServedLoad(
 def test_needs_of_engines_are_those_of_the_planner() -> None:
     """By their GPUs; of an unknown board it says why there are none."""
     lost = ServedLoad("x", "vllm", 60.0, devices=("GPU-2",))
-    needs = ServedNeeds(lambda _: (CHAT, lost), None, FastClock(EPOCH))
+    needs = ServedNeeds(lambda *_: (CHAT, lost), None, FastClock(EPOCH))
     assert needs.latest == ()
     needs.ask()
     known, unknown = needs.latest
@@ -47,7 +48,7 @@ def test_needs_of_engines_are_those_of_the_planner() -> None:
 
 def test_nothing_is_asked_without_engines() -> None:
     """No process starts."""
-    needs = ServedNeeds(lambda _: (), None, FastClock(EPOCH))
+    needs = ServedNeeds(lambda *_: (), None, FastClock(EPOCH))
     needs.ask()
     assert needs.latest == ()
 
@@ -59,7 +60,7 @@ def test_needs_become_recommendations_of_the_workload() -> None:
         workload("chat"),
         [gpu(0), gpu(1)],
     )
-    needs = ServedNeeds(lambda _: (CHAT,), None, FastClock(EPOCH), lambda _: (held,))
+    needs = ServedNeeds(lambda *_: (CHAT,), None, FastClock(EPOCH), lambda _: (held,))
     assert needs.combined_with((), frozenset(), EPOCH) == ()
     needs.ask()
     (judgement,) = needs.combined_with((), frozenset(), EPOCH)
@@ -73,7 +74,7 @@ def test_needs_become_recommendations_of_the_workload() -> None:
 def test_engines_that_share_their_gpus_are_advised_nothing() -> None:
     """The need says with what it shares them."""
     other = replace(CHAT, model="Qwen/Qwen3-8B")
-    needs = ServedNeeds(lambda _: (CHAT, other), None, FastClock(EPOCH))
+    needs = ServedNeeds(lambda *_: (CHAT, other), None, FastClock(EPOCH))
     needs.ask()
 
     assert [need.short for need in needs.latest] == ["unknown", "unknown"]
@@ -87,5 +88,23 @@ def test_engine_that_served_for_minutes_teaches_nothing(
     learned = tmp_path / "learned.json"
     monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(learned))
     for load, is_learned in ((replace(CHAT, window_seconds=600.0), False), (CHAT, True)):
-        ServedNeeds(lambda _, load=load: (load,), None, FastClock(EPOCH)).learn()
+        ServedNeeds(lambda *_, load=load: (load,), None, FastClock(EPOCH)).learn()
         assert learned.exists() is is_learned
+
+
+def test_each_hour_teaches_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the phase of the job: the last whole hour, and none twice."""
+    monkeypatch.setenv("RIGHTSIZER_SIZING__LEARNED_FILE", str(tmp_path / "learned.json"))
+    clock = FastClock(EPOCH)
+    asked: list[tuple[int, int | None]] = []
+
+    def loads(since: int, until: int | None = None) -> tuple[ServedLoad, ...]:
+        asked.append((since, until))
+        return (CHAT,)
+
+    needs = ServedNeeds(loads, None, clock)
+    needs.learn()
+    needs.learn()
+    hour = EPOCH - EPOCH % HOUR
+
+    assert asked == [(hour - HOUR, hour)]

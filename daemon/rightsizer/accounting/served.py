@@ -147,13 +147,17 @@ class _Model:
         hours = (self.hour_of(start) for start in starts if start >= since)
         return [hour for hour in hours if hour is not None]
 
-    def query(self, since: Nanoseconds) -> ServedQuery | None:
-        """Hours that begin at a time or later; `None` without any."""
-        running = self.hour if self.hour is not None and self.hour.start >= since else None
+    def query(self, since: Nanoseconds, until: Nanoseconds | None) -> ServedQuery | None:
+        """Hours that begin at a time or later, and before another; `None` without any."""
+
+        def is_asked(start: Nanoseconds) -> bool:
+            return start >= since and (until is None or start < until)
+
+        running = self.hour if self.hour is not None and is_asked(self.hour.start) else None
         closed = tuple(
             text
             for start, text in sorted(self.closed.items())
-            if start >= since and (self.hour is None or start != self.hour.start)
+            if is_asked(start) and (self.hour is None or start != self.hour.start)
         )
         if running is None and not closed:
             return None
@@ -215,10 +219,15 @@ class ServedAccounts:
             if now - model.seen > SERVED_KEPT + HOUR:
                 del self._models[key]
 
-    def queries(self, since: Nanoseconds) -> tuple[ServedQuery, ...]:
-        """Hours of each model since a time, of whole hours; without those not served in them."""
+    def queries(
+        self, since: Nanoseconds, until: Nanoseconds | None = None
+    ) -> tuple[ServedQuery, ...]:
+        """Hours of each model since a time, of whole hours; without those not served in them.
+
+        Of hours that begin before `until`, if it is given.
+        """
         since -= since % HOUR
-        queries = (model.query(since) for model in self._models.values())
+        queries = (model.query(since, until) for model in self._models.values())
         return tuple(query for query in queries if query is not None)
 
     def loads(self, since: Nanoseconds) -> tuple[ServedLoad, ...]:

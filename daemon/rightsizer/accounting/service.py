@@ -177,10 +177,12 @@ class AccountingService:
         with self._lock:
             return self._accounts.device_records()
 
-    def served_loads(self, since: Nanoseconds) -> tuple[ServedLoad, ...]:
-        """Loads of served models since a wall time, by whole hours."""
+    def served_loads(
+        self, since: Nanoseconds, until: Nanoseconds | None = None
+    ) -> tuple[ServedLoad, ...]:
+        """Loads of served models since a wall time, by whole hours that begin before another."""
         with self._lock:
-            queries = self._served.queries(since)
+            queries = self._served.queries(since, until)
         # Decoding a week of hours takes a while; do not block sampling meanwhile.
         return tuple(query.load() for query in queries)
 

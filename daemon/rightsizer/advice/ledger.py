@@ -84,7 +84,7 @@ class Ledger:
         """
         baselines = Baselines(
             now,
-            measured or (lambda _: {}),
+            measured,
             self._advice.keys_in_trial,
             self.settings.verification.most_peers,
         )

@@ -96,13 +96,14 @@ class Baselines:
     def __init__(
         self,
         now: Nanoseconds,
-        measured: Measured,
+        measured: Measured | None,
         in_trial: AbstractSet[str] = frozenset(),
         most_peers: int = 30,
     ) -> None:
-        """Use measurements before that moment; `in_trial` are workloads in a trial."""
+        """Use measurements before that moment, if any; `in_trial` are workloads in a trial."""
         self.now = now
-        self.measured = measured
+        self.measured: Measured = measured or (lambda _: {})
+        self._is_measured = measured is not None
         self._in_trial = frozenset(in_trial)
         self._most_peers = most_peers
         self._peers: dict[Nanoseconds, Mapping[str, Mapping[str, float]]] = {}
@@ -137,7 +138,7 @@ class Baselines:
 
     def is_worth_verifying(self, advice: Advice) -> bool:
         """Whether open advice is worth verifying, since the recommended change was made."""
-        if advice.baseline is None:
+        if advice.baseline is None or not self._is_measured:
             return False
         if advice.state is AdviceState.CLAIMED:
             return True

@@ -14,14 +14,15 @@ from rightsizer.io.codec import convert
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.finding import Case
-from rightsizer.model.report import ServedSince
+from rightsizer.model.report import ServedLoads
 from rightsizer.model.served_load import ServedNeed
 from rightsizer.model.units import HOUR, Nanoseconds
 
 ASKED_SECONDS: Final = 3600.0
 """Between two questions. Source: loads are kept by the hour."""
 _TAUGHT_SECONDS: Final = 3000.0
-"""For which an engine served that teaches. Source: assumed: an hour, less failed readings."""
+"""Of the last whole hour in which an engine served that teaches. Source: assumed: an hour, less
+failed readings."""
 
 
 class ServedNeeds:
@@ -29,7 +30,7 @@ class ServedNeeds:
 
     def __init__(
         self,
-        loads: ServedSince,
+        loads: ServedLoads,
         config_file: Path | None,
         clock: Clock,
         cases: Callable[[Nanoseconds], Iterable[Case]] = lambda _: (),
@@ -40,6 +41,7 @@ class ServedNeeds:
         self._clock = clock
         self._cases = cases
         self._answers: tuple[EngineAnswer, ...] = ()
+        self._taught_until: Nanoseconds = 0
         self.latest: tuple[ServedNeed, ...] = ()
 
     def ask(self) -> None:
@@ -57,7 +59,7 @@ class ServedNeeds:
         self.latest = served_needs(answers)
 
     def learn(self) -> None:
-        """Keep what engines teach that served for an hour; the last hours alone, as they ran then.
+        """Keep what engines teach that served in the last whole hour; each hour teaches once.
 
         Raises:
             RightsizerError: nothing could be kept.
@@ -65,11 +67,16 @@ class ServedNeeds:
         from rightsizer.report.served_answers import served_answers  # noqa: PLC0415
 
         faults: list[str] = []
-        recent = self._loads(self._clock.wall_time() - HOUR)
+        now = self._clock.wall_time()
+        until = now - now % HOUR
+        if until == self._taught_until:
+            return
+        recent = self._loads(until - HOUR, until)
         loads = [load for load in recent if load.window_seconds >= _TAUGHT_SECONDS]
         served_answers(loads, self._config_file, unlearned=faults.append)
         if faults:
             raise RightsizerError(f"nothing is learned: {faults[0]}")
+        self._taught_until = until
 
     def combined_with(
         self,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -220,8 +220,15 @@ class DeviceSpan(Struct, frozen=True):
 PastOf: TypeAlias = Callable[[Span], Mapping[str, DeviceSpan]]
 """Returns the activity of each device over a span, by uuid."""
 
-ServedSince: TypeAlias = Callable[[Nanoseconds], Sequence[ServedLoad]]
-"""Returns the load of each served model since a wall time, by whole hours."""
+
+class ServedLoads(Protocol):
+    """Returns the load of each served model since a wall time."""
+
+    def __call__(
+        self, since: Nanoseconds, until: Nanoseconds | None = None, /
+    ) -> Sequence[ServedLoad]:
+        """By whole hours, which begin before `until` if it is given."""
+
 
 WholeAccounts: TypeAlias = Callable[[Nanoseconds], Sequence[tuple[Device, Window]]]
 """Returns each device with its window over the whole history, up to a wall time."""

@@ -38,7 +38,11 @@ class WorkloadKind(StrEnum):
     RECORDED = "recorded"
 
 
-_KIND: Final = re.compile(rf"(?:^|/)([a-z]+(?=:)|(?:{'|'.join(WorkloadKind)})(?=/))")
+_KINDS: Final = (
+    re.compile(rf"(?:^|/)({'|'.join(WorkloadKind)})[:/]"),
+    re.compile(r"(?:^|/)([a-z][a-z0-9_-]*):"),
+)
+"""Known ones, and those of owners of other packages."""
 
 
 class WorkloadClass(StrEnum):
@@ -221,8 +225,8 @@ def namespace_of(key: str) -> str:
 
 def kind_of(key: str) -> str:
     """Return the kind that a key begins with, behind the name of a cluster; or nothing."""
-    match = _KIND.search(key)
-    return "" if match is None else match[1]
+    matches = (kind.search(key) for kind in _KINDS)
+    return next((match[1] for match in matches if match is not None), "")
 
 
 def workload_of_job(job: str, step: str = "", unproven: str = NOT_PROVEN) -> Workload:

@@ -50,8 +50,15 @@ class NodeCollector(OwnerCollector):
     fetcher: BackgroundFetcher[Any] | None = None
     """Fetcher of its server's answers, if there is one."""
 
-    def __init__(self, host: OwnerHost) -> None:
-        self.host = host
+    def __init__(self, host: OwnerHost | None = None) -> None:
+        self._host = host
+
+    @property
+    def host(self) -> OwnerHost:
+        """View of the node; given to collectors that ask for it."""
+        if self._host is None:
+            raise TypeError(f"{type(self).__name__} was made without the node's view")
+        return self._host
 
     def generation(self) -> int:
         """Incremented when former answers become invalid."""

@@ -50,9 +50,6 @@ def _checked_owner(name: str, value: object) -> ExtensionOwner:
 class _NoCollector(NodeCollector):
     """Stands for a collector that could not be made."""
 
-    def __init__(self) -> None:
-        self.fetcher = None
-
     def workload_of(self, pid: int) -> Workload | None:
         """Know no process."""
         del pid

@@ -71,7 +71,8 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
 def is_load_kept(requirement: Requirement, server: Server) -> bool:
     """Whether the requested rate may be served in time: a fast, optimistic check.
 
-    It only requires the number of requests running at that rate; encoders pass, and without a load.
+    It only requires the number of requests running at that rate. Encoders pass, and so does any
+    server if no load is given.
     """
     concurrency = requirement.load.concurrency
     if server.is_causal and concurrency is not None:

@@ -80,7 +80,7 @@ def _is_settled(
     return any(
         recommendation.closed is not None
         and recommendation.closed >= profile.moment
-        and recommendation.finding.key == key
+        and (recommendation.finding.key or recommendation.finding.workload) == key
         and reasons & set(recommendation.finding.reasons)
         for recommendation in advice
     )

@@ -93,7 +93,7 @@ def interpolated(
 ) -> tuple[float, float]:
     """The bracket of as many bisections of the zero of an increasing function, in fewer steps.
 
-    Found by false positions, with the weight of an end that stays halved (Illinois).
+    Found by false positions; an end that stays counts half as much at each step, so that it moves.
     """
     below = 0
     above = 2**times

@@ -204,6 +204,8 @@ class SizingSettings(Struct, frozen=True):
     Attributes:
         learned_file: File of what engines of this site were measured to do beside their
             predictions, which shifts and narrows the intervals of plans; as nothing if absent.
+            An agent that reads engines (sources.serving.endpoints) adds to it each hour. Empty:
+            nothing is learned.
     """
 
     learned_file: str = "/var/lib/rightsizer/learned.json"

@@ -18,7 +18,7 @@ from rightsizer.model.report import (
     SPANS,
     DeviceReport,
     Report,
-    ServedSince,
+    ServedLoads,
     Span,
     WholeAccounts,
     span_named,
@@ -304,7 +304,7 @@ def _rendered(rendering: Rendering) -> WebResponse:
     return WebResponse(rendering.body, rendering.content_type, headers=encoded)
 
 
-def serving_route(served: ServedSince, wall_time: Callable[[], Nanoseconds]) -> Route:
+def serving_route(served: ServedLoads, wall_time: Callable[[], Nanoseconds]) -> Route:
     """Return `/api/v1/serving`: what the engines of the node serve."""
 
     def answer(request: WebRequest) -> WebResponse:

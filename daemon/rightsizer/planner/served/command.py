@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
     fault: RightsizerError | None = None
     if arguments.learn:
         try:
-            notes.append(_learn(predicted, planner, learned_file))
+            notes.append(_learn(predicted, learned_file))
         except RightsizerError as error:  # The answers do not depend on it.
             fault = error
     result = [encode_served(answer) for answer in answers]
@@ -72,9 +72,10 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if all(answer.prediction is not None for answer in answers) else 1
 
 
-def _learn(predicted: PredictedLoads, planner: Planner, file: str) -> str:
+def _learn(predicted: PredictedLoads, file: str) -> str:
     """Add what the engines teach to the file; return what was added."""
-    site = (planner.site or SiteResiduals()).with_(predicted.residuals)
+    # Read again: an agent or a fleet may have added to it meanwhile.
+    site = (read_learned(file) or SiteResiduals()).with_(predicted.residuals)
     write_learned(file, site)
     figures = counted(len(predicted.residuals), "figure")
     return f"learned {figures}; '{file}' holds {len(site.residuals)}"
