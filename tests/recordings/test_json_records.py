@@ -177,3 +177,14 @@ def test_objects_behind_one_time_all_have_it(replay: Replays, write: Writes) -> 
     assert played.values("index:0", Signal.GPU_BUSY) == [0.09, 0.18, 0.27, 0.36, 0.45]
     assert played.values("index:1", Signal.GPU_BUSY) == [0.1, 0.19, 0.28, 0.37, 0.46]
     assert [snapshot.wall_time // 10**9 - START for snapshot in played.snapshots] == [1, 2, 3, 4, 5]
+
+
+def test_records_that_have_a_key_of_another_tool_are_read(replay: Replays, write: Writes) -> None:
+    """The tool is known by what its output begins with."""
+    lines = [
+        json.dumps({"timestamp": START + at, "gpu": 0, "util_pct": 50, "resourceMetrics": "none"})
+        for at in range(3)
+    ]
+    assert (
+        replay(write("\n".join(lines), "gpu.jsonl")).values("index:0", Signal.GPU_BUSY) == [0.5] * 3
+    )

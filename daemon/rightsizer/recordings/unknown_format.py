@@ -59,7 +59,7 @@ _OTHER_TOOLS: Final = {
         re.MULTILINE,
     ),
     "the output of nvidia-smi -q -x (XML)": re.compile(r"<nvidia_smi_log>"),
-    "metrics of OpenTelemetry (OTLP)": re.compile(r"\"resourceMetrics\""),
+    "metrics of OpenTelemetry (OTLP)": re.compile(r"\A\s*\[?\s*\{\s*\"resourceMetrics\""),
 }
 """By what only their output has."""
 _FEWEST_ROWS: Final = 9
