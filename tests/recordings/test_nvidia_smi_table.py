@@ -106,3 +106,22 @@ def test_torn_last_table_is_told(replay: Replays, write: Writes) -> None:
     assert played.values("index:0", Signal.GPU_BUSY) == [0.57] * 3
     assert len(played.readings("index:1")) == 2
     assert "torn last page" in played.warnings
+
+
+def test_table_torn_within_the_first_line_of_a_gpu_is_told(replay: Replays, write: Writes) -> None:
+    """Of which there is a name and no value."""
+    torn = tables(NEW).rpartition("Off |                    0 |\n|ERR!")[0]
+    played = replay(write(torn, "smi.txt"))
+    assert len(played.readings("index:1")) == 2
+    assert "torn last page" in played.warnings
+
+
+def test_gpu_that_is_missing_in_a_table_without_a_date(replay: Replays, write: Writes) -> None:
+    """Tables are as whole as before, whichever GPU comes first in them."""
+    start = NEW.index("|   0  NVIDIA")
+    second = NEW.index("|   1  NVIDIA")
+    without = NEW[:start] + NEW[second:]
+    played = replay(write(NEW * 2 + without + NEW * 2, "smi.txt"))
+    assert len(played.readings("index:0")) == 4
+    assert len(played.readings("index:1")) == len(played.snapshots) == 5
+    assert "torn last page" not in played.warnings

@@ -210,9 +210,16 @@ Cells = Callable[[str], Record]
 
 
 def _page_records(
-    reader: Callable[[], Cells], remedy: str, text: TextFile, notes: RecordingNotes
+    begins: re.Pattern[str],
+    reader: Callable[[], Cells],
+    remedy: str,
+    text: TextFile,
+    notes: RecordingNotes,
 ) -> Iterator[tuple[int, Record]]:
-    """Yield a record per GPU and page, with the date above or within it; a GPU again begins one."""
+    """Yield a record per GPU and page, with the date above or within it.
+
+    A date, or a line like `begins` that is of no GPU, or a GPU again, begins one.
+    """
     times = AssumedTimes(notes, remedy)
     cells_of = reader()
     time: Nanoseconds | None = None
@@ -229,9 +236,10 @@ def _page_records(
         cells = {} if page_begins else cells_of(line)
         named = cells.get("index") or cells.get("pci.bus_id")
         gpu = named or gpu
-        if page and (page_begins or (named in page and "pid" not in cells)):
+        is_again = named in page and "pid" not in cells
+        if page and (page_begins or is_again or (not named and begins.match(line))):
             yield from _dated(page, processes, time, times)
-            before = len(page)
+            before = _count_whole(page)
             page = {}
             processes = {}
             time = None
@@ -248,9 +256,18 @@ def _page_records(
             notes.fault(notes.gpu(int(current["index"])), _ERROR, number)
         if _DIVIDED.match(line):
             notes.remark(_DIVIDED_REMARK)
-    if len(page) < before:
+    if _count_whole(page) < before:
         notes.count("torn last page", number)
     yield from _dated(page, processes, time, times)
+
+
+def _has_signals(record: Record) -> bool:
+    return not SIGNAL_COLUMNS.keys().isdisjoint(record)
+
+
+def _count_whole(page: Page) -> int:
+    """Return how many GPUs have more than their first line."""
+    return sum(_has_signals(record) for _, record in page.values())
 
 
 def _dated(
@@ -263,7 +280,7 @@ def _dated(
     for gpu, (number, record) in page.items():
         if listed := processes.get(gpu):
             record[PROCESSES] = json.dumps(listed)
-        if not SIGNAL_COLUMNS.keys().isdisjoint(record):
+        if _has_signals(record):
             yield number, times.dated(record, time, gpu)
 
 
@@ -273,7 +290,7 @@ def _pages(
     return RecordingFormat(
         name,
         lambda head: any(begins.match(_COLOR.sub("", line)) for line in head),
-        records_table_rows(partial(_page_records, reader, remedy)),
+        records_table_rows(partial(_page_records, begins, reader, remedy)),
     )
 
 
