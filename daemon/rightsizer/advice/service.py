@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.service import AccountingService
@@ -94,11 +94,14 @@ class JudgementSource(Protocol):
         """
 
 
-Verdicts = tuple[tuple[Judgement, ...], Nanoseconds, Measured]
-"""Arguments of `Ledger.update`: judgements of a run, its wall time, and what measures before it.
+class LedgerUpdate(NamedTuple):
+    """What a run brings to the ledger: the arguments of `Ledger.update`."""
 
-The last keeps the windows of the accounts in memory.
-"""
+    judgements: tuple[Judgement, ...]
+    now: Nanoseconds
+    """Wall time of the run."""
+    measured: Measured
+    """Measures before that time; keeps the windows of the accounts in memory."""
 
 
 class Recommender:
@@ -151,7 +154,7 @@ class Recommender:
         """Replace rules and policies from the next run on."""
         self._rules_and_policies = (tuple(rules), policies)
 
-    def run(self, advice: Sequence[Advice] = (), now: Nanoseconds | None = None) -> Verdicts:
+    def run(self, advice: Sequence[Advice] = (), now: Nanoseconds | None = None) -> LedgerUpdate:
         """Judge every workload by every rule, under the policies.
 
         `advice` is all advice in the ledger; `now` is the wall time of a replay.
@@ -177,7 +180,7 @@ class Recommender:
             self._count_failure,
         )
         self.judgements = judgements
-        return judgements, now, cache(lambda span: measure_all(cases(span)))
+        return LedgerUpdate(judgements, now, cache(lambda span: measure_all(cases(span))))
 
     def over_all(self, now: Nanoseconds) -> tuple[Finding, ...]:
         """Judge everything posted by every rule, under the policies.
@@ -211,7 +214,7 @@ class EventSink(Protocol):
 class Judge(Protocol):
     """Runs the rules over a node's accounts or a fleet's store."""
 
-    def run(self, advice: Sequence[Advice]) -> Verdicts:
+    def run(self, advice: Sequence[Advice]) -> LedgerUpdate:
         """Judge the present state; `advice` is all advice in the ledger."""
 
 
@@ -262,22 +265,22 @@ class AdviceService:
             HistoryError: the ledger could not be saved; a later run retries its events.
         """
         advice = self.advice
-        verdicts = self._judge.run(advice)
+        update = self._judge.run(advice)
         restoration = None if advice or self._restore is None else self._restore()
         with self._update_lock:
-            events = self._update(verdicts, restoration)
-        self._log_run(verdicts[0], events)
+            events = self._update(update, restoration)
+        self._log_run(update.judgements, events)
         with self._ledger_lock:
             self._save()
         self._deliver_pending()
 
-    def _update(self, verdicts: Verdicts, restoration: Restoration | None) -> list[AdviceEvent]:
+    def _update(self, update: LedgerUpdate, restoration: Restoration | None) -> list[AdviceEvent]:
         with self._ledger_lock:
             ledger = self._ledger.with_settings(self._ledger.settings)
             self._decisions = []
         if restoration is not None:
             ledger.restore(restoration)
-        events = ledger.update(*verdicts)
+        events = ledger.update(*update)
         self._store.encode_ledger(ledger, events)
         with self._ledger_lock:
             self._ledger = self._with_decisions(ledger, self._decisions)

@@ -170,7 +170,7 @@ class _ReplayRun:
 
     def _judge(self, now: Nanoseconds) -> None:
         self._due = now + self._interval
-        judgements, _, _ = self._recommender.run(self.ledger.advice(), now)
+        judgements = self._recommender.run(self.ledger.advice(), now).judgements
         self._opened += [
             event
             for event in self.ledger.update(judgements, now)

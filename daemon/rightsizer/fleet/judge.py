@@ -17,7 +17,7 @@ from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.served import RULE_NAME as SERVED_RULE
 from rightsizer.advice.served import EngineAnswer, served_judgements, unplanned_judgements
-from rightsizer.advice.service import Verdicts, configured_market, configured_rules
+from rightsizer.advice.service import LedgerUpdate, configured_market, configured_rules
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache, merged_holdings
 from rightsizer.fleet.cache.grid import DAY
@@ -247,7 +247,7 @@ class FleetJudge:
             with self._pool(context) as pool:
                 return context, context.store.use + self._fetched(context, pool)
 
-    def run(self, advice: Sequence[Advice] = ()) -> Verdicts:
+    def run(self, advice: Sequence[Advice] = ()) -> LedgerUpdate:
         """Judge the fleet by every rule.
 
         Raises:
@@ -301,7 +301,7 @@ class FleetJudge:
             )
             keys = (key for key, _ in open_now)
             measured = case_measurement(self._cache, request, keys, settings=self._case_settings)
-            return judgements, context.now, measured
+            return LedgerUpdate(judgements, context.now, measured)
 
     def _judged_served(
         self,

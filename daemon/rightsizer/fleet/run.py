@@ -134,12 +134,12 @@ def _unsaved(judge: FleetJudge, settings: FleetConfig) -> tuple[Ledger, list[str
     if judge.ledger_path.is_file():
         with closing(opened_ledger(judge.ledger_path, read_only=True)) as storage:
             ledger = storage.ledger(ledger_settings(settings))
-    verdicts = judge.run(ledger.advice())
+    update = judge.run(ledger.advice())
     if not ledger.advice():
         ledger.restore(
             restoration(judge, settings, lambda _, message: troubles.append(message), _at_once)
         )
-    ledger.update(*verdicts)
+    ledger.update(*update)
     return ledger, troubles
 
 
