@@ -95,7 +95,8 @@ def test_impossible_date_is_reported(replay: Replays, write: Writes) -> None:
     """Its table has no time, and is left out beside those that have one."""
     text = tables(OLD) + tables(OLD).replace("May  1", "May 99")
     played = replay(write(text, "smi.txt"))
-    assert "unreadable timestamp" in played.warnings
+    line = text[: text.index("May 99")].count("\n") + 1
+    assert f":{line}: unreadable timestamp: 'Wed May 99 08:00:00 2024'" in played.warnings
     assert len(played.readings("index:0")) == text.count("Driver Version") // 2
 
 

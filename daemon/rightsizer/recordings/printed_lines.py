@@ -223,6 +223,7 @@ def _page_records(
     times = AssumedTimes(notes, remedy)
     cells_of = reader()
     time: Nanoseconds | None = None
+    unread: tuple[int, str] | None = None
     page: Page = {}
     processes: dict[str, list[Record]] = {}
     current: Record = {}
@@ -237,13 +238,16 @@ def _page_records(
         named = cells.get("index") or cells.get("pci.bus_id")
         gpu = named or gpu
         is_again = named in page and "pid" not in cells
-        if page and (page_begins or is_again or (not named and begins.match(line))):
-            yield from _dated(page, processes, time, times)
+        if page and (dated or page_begins or is_again or (not named and begins.match(line))):
+            yield from _dated(page, processes, time, unread, times)
             before = _count_whole(page)
             page = {}
             processes = {}
             time = None
-        time = page_begins or time
+            unread = None
+        if dated or page_begins:
+            time = page_begins
+            unread = (number, dated[0]) if dated and time is None else None
         if "pid" in cells:
             current = cells
             processes.setdefault(gpu, []).append(cells)
@@ -258,7 +262,7 @@ def _page_records(
             notes.remark(_DIVIDED_REMARK)
     if _count_whole(page) < before:
         notes.count("torn last page", number)
-    yield from _dated(page, processes, time, times)
+    yield from _dated(page, processes, time, unread, times)
 
 
 def _has_signals(record: Record) -> bool:
@@ -274,13 +278,21 @@ def _dated(
     page: Page,
     processes: Mapping[str, Sequence[Record]],
     time: Nanoseconds | None,
+    unread: tuple[int, str] | None,
     times: AssumedTimes,
 ) -> Iterator[tuple[int, Record]]:
-    """Yield the records of a page; in a container it lists no process, though there may be some."""
+    """Yield the records of a page; in a container it lists no process, though there may be some.
+
+    `unread` is the line and text of a date that is none, to be reported there.
+    """
     for gpu, (number, record) in page.items():
         if listed := processes.get(gpu):
             record[PROCESSES] = json.dumps(listed)
-        if _has_signals(record):
+        if not _has_signals(record):
+            continue
+        if unread is not None:
+            yield unread[0], {"timestamp": unread[1], **record}
+        else:
             yield number, times.dated(record, time, gpu)
 
 
