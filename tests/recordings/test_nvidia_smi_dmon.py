@@ -80,7 +80,17 @@ def test_times_of_day_go_on_past_midnight(replay: Replays, write: Writes) -> Non
     lines = "".join(f" {time}  0  50\n" for time in ("23:59:58", "23:59:59", "00:00:00"))
     played = replay(write(f"#Time        gpu    sm\n#HH:MM:SS    Idx     %\n{lines}"))
     assert [snapshot.wall_time // 10**9 for snapshot in played.snapshots] == [86398, 86399, 86400]
-    assert "has no dates" in played.warnings
+    (warning,) = (text for text in played.source.warnings if "has no dates" in text)
+    assert warning.endswith("record with 'nvidia-smi dmon -s pucm -o DT'")
+
+
+def test_times_of_day_of_processes_need_the_option_of_their_program(
+    replay: Replays, write: Writes
+) -> None:
+    """The remedy is pmon's own."""
+    lines = "".join(f" 12:00:0{at}  0  77  C  50  10  -  -  python\n" for at in range(3))
+    text = f"#Time        gpu    pid   type    sm    mem    enc    dec    command\n{lines}"
+    assert "record with 'nvidia-smi pmon -o DT'" in replay(write(text)).warnings
 
 
 def test_times_of_day_of_an_appended_run_are_of_the_next_day(

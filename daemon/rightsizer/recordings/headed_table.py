@@ -20,12 +20,15 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
 from rightsizer.recordings.column_choice import LEAST_ORDER, order_of
 from rightsizer.recordings.heading_words import (
+    DMON,
     EPOCH,
+    PIDS,
     QUANTITY,
     UNITS,
     Heading,
     clock_places,
     is_time,
+    place_of,
     read_headings,
     time_places,
     words_of,
@@ -82,6 +85,8 @@ QUERY: Final = (
     "power.draw --format=csv"
 )
 """Remedy for a log without what it needs."""
+DMON_QUERY: Final = "record with 'nvidia-smi dmon -s pucm -o DT'"
+PMON_QUERY: Final = "record with 'nvidia-smi pmon -o DT'"
 
 NumberedRow = tuple[int, Sequence[str]]
 """Line and cells."""
@@ -276,6 +281,13 @@ def _stripped_cells(line: str, delimiter: str) -> list[str]:
     return [cell.strip() for cell in split_csv_line(line, delimiter)]
 
 
+def _day_remedy(headings: Sequence[str]) -> str:
+    """Return how times of day are recorded with their dates."""
+    if {*DMON.values()}.isdisjoint(headings):
+        return "write dates too"
+    return DMON_QUERY if place_of(headings, PIDS) is None else PMON_QUERY
+
+
 class TimeColumns:
     """The column of times, or those of date and time of day.
 
@@ -292,7 +304,8 @@ class TimeColumns:
     ) -> None:
         self._headings = headings
         self._notes = notes
-        self._days = DayTimes(notes)
+        self._remedy = _day_remedy(headings)
+        self._days = DayTimes(notes, self._remedy)
         self.places = self._chosen(rows) if stated is None else stated[:1]
         # What counts from 0 on tells its unit by the heading alone.
         self._heading = headings[self.places[0]] if self.places else ""
@@ -344,7 +357,7 @@ class TimeColumns:
         """Return the same columns for another pass."""
         other = copy(self)
         other._notes = notes  # noqa: SLF001 - its own kind.
-        other._days = DayTimes(notes)  # noqa: SLF001
+        other._days = DayTimes(notes, self._remedy)  # noqa: SLF001
         return other
 
     def text(self, cells: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds
+from rightsizer.recordings.headed_table import DMON_QUERY, PMON_QUERY
 from rightsizer.recordings.heading_words import DMON
 from rightsizer.recordings.json_records import PROCESSES, Record
 from rightsizer.recordings.nvidia_smi_columns import REASON_BITS, SIGNAL_COLUMNS, signal_columns
@@ -35,10 +36,9 @@ _OF_PROCESSES: Final = ("gpu", "pid", "type", "sm", "fb", "command", "date", "ti
 """Columns of pmon that are read."""
 _REMEDIES: Final = {
     "Entity": "record with 'dcgmi dmon -e 203,252,155,1001,1002 | ts %.s'",
-    "pid": "record with 'nvidia-smi pmon -o DT'",
+    "pid": PMON_QUERY,
 }
 """By the names that only one of the programs has."""
-_REMEDY: Final = "record with 'nvidia-smi dmon -s pucm -o DT'"
 
 
 def _counter_names(line: str) -> list[str]:
@@ -58,7 +58,7 @@ def _counter_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[in
     """Yield a record per GPU, entity or process and poll; a repeated one starts the next poll."""
     names: list[str] = []
     first = _first_names(text.head)
-    remedy = next((remedy for name, remedy in _REMEDIES.items() if name in first), _REMEDY)
+    remedy = next((remedy for name, remedy in _REMEDIES.items() if name in first), DMON_QUERY)
     times = AssumedTimes(notes, remedy)
     for number, line in text.lines(notes):
         time, rest = leading_time(line, notes)

@@ -250,14 +250,15 @@ class AssumedTimes:
 class DayTimes:
     """Adds days to times of day: the next one where they go back by more than an hour."""
 
-    def __init__(self, notes: RecordingNotes) -> None:
+    def __init__(self, notes: RecordingNotes, remedy: str) -> None:
         self._notes = notes
+        self._remedy = remedy
         self._days = 0
         self._last: Nanoseconds = 0
 
     def of(self, time_of_day: Nanoseconds) -> Nanoseconds:
         """Return the time of a line."""
-        self._notes.remark("has no dates: it is taken to start on 1970-01-01; write dates too")
+        self._notes.remark(f"has no dates: it is taken to start on 1970-01-01; {self._remedy}")
         if self._last - time_of_day > HOUR:
             if self._last - time_of_day < DAY // 2:
                 self._notes.remark("its times go back by hours: the next day is taken to begin")
