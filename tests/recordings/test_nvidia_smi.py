@@ -158,6 +158,23 @@ def test_a_count_column_counts_gpus_that_are_not_in_the_log_too(
     assert len(played.source.devices) == logged
 
 
+@pytest.mark.parametrize(
+    ("heading", "row"),
+    [
+        ("gpu_uuid, pid, process_name, used_gpu_memory [MiB]", "GPU-1, 7, python, 500 MiB"),
+        ("gpu_name, gpu_uuid, pid, name, used_memory [MiB]", "NVIDIA L4, GPU-1, 7, a, 500 MiB"),
+    ],
+)
+def test_log_of_processes_is_in_the_words_of_the_program(
+    replay: Replays, write: Writes, heading: str, row: str
+) -> None:
+    """Nothing in `--query-compute-apps` is a guess by words."""
+    rows = "".join(f"2024/05/01 12:00:0{at}.000, {row}\n" for at in range(3))
+    played = replay(write(f"timestamp, {heading}\n{rows}"))
+    assert [len(reading.processes) for reading in played.readings("GPU-1")] == [1, 1, 1]
+    assert played.warnings == ""
+
+
 def test_an_appended_log_is_read_through(replay: Replays, data: Path) -> None:
     """Byte order mark, CRLF, blank lines, headings in the middle and noise lose no reading.
 

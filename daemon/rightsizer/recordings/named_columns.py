@@ -42,6 +42,7 @@ from rightsizer.recordings.nvidia_smi_columns import (
     column_name,
     is_query_heading,
 )
+from rightsizer.recordings.process_rows import PARTS
 from rightsizer.recordings.row import RecordingNotes
 from rightsizer.recordings.table import decimal_mark
 from rightsizer.recordings.table_layout import LayoutColumns
@@ -278,8 +279,10 @@ def _stated_fields(table: HeadedTable, names: Mapping[int, str], signal: Signal)
 
 def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: RecordingNotes) -> None:
     texts: dict[Signal, str] = {}
+    has_processes = place_of(table.headings, PIDS) is not None
     for at, heading in read.items():
-        if not heading.is_exact:
+        is_part = has_processes and column_name(table.headings[at]) in PARTS
+        if not (heading.is_exact or is_part):
             text = f"'{table.headings[at]}' as {heading.signal} in {heading.unit}"
             texts.setdefault(heading.signal, text)
     if not texts:

@@ -16,7 +16,7 @@ from rightsizer.recordings.table_layout import LayoutColumns, TableLayout
 
 _SHARED: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES)
 """Signals of which each process has a part."""
-_PARTS: Final = frozenset({"used_gpu_memory", "used_memory", "dmon.sm", "dmon.fb"})
+PARTS: Final = frozenset({"used_gpu_memory", "used_memory", "dmon.sm", "dmon.fb"})
 """Columns of nvidia-smi that are of a process, and never of its GPU."""
 _KINDS: Final = frozenset({"type"})
 _PROGRAMS: Final = frozenset({"command", "process name", "program"})
@@ -50,7 +50,7 @@ def process_rows(
     stated = {
         heading.signal
         for at, heading in columns.headings.items()
-        if column_name(table.headings[at]) in _PARTS
+        if column_name(table.headings[at]) in PARTS
     }
     parts = {*stated}
     signals: set[Signal] = set()
