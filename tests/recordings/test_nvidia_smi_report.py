@@ -81,8 +81,15 @@ def test_gpus_without_a_uuid_are_named_by_their_address(replay: Replays, write: 
     found = replay(write("".join(lines), "q.log"))
     assert found.values("00000000:01:00.0", Signal.GPU_BUSY) == [0.01, 0.02]
     assert found.source.devices[0].pci_bus_id == "00000000:01:00.0"
-    timeless = write(text.replace("Mon Jan  5", "Mon", 1), "q.log")
-    assert "unreadable timestamp" in replay(timeless).warnings
+    for wrong in (
+        text.replace("Timestamp                                 : Mon Jan  5 00:00:00 2026", "", 1),
+        text.replace("Mon Jan  5", "Mon", 1),
+    ):
+        timeless = replay(write(wrong, "q.log"))
+        assert "unreadable timestamp" in timeless.warnings
+        assert timeless.values("GPU-1", Signal.GPU_BUSY) == [0.02]
+    lines = [line for line in text.splitlines(keepends=True) if "Timestamp" not in line]
+    assert "keep its line 'Timestamp'" in replay(write("".join(lines), "q.log")).warnings
 
 
 _CONDITION_TEXT = """

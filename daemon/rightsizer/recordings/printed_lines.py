@@ -313,7 +313,9 @@ NVIDIA_SMI_TABLE: Final = _pages(
     "record with --query-gpu=timestamp,index,...",
 )
 """GPUs by index, printed without a query in a loop; the date above a table is its time."""
-NVIDIA_SMI_REPORT: Final = _pages("nvidia-smi -q", _REPORT_BEGINS, lambda: _Report().cells, "")
+NVIDIA_SMI_REPORT: Final = _pages(
+    "nvidia-smi -q", _REPORT_BEGINS, lambda: _Report().cells, "keep its line 'Timestamp'"
+)
 """What nvidia-smi reports of each GPU, with the time of the report."""
 GPUSTAT: Final = _pages(
     "gpustat's lines",
