@@ -210,6 +210,33 @@ def test_a_mark_before_three_digits_is_what_it_is_in_the_file(
     )
 
 
+@pytest.mark.parametrize(
+    ("cells", "mebibytes"),
+    [
+        (["900 MiB", "12 345 MiB", "1 MiB"], [900, 12345, 1]),
+        (["900 MiB", "12 345 MiB", "1200 MiB"], [900, None, 1200]),
+        (["900 MiB", "12 345 MiB", "50 60 MiB"], [900, None, None]),
+        (["900 MiB", "1 012 345 678 B", "N/A"], [900, 1012345678 / 2**20, None]),
+        (["900", "50 100", "80"], [900, None, 80]),
+        (["50 100", "50 100", "50 100"], [None, None, None]),
+        (["900 MiB", "50 1000 MiB", "80 MiB"], [900, None, 80]),
+    ],
+)
+@pytest.mark.parametrize("heading", ["memory.used [MiB]", "gpu_mem_used_mib"])
+def test_blank_between_thousands_is_what_its_column_allows(
+    replay: Replays,
+    write: Writes,
+    heading: str,
+    cells: list[str],
+    mebibytes: list[float | None],
+) -> None:
+    """Two numbers in a cell are none."""
+    rows = "".join(f"2024/05/01 12:00:0{at},0,50,{cell}\n" for at, cell in enumerate(cells))
+    played = replay(write(f"timestamp,index,utilization.gpu [%],{heading}\n{rows}"))
+    expected = [None if size is None else size * 2.0**20 for size in mebibytes]
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES) == expected
+
+
 def test_size_that_no_total_allows_is_in_mebibytes(replay: Replays, write: Writes) -> None:
     """Scripts head nvidia-smi's mebibytes by GB, also where no board is as small as told."""
     row = "2024/05/01 12:00:0{at}, 0, 50 %, {used}, 14{at}00\n"

@@ -88,7 +88,7 @@ _OF_ROWS: Final = frozenset(
 )
 """Signals that are of a row's GPU beside columns of the host."""
 QUANTITY: Final = re.compile(
-    r"[+-]?\d(?:[\d.,'\u2019\u00a0\u202f]| (?=\d))* ?(?P<unit>%|°?[A-Za-z]+)?"
+    r"[+-]?\d(?:[\d.,'\u2019\u00a0\u202f]| (?=\d{3}(?!\d)))* ?(?P<unit>%|°?[A-Za-z]+)?"
 )
 PIDS: Final = frozenset({"pid", "process id", "gpu pid"})
 BUS_IDS: Final = frozenset({"gpu bus id", "pci bus id", "bus id"})

@@ -44,7 +44,7 @@ from rightsizer.recordings.nvidia_smi_columns import (
 )
 from rightsizer.recordings.process_rows import PARTS
 from rightsizer.recordings.row import RecordingNotes
-from rightsizer.recordings.table import decimal_mark
+from rightsizer.recordings.table import decimal_mark, joined_thousands, spaced_places
 from rightsizer.recordings.table_layout import LayoutColumns
 
 _OTHER_SIGNALS: Final = {*Signal} - {Signal.POWER}
@@ -320,6 +320,7 @@ class _Units:
                 for at, heading in read.items()
                 if heading.signal is Signal.MEMORY_TOTAL_BYTES
             }
+        self._spaced = spaced_places(table.cells, self._wanted) if self._wanted else frozenset()
         self._last: dict[tuple[int, str], float] = {}
 
     @property
@@ -330,7 +331,8 @@ class _Units:
     def add(self, cells: Sequence[str]) -> None:
         """Add a row."""
         for at, heading in self._wanted.items():
-            number = self.sample.add(heading, cells[at])
+            cell = joined_thousands(cells[at]) if at in self._spaced else cells[at]
+            number = self.sample.add(heading, cell)
             if number is not None and heading.is_bare:
                 key = at, "" if self._device_at is None else cells[self._device_at]
                 self.has_varying |= self._last.setdefault(key, number) != number

@@ -34,8 +34,11 @@ _GROUPED: Final = re.compile(
 )
 """Marks between thousands; a single one of '.,' without a decimal part may be the decimal mark."""
 _MARKED: Final = re.compile(r"\d[.,'\s]\d{3}(?!\d)")
-_SPACED: Final = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
-"""A blank between thousands."""
+_SPACE: Final = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
+_SPACED: Final = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:[.,]\d+)? ?[%°A-Za-z]")
+"""A number with blanks between thousands; only the unit tells it from several numbers."""
+_SPACEABLE: Final = re.compile(rf"{_SPACED.pattern}|[+-]?\d{{1,3}}(?!\d| \d)|(?![+-]?\d)")
+"""What else a column of such numbers has."""
 _JOINED_UNIT: Final = re.compile(
     r"(?!0[xX])([+-]?\d[\d.,'\u2019\u00a0\u202f]*|[.,]\d+)(%|°?[A-Za-z]+)"
 )
@@ -76,9 +79,29 @@ def local_number(text: str, decimal: str = "") -> float:
     return float(int(text, 16)) if text.startswith(("0x", "0X")) else float(text)
 
 
+def spaced_places(
+    rows: Callable[[], Iterable[Sequence[str]]], places: Iterable[int]
+) -> frozenset[int]:
+    """Return the columns with blanks between thousands, as all of their cells allow."""
+    spaced = {
+        at
+        for cells in islice(rows(), _ROWS_WITH_MARKS)
+        for at in places
+        if _SPACED.match(cells[at].strip())
+    }
+    for cells in rows() if spaced else ():
+        spaced = {at for at in spaced if _SPACEABLE.match(cells[at].strip())}
+    return frozenset(spaced)
+
+
+def joined_thousands(cell: str) -> str:
+    """Return a cell of such a column with a mark that is no blank."""
+    return _SPACE.sub("\u00a0", cell)
+
+
 def number_and_unit(cell: str) -> tuple[str, str]:
     """Return the number of a cell as written, and its unit or an empty text."""
-    text, _, unit = _SPACED.sub("\u00a0", cell.strip()).partition(" ")
+    text, _, unit = cell.strip().partition(" ")
     if not unit and (joined := _JOINED_UNIT.fullmatch(text)):
         return joined[1].strip(), joined[2]
     return text, unit
@@ -92,6 +115,8 @@ class CellColumn(dict[str, float | Missing]):
 
     def __init__(self, index: int, name: str, signal: Signal, unit: str, decimal: str = "") -> None:
         super().__init__()
+        self.is_spaced = False
+        """Whether its numbers have blanks between thousands."""
         self.index = index
         self.name = name
         self.signal = signal
@@ -125,7 +150,7 @@ class CellColumn(dict[str, float | Missing]):
             number = self._read(text)
             factor = self._factors[unit]
         except (ValueError, OverflowError, KeyError):
-            text, unit = number_and_unit(cell)
+            text, unit = number_and_unit(joined_thousands(cell) if self.is_spaced else cell)
             try:
                 number = local_number(text, self._decimal)
             except (ValueError, OverflowError):

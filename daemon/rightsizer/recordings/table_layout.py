@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -20,6 +21,7 @@ from rightsizer.recordings.table import (
     decimal_mark,
     missing_cell,
     number_in,
+    spaced_places,
     with_clock_events,
 )
 from rightsizer.recordings.unnamed_devices import SampledRow, device_order
@@ -93,6 +95,10 @@ class TableLayout:
             name: CellColumn(columns.facts[name], name, heading.signal, heading.unit or "", decimal)
             for name, heading in columns.numbers.items()
         }
+        columns_read = [*chain(*by_device.values()), *self._numbers.values()]
+        spaced = spaced_places(table.cells, [column.index for column in columns_read])
+        for column in columns_read:
+            column.is_spaced = column.index in spaced
         self._order = None
         if None in self._tables and columns.uuid is None and columns.device is None:
             count_at = columns.facts.get("count")
