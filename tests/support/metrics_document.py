@@ -42,7 +42,7 @@ sum by (uuid, state) (rate(rightsizer_state_seconds_total[1d]))
   `--no-collector.<name>`, all by `web.metrics.details`; or for one request by `?collect[]=memory`,
   `?exclude[]=distributions`, `?name[]=rightsizer_gpu_busy_ratio`. These are not the driver's
   collectors of `rightsizer_collector_success`.
-- `web.metrics.level`: `essential`, `standard` or `full` ([levels](alerts.md#levels)).
+- `web.metrics.level`: `essential`, `standard` (default) or `full` ([levels](alerts.md#levels)).
 - In parentheses: labels, level and origin. Origin is the telemetry tier needed: `basic` (NVML),
   `power`, `profiling` (GPM or DCGM).
 - `/metrics/dcgm` ([below](#as-dcgm-exporter)) has dcgm-exporter's names (`web.metrics.dcgm`).
