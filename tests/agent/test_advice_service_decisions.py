@@ -14,7 +14,7 @@ from readings import EPOCH, HOUR, MINUTE
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import Policy
 from rightsizer.advice.rules.rule import Exclusion
-from rightsizer.advice.service import AdviceService
+from rightsizer.advice.service import AdviceService, LedgerUpdate
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.finding import Severity
@@ -86,7 +86,7 @@ def test_advice_that_a_full_ledger_refuses_is_reported(advice_node: AdviceNode) 
         judgement(id=f"{number:02}", key=f"k{number}", severity=severity)
         for number, severity in enumerate([Severity.LOW] * 11 + [Severity.CRITICAL])
     ]
-    judge = SimpleNamespace(run=lambda *_: (tuple(found), NOW, lambda _: {}))
+    judge = SimpleNamespace(run=lambda *_: LedgerUpdate(tuple(found), NOW, lambda _: {}))
     ledger = Ledger((), LedgerSettings(most_records=10))
     service = AdviceService(judge, ledger, advice_node.storage, (), advice_node.clock)
     with capture_logs() as logs:

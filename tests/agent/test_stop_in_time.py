@@ -75,7 +75,8 @@ def test_a_slow_sync_is_logged_and_counted(slow_sync: SlowSync, tmp_path: Path) 
 def silent_server() -> Iterator[socket.socket]:
     """Accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(60)
+        # Annotations are sent once a minute.
+        server.settimeout(90)
         yield server
 
 
