@@ -130,7 +130,7 @@ class _Trace:
                 line,
                 starts,
                 ends,
-                [each.get("correlation_id") for each in stats],
+                [stat.get("correlation_id") for stat in stats],
                 [*map(_meaning, names, stats)],
             )
             self._count("events of memory", unused)

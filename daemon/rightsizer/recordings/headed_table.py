@@ -474,8 +474,8 @@ class UnitSample:
         if signal is not Signal.MEMORY_USED_BYTES or unit not in _SMALLER:
             return False
         totals = [
-            most * convert(total_unit or unit)[1]
-            for (of, total_unit), most in self._most.items()
+            largest * convert(total_unit or unit)[1]
+            for (of, total_unit), largest in self._most.items()
             if of is Signal.MEMORY_TOTAL_BYTES
         ]
         limit = _EXCESS_RATIO * max(totals, default=0.0) / convert(unit)[1]
