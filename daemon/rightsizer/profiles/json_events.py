@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -269,15 +268,14 @@ def repaired(text: str, error: Exception) -> str | None:
 class JsonEvents:
     """Yields the events of a file, and keeps the requested top-level values.
 
-    Numbers with a fraction are `Decimal`: microseconds since 1970 with three decimals exceed a
-    float's precision. Other values outside of events are never built.
+    Other values outside of events are never built.
     """
 
     def __init__(self, path: Path, limits: ReadLimits, keep: Collection[str] = ()) -> None:
         self._path = path
         self._limits = limits
         self._keep = frozenset(keep)
-        # Names in old traces may contain tabs and newlines.
+        # Names in old traces may contain tabs and newlines, and floats could not hold times.
         self._decode = json.JSONDecoder(parse_float=Decimal, strict=False).raw_decode
         self.values: dict[str, Any] = {}
         """Requested top-level values by key; complete after the last event."""
@@ -289,22 +287,13 @@ class JsonEvents:
         self.fault = ""
         """Where and how the file breaks off; empty if it is complete."""
         self._has_events = False
-        self._is_typed = False
 
-    def __iter__(self) -> Iterator[Event]:
-        """Yield every event that is an object.
+    def batches(self) -> Iterator[list[TraceEvent]]:
+        """Yield every event that is an object, some thousands at once.
 
         Raises:
             ProfileError: the file is no such trace, or exceeds a limit.
         """
-        return chain.from_iterable(self._batches())
-
-    def typed_batches(self) -> Iterator[list[TraceEvent]]:
-        """Yield what is used of the same events, some thousands at once."""
-        self._is_typed = True
-        return self._batches()
-
-    def _batches(self) -> Iterator[list[Any]]:
         with Unpacked(self._path, self._limits) as file:
             window = JsonWindow(file.read)
             yield from self._top(window)
@@ -317,7 +306,7 @@ class JsonEvents:
             why = f", and {self.fault}" if self.fault else ""
             raise ProfileError(f"no list '{_EVENTS}' in it{why}; name a trace that is whole")
 
-    def _top(self, window: JsonWindow) -> Iterator[list[Any]]:
+    def _top(self, window: JsonWindow) -> Iterator[list[TraceEvent]]:
         if window.passes("["):
             yield from self._events(window)
             return
@@ -347,13 +336,13 @@ class JsonEvents:
                 return True
         return window.skip_value()
 
-    def _events(self, window: JsonWindow) -> Iterator[list[Any]]:
+    def _events(self, window: JsonWindow) -> Iterator[list[TraceEvent]]:
         self._has_events = True
         while not self.fault:
-            while self._is_typed and (batch := self._typed_events(window)):
+            while batch := self._typed_events(window):
                 yield batch
             if events := self._whole_events(window):
-                yield [*map(_typed, events)] if self._is_typed else events
+                yield events
             following = window.peek()
             if following == "{":
                 event, fault = self._value(window, self._limits.event_maximum_bytes)
@@ -361,7 +350,7 @@ class JsonEvents:
                     self._pass_over(window, fault)
                 else:
                     self._count_some(1)
-                    yield [_typed(event) if self._is_typed else event]
+                    yield [_typed(event)]
             elif following in ("", "}", ":"):
                 self._break(window)
             elif following not in ",]":
@@ -387,18 +376,18 @@ class JsonEvents:
             self._count_some(len(batch))
         return batch
 
-    def _whole_events(self, window: JsonWindow) -> list[Event]:
+    def _whole_events(self, window: JsonWindow) -> list[TraceEvent]:
         """Return the events that end in the window, limited to what is cheap to hold."""
         text = window.text
         at = window.at
         until = at + _READ_ON
-        events: list[Event] = []
+        events: list[TraceEvent] = []
         decode = self._decode
         between = _BETWEEN.match
         try:
             while at < until and (space := between(text, at)) and text[space.end()] == "{":
                 event, at = decode(text, space.end())
-                events.append(event)
+                events.append(_typed(event))
         except (IndexError, RecursionError, ValueError, ArithmeticError):
             # An incomplete or faulty event is handled separately.
             pass

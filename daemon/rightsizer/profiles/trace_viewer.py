@@ -36,7 +36,7 @@ _NAMES_MAXIMUM: Final = 100_000
 def _read(path: Path, limits: ReadLimits) -> Profile:
     events = JsonEvents(path, limits)
     trace = _Trace(limits)
-    for batch in events.typed_batches():
+    for batch in events.batches():
         trace.take(batch)
     devices = trace.recorder.devices()
     host_steps = trace.recorder.host_steps()

@@ -29,7 +29,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     trace = JsonEvents(path, limits, keep=HEADER_KEYS)
     recorder = Recorder(limits)
     events = PyTorchEvents(recorder, limits)
-    for batch in trace.typed_batches():
+    for batch in trace.batches():
         events.take(batch)
     events.finish()
     if not trace.count and not trace.fault:
