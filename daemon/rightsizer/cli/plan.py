@@ -359,8 +359,7 @@ def _learn(
     learned_file: str,
 ) -> None:
     """Keep the times of --measured beside their prediction without any corrections."""
-    from rightsizer.planner.learned import residuals_of, write_learned  # noqa: PLC0415
-    from rightsizer.sizing.site import SiteResiduals  # noqa: PLC0415
+    from rightsizer.planner.learned import learn, residuals_of  # noqa: PLC0415
 
     plain = replace(planner, site=None)
     check = _measured(arguments, file, answers, plain)
@@ -373,7 +372,7 @@ def _learn(
     if not learned:
         fault = "it takes a model by name, and a mean time between tokens or to the first one"
         raise UsageError(f"--learn: {fault}; record an engine with its metrics")
-    write_learned(learned_file, (planner.site or SiteResiduals()).with_(learned))
+    learn(learned_file, learned)
 
 
 COMMAND = Command("plan", _configure, _run, _HELP["description"], meant_flags(_FLAGS))

@@ -115,8 +115,8 @@ def _has_state_folder() -> bool:
 class Ownership:
     """Exclusive lock for writing a file."""
 
-    def __init__(self, path: Path, called: Called = HISTORY) -> None:
-        """Acquire the lock.
+    def __init__(self, path: Path, called: Called = HISTORY, *, waits: bool = False) -> None:
+        """Acquire the lock; wait for it if asked to.
 
         Raises:
             HistoryError: locked by another process.
@@ -124,6 +124,7 @@ class Ownership:
         """
         self._path = path
         self._called = called
+        self._operation = fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB
         self._lock_path = Path(f"{path}.lock")
         self._file: IO[str] | None = self._take()
 
@@ -156,7 +157,7 @@ class Ownership:
         descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         file = os.fdopen(descriptor, "r+", encoding="utf-8")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, self._operation)
         except BlockingIOError:
             owner = file.read().strip() or "unknown"
             file.close()
@@ -177,15 +178,20 @@ class Ownership:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, what: str) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, what: str, *, waits: bool = False) -> Iterator[IO[bytes]]:
     """Write a file atomically: under a temporary name, renamed at the end, removed on error.
+
+    `waits`: for others that write it in this way, so that what it adds to is read within.
 
     Raises:
         RightsizerError: the file cannot be written, or the disk is full; `what` names it.
     """
+    ownership: Ownership | None = None
     try:
         if path.is_dir():  # For example `.`, which has no sibling name.
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if waits:
+            ownership = Ownership(path, waits=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         file = partial.open("wb")
         try:
@@ -205,3 +211,6 @@ def whole_file(path: Path, what: str) -> Iterator[IO[bytes]]:
             f"{what} '{path}' cannot be written: {error.strerror}; name a file in a folder that "
             "exists, is writable and has room"
         ) from None
+    finally:
+        if ownership is not None:
+            ownership.release(remove=True)

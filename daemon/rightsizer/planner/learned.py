@@ -1,7 +1,7 @@
 """Learned file: what engines of a site were measured to do beside their predictions."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -65,15 +65,21 @@ def closed_note(path: str | Path) -> str:
     return f"{fault}: nothing is adjusted by it; join group rightsizer, or ask with sudo"
 
 
-def write_learned(path: str | Path, site: SiteResiduals) -> None:
-    """Write it whole; raises `RightsizerError`."""
+def learn(path: str | Path, residuals: Sequence[SiteResidual]) -> SiteResiduals:
+    """Add to the file, to which others may add meanwhile; return what it then holds.
+
+    Raises:
+        RightsizerError: it cannot be understood, or written.
+    """
     if not str(path):
         raise UsageError("--learn: sizing.learned_file is empty; name a file there")
     file = Path(path)
     with suppress(OSError):  # Then the file itself cannot be written, which is told.
         private_folder(file.parent)
-    with whole_file(file, _WHAT) as out:
+    with whole_file(file, _WHAT, waits=True) as out:
+        site = (read_learned(file) or SiteResiduals()).with_(residuals)
         out.write(encode(LearnedDocument(residuals=site.residuals)).encode())
+    return site
 
 
 def residuals_of(

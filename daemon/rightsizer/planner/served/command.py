@@ -14,7 +14,7 @@ from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.io.files import is_there
 from rightsizer.io.terminal import counted
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.planner.learned import closed_note, read_learned, write_learned
+from rightsizer.planner.learned import closed_note, learn, read_learned
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import Planner, boards_of
 from rightsizer.planner.served.answer_blocks import served_blocks
@@ -24,7 +24,6 @@ from rightsizer.planner.served.engine import LEVELS, Statement, number_format
 from rightsizer.planner.served.source import SERVING_PATH, AnyLoad, agent_loads, loads_of
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.site import SiteResiduals
 
 _HELP: Final = help_of(__file__)
 _ANY_MODEL: Final = "7B"
@@ -74,9 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _learn(predicted: PredictedLoads, file: str) -> str:
     """Add what the engines teach to the file; return what was added."""
-    # Read again: an agent or a fleet may have added to it meanwhile.
-    site = (read_learned(file) or SiteResiduals()).with_(predicted.residuals)
-    write_learned(file, site)
+    site = learn(file, predicted.residuals)
     figures = counted(len(predicted.residuals), "figure")
     return f"learned {figures}; '{file}' holds {len(site.residuals)}"
 
