@@ -3,17 +3,21 @@
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.planner.candidate import preference
 from rightsizer.planner.planner import Planner
+from rightsizer.planner.search import Search
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement, Training
+from rightsizer.sizing.settings import SizingSettings
+from sizing_models import published
 
 PLANNER: Final = Planner(built_in(), built_in_prices())
 GPUS: Final = ("L4", "L40S", "A100-SXM4-80GB", "H100-SXM5-80GB", "B200")
@@ -154,3 +158,26 @@ def test_the_order_is_that_of_the_cost_of_work_at_the_sure_rate(
         assert each.memory_headroom_ratio >= 0.1 - 1e-9
         assert asked is None or each.rate.units_per_second.value >= asked * (1 - 1e-6)
         assert tpot_ms is None or each.rate.tpot_ms.value <= tpot_ms
+
+
+@settings(max_examples=15)
+@given(
+    gpu=st.sampled_from(GPUS),
+    asked=st.floats(10, 20_000),
+    ttft_ms=st.floats(50, 2000),
+    dollars=st.none() | st.just(2.0),
+)
+@example(gpu="B200", asked=20.0 * 256.0, ttft_ms=100.0, dollars=2.0)
+def test_of_layouts_with_as_many_gpus_at_an_equal_price_the_surest_is_best(
+    gpu: str, asked: float, ttft_ms: float, dollars: float | None
+) -> None:
+    """Layouts of a mixture differ in certainty at the same count."""
+    load = RequestLoad(units_per_second=asked, ttft_ms=ttft_ms, sure_ratio=0.8)
+    requirement = Requirement(published("Mixtral-8x7B"), load=load)
+    search = Search(requirement, SizingSettings(), lambda _: dollars)
+    candidates = [candidate for candidate in search.all(built_in().boards[gpu]) if candidate.fits]
+    assume(candidates)
+    best = min(candidates, key=preference)
+    alike = [candidate.certainty for candidate in candidates if candidate.count == best.count]
+
+    assert best.certainty >= max(alike) - 0.001

@@ -289,21 +289,25 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
 
     Candidates that meet all requirements: those that surely do first, the others by their
     certainty in tenths; of equals, those with a price for the work, by that price to three digits,
-    those with a `sole_cloud` last; then fewest paid GPUs, fastest, cheapest hour. Of the rest: the
-    nearest to fitting, then those on the fewest GPUs.
+    those with a `sole_cloud` last; then fewest paid GPUs, highest certainty in thousandths (without
+    a price only at a requested rate), fastest, cheapest hour. Of the rest: the nearest to fitting,
+    then those on the fewest GPUs.
     """
-    rate = candidate.rate.units_per_second
-    speed = 0.0 if rate is None else rate.value
+    rate = candidate.rate
+    speed = 0.0 if rate.units_per_second is None else rate.units_per_second.value
     if not candidate.fits:
         return (2.0, candidate.lack_ratio, candidate.count, -speed)
-    doubt = 0.0 if candidate.is_sure else 1.0 - math.floor(candidate.certainty * 10.0) / 10.0
+    certainty = candidate.certainty
+    doubt = 0.0 if candidate.is_sure else 1.0 - math.floor(certainty * 10.0) / 10.0
+    surest = -round(certainty, 3)
     cost = candidate.sure_dollars_per_million
     if cost is None:
         dollars = candidate.dollars_per_hour
         cheapest = math.inf if dollars is None else dollars
-        return (doubt, 1.0, candidate.paid_count, -speed, cheapest)
+        surest = 0.0 if rate.load_probability is None else surest
+        return (doubt, 1.0, candidate.paid_count, surest, -speed, cheapest)
     seldom = 0.5 if candidate.sole_cloud else 0.0
-    return (doubt, seldom, float(f"{cost:.3g}"), candidate.paid_count, -speed)
+    return (doubt, seldom, float(f"{cost:.3g}"), candidate.paid_count, surest, -speed)
 
 
 def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[PlanCandidate]]:
