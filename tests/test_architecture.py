@@ -82,6 +82,17 @@ IMPURE_FILES: Final = (
     "advice/service",
 )
 
+THROUGH_VALUES: Final = (
+    "accounting",
+    "actions",
+    "advice",
+    "agent",
+    "notify",
+    "owners",
+    "simulator",
+)
+"""Packages that no short command loads, so that they import the model's values from one place."""
+
 IMPURE: Final = (
     "asyncio builtins ctypes http io logging multiprocessing os pathlib random shutil signal"
     " socket sqlite3 subprocess sys tempfile threading time urllib"
@@ -170,6 +181,20 @@ def test_the_package_keeps_to_the_tables() -> None:
     ]
 
     assert not found, "\n".join(found)
+
+
+def test_packages_of_the_agent_import_values_from_one_place() -> None:
+    """`model/values.py` has what they take; modules that it does not gather are imported alone."""
+    gathered = set(_imports(tree_of(PACKAGE / "model" / "values.py")))
+    passed_by = {
+        f"{file.relative_to(PACKAGE)}: {module}"
+        for package in THROUGH_VALUES
+        for file in (PACKAGE / package).rglob("*.py")
+        for module in _imports(tree_of(file))
+        if module in gathered
+    }
+
+    assert passed_by == set()
 
 
 def test_every_file_is_in_a_package_of_the_tables() -> None:

@@ -14,15 +14,27 @@ from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
 from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.settings import AccountingSettings, LoadPatternSettings
-from rightsizer.model.block import Blocks, Measure, count_above
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Case, Node
 from rightsizer.model.lazy import LazySequence
-from rightsizer.model.pattern import Exceedance, IdleGap, Shape, Trend
-from rightsizer.model.state import Resource
-from rightsizer.model.units import DAY, Nanoseconds, nanoseconds
-from rightsizer.model.window import Provisioning, Window
-from rightsizer.model.workload import Allocator, Workload
+from rightsizer.model.values import (
+    DAY,
+    Allocator,
+    Blocks,
+    Case,
+    Device,
+    Exceedance,
+    IdleGap,
+    Measure,
+    Nanoseconds,
+    Node,
+    Provisioning,
+    Resource,
+    Shape,
+    Trend,
+    Window,
+    Workload,
+    count_above,
+    nanoseconds,
+)
 
 
 class LoadHistory:

@@ -19,7 +19,7 @@ from rightsizer.accounting.definitions import (
 from rightsizer.accounting.float_interpreter import MATCH_MARGIN, closed
 from rightsizer.accounting.signals import LAYOUTS_KEPT, SignalLayout, StateEvidence
 from rightsizer.model.members import members
-from rightsizer.model.state import State, UnknownReason
+from rightsizer.model.values import State, UnknownReason
 
 _State = members(State)
 

@@ -4,8 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import MIB
+from rightsizer.model.values import CONSTANT, MIB, Spec
 
 _STATES: Final = "docs/definitions.md, states"
 _SOURCES: Final = "docs/definitions.md, sources"

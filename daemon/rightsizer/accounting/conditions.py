@@ -11,12 +11,17 @@ from rightsizer.accounting.definitions import CONDITIONS
 from rightsizer.accounting.float_interpreter import Values, closed
 from rightsizer.accounting.settings import ImbalanceSettings
 from rightsizer.accounting.signals import LAYOUTS_KEPT, SignalLayout, StateEvidence
-from rightsizer.model.device import Device
 from rightsizer.model.members import members
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Condition
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.workload import Allocator, Holding, WorkloadClass
+from rightsizer.model.values import (
+    Allocator,
+    Condition,
+    Device,
+    Holding,
+    Nanoseconds,
+    Signal,
+    WorkloadClass,
+    nanoseconds,
+)
 from rightsizer.owners.registry import owner_of
 
 _Signal = members(Signal)

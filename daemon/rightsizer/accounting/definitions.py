@@ -33,9 +33,18 @@ from rightsizer.accounting.expressions import (
     rests,
     share,
 )
-from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.signal import MEDIA_ENGINES, PIPES, Signal
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
+from rightsizer.model.values import (
+    MEDIA_ENGINES,
+    PIPES,
+    Cause,
+    ClockEvent,
+    Condition,
+    Resource,
+    Signal,
+    State,
+    Tier,
+    UnknownReason,
+)
 
 COUNTERS: Final = (Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES)
 """Profiling counters."""

@@ -8,14 +8,25 @@ from typing import Final
 from rightsizer.accounting.rollup_store import FINE_SPAN, RollupStore, split_entry
 from rightsizer.accounting.settings import AccountingSettings, DecaySettings
 from rightsizer.accounting.window_builder import EntrySums, WindowBuilder, entry_measures
-from rightsizer.model.histogram import Histogram
 from rightsizer.model.members import members
-from rightsizer.model.report import StripCell, Totals
-from rightsizer.model.signal import RATIO_SIGNALS, Signal
-from rightsizer.model.state import Resource, State
-from rightsizer.model.units import DAY, Nanoseconds, nanoseconds, seconds
-from rightsizer.model.window import EnergySource, Entry, Window
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.values import (
+    DAY,
+    RATIO_SIGNALS,
+    EnergySource,
+    Entry,
+    Histogram,
+    Holding,
+    Nanoseconds,
+    Resource,
+    Signal,
+    State,
+    StripCell,
+    Totals,
+    Window,
+    Workload,
+    nanoseconds,
+    seconds,
+)
 
 _State = members(State)
 _Resource = members(Resource)

@@ -9,13 +9,16 @@ from msgspec.structs import replace
 
 from rightsizer.accounting.power import LearnedPower
 from rightsizer.io.codec import convert, plain_fields
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.reading import Reading
-from rightsizer.model.signal import Signal
-from rightsizer.model.topology import Topology
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.values import (
+    Device,
+    Holding,
+    Nanoseconds,
+    Reading,
+    Signal,
+    Topology,
+    Workload,
+    XidLog,
+)
 
 _STATED_BY: Final = {
     "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,

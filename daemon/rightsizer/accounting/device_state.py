@@ -17,12 +17,18 @@ from rightsizer.accounting.settings import (
     PressureSettings,
 )
 from rightsizer.accounting.signals import DeviceUsage, StateEvidence
-from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.members import members
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Condition, Resource
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
-from rightsizer.model.window import LoadCycle
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Condition,
+    LoadCycle,
+    Nanoseconds,
+    Resource,
+    Signal,
+    XidLog,
+    nanoseconds,
+    seconds,
+)
 
 _Signal = members(Signal)
 _Resource = members(Resource)

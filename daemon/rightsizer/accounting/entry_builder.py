@@ -17,15 +17,21 @@ from rightsizer.accounting.signals import (
     usage,
     waste,
 )
-from rightsizer.model.device import Device
 from rightsizer.model.members import members
-from rightsizer.model.reading import Reading
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.state import Condition, Observation, State
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.window import Entry
-from rightsizer.model.workload import Allocator, Holding
+from rightsizer.model.values import (
+    Allocator,
+    Condition,
+    Device,
+    Entry,
+    Holding,
+    Nanoseconds,
+    Observation,
+    Reading,
+    Signal,
+    Snapshot,
+    State,
+    nanoseconds,
+)
 
 _Signal = members(Signal)
 _State = members(State)

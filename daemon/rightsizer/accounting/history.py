@@ -14,8 +14,7 @@ from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import encode_window, parse_window_row
 from rightsizer.host.pcie import kernel_address
 from rightsizer.io.database import Database
-from rightsizer.model.units import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds, Window
 
 _PAGE: Final = 500
 _OVERLAP: Final = NANOSECONDS_PER_SECOND

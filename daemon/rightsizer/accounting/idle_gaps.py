@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rightsizer.model.block import BLOCK_SPAN, Series
-from rightsizer.model.pattern import IdleGap
-from rightsizer.model.units import seconds
+from rightsizer.model.values import BLOCK_SPAN, IdleGap, Series, seconds
 
 
 def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:

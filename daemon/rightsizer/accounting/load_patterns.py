@@ -8,9 +8,7 @@ from operator import mul
 from typing import Final, NamedTuple
 
 from rightsizer.accounting.settings import ShapeSettings, TrendSettings
-from rightsizer.model.block import Blocks, Measure, Series
-from rightsizer.model.pattern import Shape, Trend
-from rightsizer.model.units import DAY, DAY_SECONDS, HOUR
+from rightsizer.model.values import DAY, DAY_SECONDS, HOUR, Blocks, Measure, Series, Shape, Trend
 
 _MOST_LAGS: Final = 2 * 24 * 12
 """Two days of five minutes; a load correlated for longer has only few effective samples."""

@@ -17,15 +17,18 @@ from rightsizer.accounting.rings import WindowReader
 from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Node
-from rightsizer.model.report import (
+from rightsizer.model.values import (
+    RATIO_SIGNALS,
+    Device,
+    Entry,
+    Nanoseconds,
+    Node,
+    Provisioning,
+    Signal,
+    Snapshot,
+    Window,
     WorkloadReport,
 )
-from rightsizer.model.signal import RATIO_SIGNALS, Signal
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.window import Entry, Provisioning, Window
 
 DAY_WINDOW: Final = "24h"
 WEEK_WINDOW: Final = "7d"

@@ -6,9 +6,14 @@ from msgspec import Struct
 
 from rightsizer.accounting.settings import EnergySettings, PowerSettings
 from rightsizer.model.members import members
-from rightsizer.model.state import State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
-from rightsizer.model.window import EnergySource
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    EnergySource,
+    Nanoseconds,
+    State,
+    nanoseconds,
+    seconds,
+)
 
 _State = members(State)
 _EnergySource = members(EnergySource)

@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.accounting.settings import ProvisioningSettings
-from rightsizer.model.state import Condition, Resource
-from rightsizer.model.units import nanoseconds, seconds
-from rightsizer.model.window import Provisioning, ResourceProvisioning, Window
-from rightsizer.model.workload import Allocator
+from rightsizer.model.values import (
+    Allocator,
+    Condition,
+    Provisioning,
+    Resource,
+    ResourceProvisioning,
+    Window,
+    nanoseconds,
+    seconds,
+)
 
 _PLACES: Final = 6
 """Digits to round a difference of whole percents to, to remove float errors."""

@@ -14,9 +14,7 @@ from msgspec.structs import replace
 
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import decode_window, encode_window
-from rightsizer.model.block import Blocks
-from rightsizer.model.units import DAY, Nanoseconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import DAY, Blocks, Nanoseconds, Window
 
 _LATEST: Final = 256
 """Equal ones occur close in time: all devices and workloads close windows at one moment."""

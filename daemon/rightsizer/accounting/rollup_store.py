@@ -18,11 +18,21 @@ from rightsizer.accounting.rings import (
 )
 from rightsizer.accounting.window_builder import BlockBuilder, WindowBuilder
 from rightsizer.accounting.window_codec import decode_window, encode_window
-from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.model.report import DeviceSpan, Span, StripCell
-from rightsizer.model.state import Cause, State
-from rightsizer.model.units import DAY, HOUR, Nanoseconds
-from rightsizer.model.window import Entry, Window
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    DAY,
+    HOUR,
+    Blocks,
+    Cause,
+    DeviceSpan,
+    Entry,
+    Measure,
+    Nanoseconds,
+    Span,
+    State,
+    StripCell,
+    Window,
+)
 
 FINE_SPAN: Final[Nanoseconds] = BLOCK_SPAN
 """Span of the smallest windows; it divides the hour."""

@@ -10,18 +10,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.io.codec import decode, encode
-from rightsizer.model.served_counts import (
+from rightsizer.model.values import (
+    DAY,
+    HOUR,
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
     ServedCounts,
     ServedFigure,
+    ServedLoad,
     ServedSample,
+    Signal,
+    Snapshot,
+    Workload,
+    seconds,
     summed_counts,
     with_counts,
 )
-from rightsizer.model.served_load import ServedLoad
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import DAY, HOUR, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.model.workload import Workload
 
 SERVED_KEPT: Final[Nanoseconds] = 7 * DAY
 _SLOT: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND

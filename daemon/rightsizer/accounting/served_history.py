@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.accounting.served import ServedHour
 from rightsizer.io.codec import decode, encode
 from rightsizer.io.database import Database
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 
 _SAVE: Final = """
 INSERT INTO served VALUES (?, ?, ?, ?)

@@ -12,21 +12,24 @@ from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.rollup_store import FINE_KEPT, WindowQuery
 from rightsizer.accounting.served import ServedAccounts, ServedHour
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.model.advice import Advice
-from rightsizer.model.device import Device
 from rightsizer.model.metric import DISTRIBUTION_SIGNALS
-from rightsizer.model.report import (
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Advice,
     AgentReport,
+    Device,
     DeviceReport,
+    Entry,
+    Nanoseconds,
     NodeReport,
+    Provisioning,
     Report,
+    ServedLoad,
+    Snapshot,
     StripCell,
+    Window,
     WorkloadReport,
 )
-from rightsizer.model.served_load import ServedLoad
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.window import Entry, Provisioning, Window
 
 
 class RestoredWindows(NamedTuple):

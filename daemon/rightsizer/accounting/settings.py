@@ -10,7 +10,7 @@ from rightsizer.accounting.classification_settings import (
     SignalSettings,
     UsageSettings,
 )
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, Spec
 
 MAXIMUM_BYTES: Final = 256 * 2**20
 """Default size limit of a history."""

@@ -23,12 +23,21 @@ from rightsizer.accounting.definitions import (
 )
 from rightsizer.accounting.expressions import Highest, Term
 from rightsizer.accounting.float_interpreter import FloatInterpreter, Values, closed
-from rightsizer.model.device import Device
 from rightsizer.model.members import members
-from rightsizer.model.reading import Reading
-from rightsizer.model.signal import HOST_SIGNALS, RATIO_SIGNALS, Signal
-from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State, Tier
-from rightsizer.model.topology import link_bytes_per_second
+from rightsizer.model.values import (
+    HOST_SIGNALS,
+    RATIO_SIGNALS,
+    THROTTLES,
+    Cause,
+    Condition,
+    Device,
+    Reading,
+    Resource,
+    Signal,
+    State,
+    Tier,
+    link_bytes_per_second,
+)
 
 _Signal = members(Signal)
 _State = members(State)

@@ -6,23 +6,27 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 from rightsizer.accounting.window_codec import AMOUNTS, DURATIONS, SUMS
-from rightsizer.model.block import Blocks, Measure
-from rightsizer.model.histogram import Histogram
 from rightsizer.model.members import members
-from rightsizer.model.report import Totals
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import (
+from rightsizer.model.values import (
     ACTIVE_STATES,
+    NANOSECONDS_PER_SECOND,
+    Blocks,
     Cause,
     Condition,
+    Entry,
+    Histogram,
+    Measure,
+    Nanoseconds,
     Observation,
     Resource,
+    Signal,
     State,
     Tier,
+    Totals,
     UnknownReason,
+    Window,
+    seconds,
 )
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.model.window import Entry, Window
 
 _State = members(State)
 _Resource = members(Resource)

@@ -8,18 +8,19 @@ from itertools import chain
 from math import isfinite
 from typing import Any, Final
 
-from rightsizer.model.block import Blocks
-from rightsizer.model.histogram import Distribution, Histogram
-from rightsizer.model.state import (
+from rightsizer.model.values import (
+    Blocks,
     Cause,
     Condition,
+    Distribution,
+    Histogram,
     Observation,
     Resource,
     State,
     Tier,
     UnknownReason,
+    Window,
 )
-from rightsizer.model.window import Window
 
 _JSON: Final = b"{"
 _PACKED: Final = b"\x02"

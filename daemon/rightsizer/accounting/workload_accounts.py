@@ -11,11 +11,16 @@ from rightsizer.accounting.device_account import RunningTotals
 from rightsizer.accounting.rollup_store import FINE_SPAN, RollupStore, WindowQuery, split_entry
 from rightsizer.accounting.settings import WorkloadAccountSettings
 from rightsizer.accounting.window_builder import EntrySums, entry_measures
-from rightsizer.model.block import Measure
-from rightsizer.model.report import WorkloadReport
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.window import Entry, Window, workload_subject
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.values import (
+    Entry,
+    Holding,
+    Measure,
+    Nanoseconds,
+    Window,
+    Workload,
+    WorkloadReport,
+    workload_subject,
+)
 
 _INTERVALS_VALID: Final = 2
 """Number of its own intervals for which a silent device's last values are still used."""

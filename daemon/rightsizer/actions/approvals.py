@@ -10,8 +10,7 @@ from msgspec import Struct
 from rightsizer.actions.repository import ActionRecord
 from rightsizer.host.process_table import user_name
 from rightsizer.io.log import logger
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Advice, AdviceState, Nanoseconds
 from rightsizer.web.message import SocketPeer
 
 _NOBODY: Final = "it is not known who claimed it"

@@ -19,9 +19,7 @@ from rightsizer.io.codec import JsonObject
 from rightsizer.io.local import LocalClient
 from rightsizer.io.near import near_words
 from rightsizer.io.terminal import aligned, counted
-from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.model.finding import Reason, Savings
-from rightsizer.model.units import dollars_text
+from rightsizer.model.values import Reason, RightsizerError, Savings, UsageError, dollars_text
 from rightsizer.report.labels import HOURS_A_DAY
 
 _WAITING: Final = ("ACTION", "ADVICE", "WORKLOAD", "$/DAY", "SUMMARY")

@@ -20,9 +20,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.log import logger
 from rightsizer.io.record_table import RecordCache
-from rightsizer.model.advice import Advice
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import Advice, Nanoseconds, RightsizerError, seconds
 
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _MODE: Final = 0o640

@@ -23,7 +23,7 @@ from rightsizer.console.flags import add_history_flag, history_path, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.terminal import counted
-from rightsizer.model.errors import UsageError
+from rightsizer.model.values import UsageError
 from rightsizer.report.blocks import Block, Items, table
 
 _HELP: Final = help_of(__file__)

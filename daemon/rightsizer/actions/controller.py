@@ -26,12 +26,16 @@ from rightsizer.host.process_table import end_group, started_of
 from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job
 from rightsizer.io.log import logger
-from rightsizer.model.advice import Advice
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.metric_family import series_key
-from rightsizer.model.report import Report
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import ProcessGeneration, Workload, merge_workloads
+from rightsizer.model.values import (
+    Advice,
+    Nanoseconds,
+    ProcessGeneration,
+    Report,
+    RightsizerError,
+    Workload,
+    merge_workloads,
+    series_key,
+)
 
 _SILENT: Final = (ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE)
 """Verdicts recorded elsewhere, or not worth recording."""

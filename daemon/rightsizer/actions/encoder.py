@@ -10,7 +10,7 @@ from rightsizer.actions.proposals import ActionProposal
 from rightsizer.actions.repository import ActionRecord
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.codec import JsonObject, plain_fields
-from rightsizer.model.units import seconds
+from rightsizer.model.values import seconds
 
 _KEPT: Final = (
     "id",

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
-from rightsizer.model.report import Report
-from rightsizer.model.workload import Holding, ProcessGeneration
+from rightsizer.model.values import Holding, ProcessGeneration, Report
 
 Holders: TypeAlias = Mapping[tuple[str, str], Holding]
 """Holdings by device and workload key."""

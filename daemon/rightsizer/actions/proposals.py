@@ -8,10 +8,15 @@ from msgspec import Struct
 from rightsizer.actions.approvals import Approval
 from rightsizer.actions.repository import ActionRecord, ActionVerdict
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.finding import Risk
-from rightsizer.model.units import DAY_SECONDS, Nanoseconds, elapsed_text
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import (
+    DAY_SECONDS,
+    Advice,
+    AdviceState,
+    Nanoseconds,
+    Risk,
+    Workload,
+    elapsed_text,
+)
 
 _RISKS: Final = {risk: rank for rank, risk in enumerate(Risk)}
 _Answer = tuple[ActionVerdict, str]

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordTable
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Advice, AdviceState, Nanoseconds
 
 
 class ActionOutcome(StrEnum):

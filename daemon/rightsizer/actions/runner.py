@@ -16,10 +16,7 @@ from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.log import logger
 from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.io.worker import TaskThread
-from rightsizer.model.advice import Advice
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.units import seconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import Advice, RightsizerError, Workload, seconds
 from rightsizer.notify.webhook.client import post_once
 from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.node_document import encode_workload

@@ -10,8 +10,7 @@ from msgspec import Struct
 from rightsizer.advice.policy import PolicyMatch
 from rightsizer.config.spelling import filled, names_in, unknown_placeholders
 from rightsizer.io.http_settings import ServerSettings
-from rightsizer.model.finding import Reason, Risk
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, Reason, Risk, Spec
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
 _LONGEST_NAME: Final = 40

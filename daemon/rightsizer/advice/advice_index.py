@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
-from rightsizer.model.advice import Advice
+from rightsizer.model.values import Advice
 
 _Place = TypeVar("_Place")
 

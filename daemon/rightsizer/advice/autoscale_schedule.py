@@ -10,11 +10,18 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from rightsizer.advice.replica_load import ReplicaLoad
-from rightsizer.model.block import BLOCK_SPAN
-from rightsizer.model.finding import Instruction
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import HOUR, HOUR_SECONDS, Nanoseconds, nanoseconds, seconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    CONSTANT,
+    HOUR,
+    HOUR_SECONDS,
+    Instruction,
+    Nanoseconds,
+    Spec,
+    Workload,
+    nanoseconds,
+    seconds,
+)
 from rightsizer.owners.registry import owner_of
 
 _DAY_HOURS: Final = 24

@@ -11,8 +11,7 @@ from rightsizer.advice.projection import costing, measured_profile, place_of, pr
 from rightsizer.advice.risk import ranked, risks_beyond, worst
 from rightsizer.advice.savings import replacement_savings
 from rightsizer.catalogue.board import Precision
-from rightsizer.model.finding import Action, Case, Option
-from rightsizer.model.state import Resource
+from rightsizer.model.values import Action, Case, Option, Resource
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.projection import Projection, project, projected_time_ratio
 from rightsizer.sizing.workload_profile import WorkloadProfile

@@ -8,13 +8,17 @@ from msgspec import Struct
 from rightsizer.advice.screen import Column, Settled, SubjectTable, unmeasured
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.finding import Case, Finding
-from rightsizer.model.reading import Reading
-from rightsizer.model.signal import MEDIA_ENGINES, Signal
-from rightsizer.model.state import Resource
-from rightsizer.model.topology import Placement
+from rightsizer.model.values import (
+    MEDIA_ENGINES,
+    Case,
+    Device,
+    Finding,
+    Placement,
+    Reading,
+    Resource,
+    Signal,
+    XidLog,
+)
 
 
 class BoardStatus(Struct, frozen=True):

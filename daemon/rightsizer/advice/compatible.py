@@ -5,8 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Savings, typical
+from rightsizer.model.values import Advice, Savings, typical
 
 _Piece = TypeVar("_Piece")
 _SAVINGS: Final = frozenset(field for field in Savings.__struct_fields__)

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.advice.risk import probability_above
-from rightsizer.model.finding import Case
-from rightsizer.model.state import Tier
+from rightsizer.model.values import Case, Tier
 
 _OBSERVED_TIERS: Final = {Tier.PROFILING: 1.0, Tier.POWER: 0.97, Tier.BASIC: 0.95, Tier.NONE: 0.0}
 """Probability by tier that a state that a rule complains of is the true one.

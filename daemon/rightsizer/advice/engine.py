@@ -12,9 +12,18 @@ from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.served import RULE_NAME as SERVED_RULE
 from rightsizer.advice.verdict import CaseSubject, finding_id
 from rightsizer.advice.verification import RELEASING, REPLACING
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
-from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds
+from rightsizer.model.values import (
+    Action,
+    Advice,
+    AdviceState,
+    Case,
+    Finding,
+    FindingKind,
+    Nanoseconds,
+    Reason,
+    format_duration,
+    nanoseconds,
+)
 
 _Answer = TypeVar("_Answer")
 _FAILED: Final = "the rule failed, which is a fault of this program; its log says how"

@@ -17,11 +17,16 @@ from msgspec.structs import replace
 from rightsizer.advice.engine import Failed, Tuned, reraise
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.advice import Advice
-from rightsizer.model.device import Device
-from rightsizer.model.finding import INCIDENT, Case, Finding, SharedPart
-from rightsizer.model.topology import Topology
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import (
+    INCIDENT,
+    Advice,
+    Case,
+    Device,
+    Finding,
+    SharedPart,
+    Topology,
+    Workload,
+)
 
 _LEAST_DEVICES: Final = 2
 """What happens to a single device of a part is its own."""

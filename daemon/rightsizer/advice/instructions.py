@@ -8,9 +8,7 @@ from msgspec.structs import replace
 from rightsizer.advice.board_status import placement_of
 from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.device import BY_ADDRESS, BY_INDEX, Device
-from rightsizer.model.finding import Case, Instruction
-from rightsizer.model.topology import cpu_list
+from rightsizer.model.values import BY_ADDRESS, BY_INDEX, Case, Device, Instruction, cpu_list
 from rightsizer.owners.owner import NumaHome, shell
 from rightsizer.owners.registry import owner_of, schedulers_of
 

@@ -15,10 +15,18 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.track_record import OutcomeCounts, TrackRecord
 from rightsizer.advice.verification import Baselines, Measured, conclude
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.model.errors import UsageError
-from rightsizer.model.finding import Action, Finding, Severity
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import (
+    Action,
+    Advice,
+    AdviceEvent,
+    AdviceEventKind,
+    AdviceState,
+    Finding,
+    Nanoseconds,
+    Severity,
+    UsageError,
+    nanoseconds,
+)
 
 _BY_HAND: Final = (
     AdviceState.CLAIMED,

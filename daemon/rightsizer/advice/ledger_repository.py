@@ -9,8 +9,7 @@ from msgspec import Struct
 from rightsizer.advice.track_record import OutcomeCounts
 from rightsizer.io.codec import convert, plain_fields
 from rightsizer.io.database import Database
-from rightsizer.model.advice import Advice, AdviceEvent
-from rightsizer.model.finding import Severity
+from rightsizer.model.values import Advice, AdviceEvent, Severity
 
 _JsonMapping = Mapping[str, Any]
 _Value = TypeVar("_Value")

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rightsizer.io.near import near_words
-from rightsizer.model.advice import Advice
-from rightsizer.model.errors import AbsentError, RefusedError
+from rightsizer.model.values import AbsentError, Advice, RefusedError
 
 _NEAR: Final = 3
 

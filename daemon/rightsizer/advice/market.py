@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices import Prices, built_in_instances
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, Spec
 from rightsizer.sizing.cost import Billing, HourlyCost, hourly_costs
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.settings import MemorySettings

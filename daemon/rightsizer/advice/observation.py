@@ -26,14 +26,28 @@ from rightsizer.advice.screen import (
     well,
 )
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.block import BLOCK_SPAN
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Case, Finding, Reason, Risk, Savings
-from rightsizer.model.settings import CONSTANT
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
-from rightsizer.model.units import Nanoseconds, format_duration, percent_text, seconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    CONSTANT,
+    Case,
+    Cause,
+    Condition,
+    Device,
+    Finding,
+    Nanoseconds,
+    Observation,
+    Reason,
+    Resource,
+    Risk,
+    Savings,
+    Signal,
+    State,
+    Tier,
+    Window,
+    format_duration,
+    percent_text,
+    seconds,
+)
 
 _CAUSES: Final = {
     State.HIDDEN_STALL: Cause.STALLED,

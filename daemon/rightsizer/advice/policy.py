@@ -13,11 +13,19 @@ from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Exclusion, Judgement, Rule
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.model.finding import Case
-from rightsizer.model.settings import CONSTANT, Spec, declared_fields, settings_class
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import Nanoseconds, parse_duration
-from rightsizer.model.workload import Allocator, Workload, WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Allocator,
+    Case,
+    Nanoseconds,
+    Snapshot,
+    Spec,
+    Workload,
+    WorkloadClass,
+    declared_fields,
+    parse_duration,
+    settings_class,
+)
 
 
 def overridden(settings: Any, changes: Any) -> Any:

@@ -5,12 +5,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
-from rightsizer.model.device import Device
-from rightsizer.model.errors import RequirementError
-from rightsizer.model.finding import Case, Option
-from rightsizer.model.histogram import Distribution
-from rightsizer.model.state import Resource, Tier
-from rightsizer.model.window import Window
+from rightsizer.model.values import (
+    Case,
+    Device,
+    Distribution,
+    Option,
+    RequirementError,
+    Resource,
+    Tier,
+    Window,
+)
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import Projection

@@ -10,12 +10,19 @@ from typing import Annotated, Any, Final, NamedTuple
 from msgspec import Struct
 
 from rightsizer.advice.confidence import sizing_factors
-from rightsizer.model.block import BLOCK_SPAN, Measure, Series
-from rightsizer.model.finding import Case
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import Resource
-from rightsizer.model.units import DAY_SECONDS, Nanoseconds, seconds
-from rightsizer.model.workload import deployment_of
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    CONSTANT,
+    DAY_SECONDS,
+    Case,
+    Measure,
+    Nanoseconds,
+    Resource,
+    Series,
+    Spec,
+    deployment_of,
+    seconds,
+)
 
 _NOISE_RATIO: Final = 0.01
 _HISTORY_DAYS: Final = 3.0

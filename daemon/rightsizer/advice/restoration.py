@@ -8,9 +8,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.model.advice import Advice, AdviceState, Region, Scraped
-from rightsizer.model.finding import Finding
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import (
+    Advice,
+    AdviceState,
+    Finding,
+    Nanoseconds,
+    Region,
+    Scraped,
+    nanoseconds,
+)
 
 _SAME_MOMENT: Final[Nanoseconds] = 2_000_000
 """Annotations have a resolution of milliseconds."""

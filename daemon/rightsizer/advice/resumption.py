@@ -11,9 +11,7 @@ from typing import Final, Self
 
 from msgspec import Struct
 
-from rightsizer.model.block import BLOCK_SPAN, Series
-from rightsizer.model.pattern import IdleGap
-from rightsizer.model.units import HOUR, Nanoseconds, seconds
+from rightsizer.model.values import BLOCK_SPAN, HOUR, IdleGap, Nanoseconds, Series, seconds
 
 LEAST_SECONDS: Final = 1800.0
 """Shorter gaps are pauses of work, without information about longer ones."""

@@ -5,10 +5,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from rightsizer.model.block import Measure
-from rightsizer.model.finding import Case, Option, Risk, Savings
-from rightsizer.model.pattern import Exceedance
-from rightsizer.model.state import Resource
+from rightsizer.model.values import Case, Exceedance, Measure, Option, Resource, Risk, Savings
 
 _STEPS: Final = 200
 _PRECISION: Final = 1e-12

@@ -5,8 +5,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
-from rightsizer.model.finding import Case, Savings
-from rightsizer.model.units import HOURS_PER_MONTH, JOULES_PER_KILOWATT_HOUR, seconds
+from rightsizer.model.values import (
+    HOURS_PER_MONTH,
+    JOULES_PER_KILOWATT_HOUR,
+    Case,
+    Savings,
+    seconds,
+)
 from rightsizer.sizing.estimate import EstimateInterval
 
 UNPRICED: Final = "no price and no projected size is known for this action"

@@ -8,10 +8,17 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from rightsizer.model.finding import Reason
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Condition, Observation, Resource, State, Tier
-from rightsizer.model.workload import Allocator, WorkloadClass
+from rightsizer.model.values import (
+    Allocator,
+    Condition,
+    Observation,
+    Reason,
+    Resource,
+    Signal,
+    State,
+    Tier,
+    WorkloadClass,
+)
 
 Column: TypeAlias = Any
 """Array with a number or truth for each subject; an agent has no numpy."""

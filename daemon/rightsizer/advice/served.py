@@ -9,7 +9,8 @@ from msgspec import Struct
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import (
+from rightsizer.model.values import (
+    HOURS_PER_MONTH,
     Action,
     Case,
     Finding,
@@ -18,9 +19,8 @@ from rightsizer.model.finding import (
     Reason,
     Risk,
     Savings,
+    ServedLoad,
 )
-from rightsizer.model.served_load import ServedLoad
-from rightsizer.model.units import HOURS_PER_MONTH
 
 RULE_NAME: Final = "served"
 _POLICY: Final = OpeningPolicy(minimum_known_seconds=0.0, close_after_seconds=3600.0)

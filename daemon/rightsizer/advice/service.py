@@ -27,11 +27,18 @@ from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.worker import attempt_all
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.model.errors import UsageError
-from rightsizer.model.finding import Finding, Severity
-from rightsizer.model.metric_family import series_key
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import (
+    Advice,
+    AdviceEvent,
+    AdviceEventKind,
+    AdviceState,
+    Finding,
+    Nanoseconds,
+    Severity,
+    UsageError,
+    nanoseconds,
+    series_key,
+)
 from rightsizer.sizing.settings import SizingSettings
 
 

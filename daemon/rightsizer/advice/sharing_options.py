@@ -13,13 +13,21 @@ from rightsizer.advice.projection import costing, measured_profile, projected, t
 from rightsizer.advice.risk import ranked, risk_of, risks_beyond, worst
 from rightsizer.advice.savings import sharing_savings
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.model.block import Measure, Series
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Instruction, Option, Risk
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import Resource
-from rightsizer.model.units import GIB
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    GIB,
+    Action,
+    Case,
+    Device,
+    Instruction,
+    Measure,
+    Option,
+    Resource,
+    Risk,
+    Series,
+    Spec,
+    WorkloadClass,
+)
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
 from rightsizer.sizing.mig import SliceNeed, fitting_slices

@@ -16,9 +16,7 @@ from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.track_record import OutcomeCounts
 from rightsizer.io.database import Database
 from rightsizer.io.files import HISTORY, Called
-from rightsizer.model.advice import Advice, AdviceEvent
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.window import Window
+from rightsizer.model.values import Advice, AdviceEvent, HistoryError, Window
 
 _SCRIPTS: Final = Path(__file__).with_name("schemas")
 

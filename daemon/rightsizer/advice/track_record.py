@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.advice.settings import TrackRecordSettings
-from rightsizer.model.advice import Advice
+from rightsizer.model.values import Advice
 
 _BINS: Final = 20
 _NONE: Final = (0,) * _BINS

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.savings import LOW_CONFIDENCE, UNPRICED_SAVINGS
-from rightsizer.model.device import Device
-from rightsizer.model.finding import (
+from rightsizer.model.values import (
     Action,
     Case,
+    Device,
     Finding,
     FindingKind,
     Instruction,
@@ -25,8 +25,6 @@ from rightsizer.model.finding import (
     Savings,
     Severity,
     SharedPart,
-)
-from rightsizer.model.units import (
     format_duration,
 )
 

@@ -10,18 +10,23 @@ from msgspec.structs import replace
 
 from rightsizer.advice.settings import LedgerSettings, VerificationSettings
 from rightsizer.advice.track_record import TrackRecord
-from rightsizer.model.advice import (
+from rightsizer.model.values import (
+    THROTTLES,
+    Action,
     Advice,
     AdviceEvent,
     AdviceEventKind,
     AdviceState,
     Baseline,
+    Case,
+    Condition,
+    Finding,
     Measurement,
+    Nanoseconds,
+    State,
+    Window,
+    nanoseconds,
 )
-from rightsizer.model.finding import Action, Case, Finding
-from rightsizer.model.state import THROTTLES, Condition, State
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.window import Window
 
 Measured = Callable[[Nanoseconds], Mapping[str, Measurement]]
 """Returns measurements of all workloads over the last span, by key."""

@@ -36,12 +36,16 @@ from rightsizer.io.heap import trim
 from rightsizer.io.jobs import Job, Jobs
 from rightsizer.io.log import LogCounter, logger, tune
 from rightsizer.io.systemd import Notifier
-from rightsizer.model.device import Device
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.finding import Case
-from rightsizer.model.report import AgentReport, Report
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import (
+    AgentReport,
+    Case,
+    Device,
+    HistoryError,
+    Nanoseconds,
+    Report,
+    Snapshot,
+    nanoseconds,
+)
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
 from rightsizer.report.facts import PriceRate, price_rate

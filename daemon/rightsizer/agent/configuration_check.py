@@ -13,8 +13,7 @@ from rightsizer.catalogue.catalogue import built_in, read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.program import program_of
-from rightsizer.model.errors import ConfigurationError, RightsizerError
-from rightsizer.model.units import format_duration
+from rightsizer.model.values import ConfigurationError, RightsizerError, format_duration
 from rightsizer.notify.grafana.settings import read_token
 from rightsizer.notify.webhook import settings as webhook
 from rightsizer.profiler.capture.settings import CaptureKind

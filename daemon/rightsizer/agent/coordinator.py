@@ -11,15 +11,15 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
 from rightsizer.io.thread import outlive_shortages
-from rightsizer.model.metric_family import series_key
-from rightsizer.model.report import Report
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import (
+from rightsizer.model.values import (
     NANOSECONDS_PER_SECOND,
     Nanoseconds,
+    Report,
+    Snapshot,
     format_duration,
     nanoseconds,
     seconds,
+    series_key,
 )
 from rightsizer.telemetry.source import SnapshotSource
 

@@ -18,7 +18,7 @@ from rightsizer.host.process_table import ProcessTable
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.jobs import Job
-from rightsizer.model.advice import AdviceState
+from rightsizer.model.values import AdviceState
 from rightsizer.profiler.capture.feature import CaptureContext, CaptureState, captures_route
 from rightsizer.profiler.service import ProfileService, profiles_route
 from rightsizer.report.freshness import FreshnessSettings

@@ -12,9 +12,15 @@ from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.io.database import SLOW_SECONDS
 from rightsizer.io.log import logger
-from rightsizer.model.device import Device
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.units import DAY, Nanoseconds, nanoseconds, seconds, utc_text
+from rightsizer.model.values import (
+    DAY,
+    Device,
+    HistoryError,
+    Nanoseconds,
+    nanoseconds,
+    seconds,
+    utc_text,
+)
 
 _RESTORED: Final = 30 * DAY
 _SET_BACK: Final = DAY

@@ -13,9 +13,15 @@ from rightsizer.console.flags import FLUSH_PATH, REPORT_PATH
 from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.log import logger
-from rightsizer.model.errors import AbsentError, HistoryError, RefusedError, UsageError
-from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.units import seconds
+from rightsizer.model.values import (
+    AbsentError,
+    DeviceReport,
+    HistoryError,
+    RefusedError,
+    Report,
+    UsageError,
+    seconds,
+)
 from rightsizer.telemetry.source import (
     ReleasableResource,
     ReleaseController,

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from rightsizer.agent.settings import LabelSettings
 from rightsizer.io.clock import Clock
 from rightsizer.io.files import whole_file
-from rightsizer.model.report import Report
-from rightsizer.model.topology import Topology
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Nanoseconds, Report, Topology, nanoseconds
 
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot

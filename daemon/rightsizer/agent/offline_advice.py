@@ -14,11 +14,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import Clock, FastClock, SystemClock
 from rightsizer.io.files import is_there
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.evidence import Evidence
-from rightsizer.model.finding import Finding
-from rightsizer.model.window import Window
+from rightsizer.model.values import Advice, AdviceState, Evidence, Finding, HistoryError, Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
 from rightsizer.report.evidence import accounts_evidence

@@ -13,8 +13,7 @@ from rightsizer.config.live_update import live_update
 from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
 from rightsizer.io.thread import DaemonThread, outlive_shortages
-from rightsizer.model.errors import ConfigurationError, RightsizerError
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import ConfigurationError, Nanoseconds, RightsizerError, seconds
 from rightsizer.web.server import Reloadable
 
 _log: Final = logger("reload")

@@ -24,22 +24,31 @@ from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.codec import plain_fields
 from rightsizer.io.files import Ownership
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
-from rightsizer.model.device import Device
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.evidence import Evidence, EvidenceKind
-from rightsizer.model.finding import Finding, Reason
-from rightsizer.model.report import Totals
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import IDLE_STATES, Resource, State, Tier
-from rightsizer.model.units import (
+from rightsizer.model.values import (
+    IDLE_STATES,
     NANOSECONDS_PER_SECOND,
+    Advice,
+    AdviceEvent,
+    AdviceEventKind,
+    Device,
+    Entry,
+    Evidence,
+    EvidenceKind,
+    Finding,
+    HistoryError,
     Nanoseconds,
+    Provisioning,
+    Reason,
+    Resource,
+    Signal,
+    State,
+    Tier,
+    Totals,
+    Window,
     nanoseconds,
     percent_text,
     seconds,
 )
-from rightsizer.model.window import Entry, Provisioning, Window
 from rightsizer.report.advice_document import encode_advice, encode_finding
 from rightsizer.report.evidence import assumed_capacities
 from rightsizer.telemetry.source import SnapshotSource

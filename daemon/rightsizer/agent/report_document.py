@@ -13,8 +13,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.console.answer import FORMATS
 from rightsizer.console.flags import duration, moment
 from rightsizer.io.codec import plain_fields
-from rightsizer.model.errors import UsageError
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Nanoseconds, UsageError, nanoseconds
 from rightsizer.report.builder import report_model
 from rightsizer.report.focus import FOCUS
 from rightsizer.report.model import ReportModel

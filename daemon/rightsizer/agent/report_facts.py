@@ -23,17 +23,18 @@ from rightsizer.advice.service import configured_market
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import findings_over, run_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.model.advice import Advice
-from rightsizer.model.errors import HistoryError, UsageError
-from rightsizer.model.state import State
-from rightsizer.model.units import (
+from rightsizer.model.values import (
     JOULES_PER_KILOWATT_HOUR,
     NANOSECONDS_PER_SECOND,
+    Advice,
+    Allocator,
+    HistoryError,
     Nanoseconds,
+    State,
+    UsageError,
+    Window,
     seconds,
 )
-from rightsizer.model.window import Window
-from rightsizer.model.workload import Allocator
 from rightsizer.report.facts import (
     Gap,
     ReportDeviceFacts,

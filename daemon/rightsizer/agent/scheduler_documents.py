@@ -23,11 +23,14 @@ from rightsizer.broker.slot_builder import slots_of
 from rightsizer.host.device_files import device_files
 from rightsizer.host.numa_locality import read_cores, read_distances
 from rightsizer.io.clock import Clock
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.report import AgentReport, Report
-from rightsizer.model.state import ACTIVE_STATES
-from rightsizer.model.topology import Topology
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.values import (
+    ACTIVE_STATES,
+    AgentReport,
+    Report,
+    RightsizerError,
+    Topology,
+    nanoseconds,
+)
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.schedulers import feature_file, gres_conf, labels, resource_topology
 

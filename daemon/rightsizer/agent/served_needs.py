@@ -11,12 +11,15 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.served import EngineAnswer, served_judgements
 from rightsizer.io.clock import Clock
 from rightsizer.io.codec import convert
-from rightsizer.model.advice import Advice
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.finding import Case
-from rightsizer.model.report import ServedLoads
-from rightsizer.model.served_load import ServedNeed
-from rightsizer.model.units import HOUR, Nanoseconds
+from rightsizer.model.values import (
+    HOUR,
+    Advice,
+    Case,
+    Nanoseconds,
+    RightsizerError,
+    ServedLoads,
+    ServedNeed,
+)
 
 ASKED_SECONDS: Final = 3600.0
 """Between two questions. Source: loads are kept by the hour."""

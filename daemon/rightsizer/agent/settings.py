@@ -12,7 +12,7 @@ from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.log_settings import LogSettings
-from rightsizer.model.settings import CONSTANT, LIVE, Spec
+from rightsizer.model.values import CONSTANT, LIVE, Spec
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.mail.settings import MailSettings
 from rightsizer.notify.webhook.settings import WebhookSettings

@@ -9,9 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.io.log import Logger
-from rightsizer.model.device import Device
-from rightsizer.model.snapshot import Refusal, Snapshot
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Device, Nanoseconds, Refusal, Snapshot
 from rightsizer.owners.extension import loaded_extensions
 
 _TELL_AFTER: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND

@@ -10,7 +10,7 @@ from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.host.collector import ProcHostCollector
 from rightsizer.host.process_cache import CachedProcessTable
 from rightsizer.io.clock import Clock
-from rightsizer.model.units import nanoseconds, seconds
+from rightsizer.model.values import nanoseconds, seconds
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.workload_limits import WorkloadNameLimiter
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe

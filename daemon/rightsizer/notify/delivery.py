@@ -11,9 +11,14 @@ from msgspec.structs import replace
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import Advice, AdviceEvent
-from rightsizer.model.metric_family import series_key
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.values import (
+    Advice,
+    AdviceEvent,
+    Nanoseconds,
+    nanoseconds,
+    seconds,
+    series_key,
+)
 
 _Body = TypeVar("_Body")
 

@@ -9,9 +9,7 @@ from msgspec import Struct
 
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.terminal import counted
-from rightsizer.model.advice import AdviceEventKind
-from rightsizer.model.finding import Savings, Severity
-from rightsizer.model.workload import kind_of, namespace_of
+from rightsizer.model.values import AdviceEventKind, Savings, Severity, kind_of, namespace_of
 from rightsizer.report.labels import savings_label
 
 _EVENTS: Final = {

@@ -7,9 +7,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from rightsizer.io.http_result import Failure
-from rightsizer.model.advice import AdviceEvent, AdviceEventKind
-from rightsizer.model.finding import Severity
-from rightsizer.model.units import seconds
+from rightsizer.model.values import AdviceEvent, AdviceEventKind, Severity, seconds
 from rightsizer.notify.delivery import (
     Delivery,
     DeliveryContext,

@@ -8,10 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Reason, Severity
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.model.values import CONSTANT, DAY_SECONDS, Advice, Reason, Severity, Spec
 
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 

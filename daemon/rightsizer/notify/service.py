@@ -8,7 +8,7 @@ from rightsizer.host.node_name import node_name
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.worker import attempt_all
-from rightsizer.model.advice import Advice, AdviceEvent
+from rightsizer.model.values import Advice, AdviceEvent
 from rightsizer.notify.delivery import Delivery, DeliveryContext, Outbox
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.mail.settings import MailSettings

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from rightsizer.io.worker import FetchResult, PollingThread
-from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.values import CollectorOutcome
 from rightsizer.owners.collector_settings import OwnerCollectorSettings
 
 T = TypeVar("T")

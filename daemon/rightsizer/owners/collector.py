@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.trusted_groups import TrustedGroupReader
-from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.values import CollectorOutcome, Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector_settings import OwnerCollectorSettings
 from rightsizer.owners.workload_limits import Allocations, LimitedAllocations

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from rightsizer.host.trusted_groups import TrustedGroup, why_not_of_root
 from rightsizer.io.document import DocumentLimits, DocumentReading, check_json
-from rightsizer.model.errors import DocumentError
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.values import DocumentError, Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import NodeCollector, OwnerHost
 from rightsizer.owners.owner import HEX_DIGIT, Owner

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rightsizer.host.pcie import kernel_address
-from rightsizer.model.device import BY_INDEX, Device
+from rightsizer.model.values import BY_INDEX, Device
 
 MinorOf = Callable[[int], str | None]
 """Returns the PCI address for a minor number, which is neither GPU nor CUDA index."""

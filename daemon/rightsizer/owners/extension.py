@@ -8,8 +8,7 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct
 
 from rightsizer.io.extensions import Extension, extended, extensions
-from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import CollectorOutcome, Workload
 from rightsizer.owners.collector import NodeCollector
 from rightsizer.owners.registry import SOURCES
 from rightsizer.owners.settings import OwnerSettings

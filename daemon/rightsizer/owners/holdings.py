@@ -6,9 +6,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rightsizer.model.device import Device
-from rightsizer.model.reading import Process
-from rightsizer.model.workload import Holding, ProcessGeneration, Workload, merge_workloads
+from rightsizer.model.values import (
+    Device,
+    Holding,
+    Process,
+    ProcessGeneration,
+    Workload,
+    merge_workloads,
+)
 from rightsizer.owners.collector import SERVER, OwnerCollector
 from rightsizer.owners.device_keys import keys_of
 from rightsizer.owners.registry import owner_of

@@ -17,7 +17,7 @@ from rightsizer.host.trusted_groups import (
     other_writer,
     why_not_of_root,
 )
-from rightsizer.model.workload import Workload, WorkloadKind, workload_of_pod
+from rightsizer.model.values import Workload, WorkloadKind, workload_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import OwnerHost, SchedulerCollector
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key

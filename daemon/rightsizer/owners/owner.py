@@ -10,9 +10,7 @@ from msgspec.structs import replace
 
 from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Instruction
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import Action, Device, Instruction, Workload
 
 HEX_DIGIT: Final = "[0-9a-f]"
 

@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.finding import Instruction
-from rightsizer.model.workload import (
+from rightsizer.model.values import (
+    Instruction,
     PodController,
     Workload,
     WorkloadClass,

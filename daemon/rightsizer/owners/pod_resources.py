@@ -10,7 +10,7 @@ from msgspec import Struct
 from rightsizer.io.document import DocumentLimits, DocumentReading
 from rightsizer.io.grpc_client import UNIMPLEMENTED, GrpcCallError, unary_call
 from rightsizer.io.protobuf import ProtobufError, ProtobufFields, last_text
-from rightsizer.model.errors import DocumentError
+from rightsizer.model.values import DocumentError
 
 POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 """Newest first; a kubelet before 1.20 supports only the last."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.workload import WorkloadKind
+from rightsizer.model.values import WorkloadKind
 from rightsizer.owners.collector import NodeCollector, OwnerHost
 from rightsizer.owners.containers import ContainerCollector, ContainerOwner
 from rightsizer.owners.kubernetes import KubernetesCollector, KubernetesOwner, SimulatedOwner

@@ -10,9 +10,7 @@ from typing import Final, Self
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.trusted_groups import TrustedGroupReader, WriterOf, other_writer
-from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import CollectorOutcome, Nanoseconds, Workload, nanoseconds
 from rightsizer.owners.collector import SERVER, NodeCollector, OwnerHost
 from rightsizer.owners.extension import GuardedCollector, extension_owners
 from rightsizer.owners.registry import SOURCES

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from rightsizer.io.extensions import extension_names
-from rightsizer.model.settings import Spec
+from rightsizer.model.values import Spec
 from rightsizer.owners.collector_settings import OwnerCollectorSettings
 from rightsizer.owners.registry import SOURCES
 

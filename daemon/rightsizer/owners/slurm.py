@@ -15,9 +15,14 @@ from rightsizer.host.trusted_groups import (
     why_not_of_root,
 )
 from rightsizer.io.document import DocumentLimits, DocumentReading
-from rightsizer.model.device import BY_INDEX
-from rightsizer.model.errors import DocumentError
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_job
+from rightsizer.model.values import (
+    BY_INDEX,
+    DocumentError,
+    Workload,
+    WorkloadClass,
+    WorkloadKind,
+    workload_of_job,
+)
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import OwnerHost, SchedulerCollector
 from rightsizer.owners.device_keys import MinorOf

@@ -9,7 +9,7 @@ from typing import Final
 
 from rightsizer.host.process_table import ProcessRow
 from rightsizer.host.trusted_groups import TrustedGroup
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.values import Workload, WorkloadKind
 from rightsizer.owners.collector import NodeCollector
 from rightsizer.owners.owner import Instructions, Owner
 

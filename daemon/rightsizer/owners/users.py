@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from rightsizer.host.process_table import user_name
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.values import Workload, WorkloadKind
 from rightsizer.owners.collector import NodeCollector, OwnerHost
 from rightsizer.owners.owner import Owner
 from rightsizer.owners.systemd import unit_in

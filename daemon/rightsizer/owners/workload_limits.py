@@ -7,8 +7,7 @@ from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
 
-from rightsizer.model.snapshot import Refusal
-from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.values import Holding, Refusal, Workload, WorkloadKind
 from rightsizer.owners.collector_settings import OwnerCollectorSettings
 
 Allocations = Mapping[str, tuple[Workload, ...]]

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.model.errors import UsageError
-from rightsizer.model.units import DAY_SECONDS, nanoseconds
+from rightsizer.model.values import DAY_SECONDS, UsageError, nanoseconds
 from rightsizer.simulator.faults import (
     ActivePeriod,
     DriverUnload,

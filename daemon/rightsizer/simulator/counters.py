@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds
 
 STEP: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
 """Default distance of two grid points."""

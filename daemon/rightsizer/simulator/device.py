@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue, mig_instance
-from rightsizer.model.device import Device
+from rightsizer.model.values import Device
 from rightsizer.simulator.physics import (
     SHUTDOWN_CELSIUS,
     SLOWDOWN_CELSIUS,

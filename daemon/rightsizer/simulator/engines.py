@@ -8,7 +8,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.scenario import ScenarioEngine, SimulatedScenario, SimulatedTask
 from rightsizer.simulator.workloads import SimulatedWorkloads
 from rightsizer.telemetry.serving.settings import EngineName, ServingEndpoint

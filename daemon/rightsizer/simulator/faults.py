@@ -7,8 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import MigProfile
-from rightsizer.model.settings import Spec
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Nanoseconds, Spec, nanoseconds
 from rightsizer.simulator.library.calls import NvmlCode
 
 DAY: Final[Nanoseconds] = nanoseconds(86400.0)

@@ -5,8 +5,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from rightsizer.model.topology import link_bytes_per_second
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, link_bytes_per_second
 from rightsizer.simulator.activity import IDLE, DeviceLoad
 from rightsizer.simulator.faults import (
     HEALTHY,

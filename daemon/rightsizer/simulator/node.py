@@ -8,14 +8,17 @@ from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.collector import HostCollector
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.reading import Process
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Condition, State
-from rightsizer.model.topology import Placement
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Allocator
+from rightsizer.model.values import (
+    Allocator,
+    ClockEvent,
+    Condition,
+    Device,
+    Nanoseconds,
+    Placement,
+    Process,
+    Signal,
+    State,
+)
 from rightsizer.simulator.counters import STEP, GpuCounters, RateIntegral, Rates
 from rightsizer.simulator.device import SimulatedDevice, simulated_device
 from rightsizer.simulator.faults import HEALTHY, DriverUnload, FaultSchedule, GpuAbsence, GpuHealth

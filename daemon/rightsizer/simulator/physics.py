@@ -5,9 +5,8 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.table import table_rows
-from rightsizer.model.units import MIB
+from rightsizer.model.values import MIB, ClockEvent
 from rightsizer.simulator.activity import DeviceLoad
 
 _GRAIN: Final = 128 * MIB

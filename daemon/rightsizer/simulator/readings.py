@@ -6,10 +6,15 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.model.reading import Missing, Process, Reading
-from rightsizer.model.signal import Signal
-from rightsizer.model.topology import Nvlink
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Missing,
+    Nanoseconds,
+    Nvlink,
+    Process,
+    Reading,
+    Signal,
+)
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import DeadCounters
 from rightsizer.simulator.node import SimulatedNode, host_signals

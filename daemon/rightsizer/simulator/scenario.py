@@ -6,11 +6,16 @@ from typing import Annotated, Final, TypeAlias, cast
 from msgspec import Struct, field
 
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.model.reading import ProcessKind
-from rightsizer.model.settings import Spec
-from rightsizer.model.state import Condition, State
-from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import (
+    DAY_SECONDS,
+    NANOSECONDS_PER_SECOND,
+    Condition,
+    Nanoseconds,
+    ProcessKind,
+    Spec,
+    State,
+    Workload,
+)
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.faults import ActivePeriod, MigReconfiguration, ScenarioFault
 from rightsizer.simulator.transients import uniform

@@ -7,12 +7,19 @@ from typing import Annotated, Final, TypeAlias
 from msgspec import Struct, defstruct, field
 from msgspec.structs import fields, force_setattr
 
-from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.reading import ProcessKind
-from rightsizer.model.settings import Kinds, Spec
-from rightsizer.model.state import Condition, State
-from rightsizer.model.units import DAY_SECONDS, parse_duration
-from rightsizer.model.workload import Allocator, WorkloadClass, WorkloadKind
+from rightsizer.model.values import (
+    DAY_SECONDS,
+    Allocator,
+    ClockEvent,
+    Condition,
+    Kinds,
+    ProcessKind,
+    Spec,
+    State,
+    WorkloadClass,
+    WorkloadKind,
+    parse_duration,
+)
 from rightsizer.owners.registry import KINDS
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.faults import (

@@ -9,9 +9,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.config.loader import read_document, refusal
 from rightsizer.config.validator import rule_fault
 from rightsizer.io.yaml import Document, YamlError, load_yaml
-from rightsizer.model.errors import ConfigurationError, ScenarioError
-from rightsizer.model.units import DAY_SECONDS, GIB
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import DAY_SECONDS, GIB, ConfigurationError, ScenarioError, Workload
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.board_reader import Path, check_within, read_faults, read_slots, slot_of
 from rightsizer.simulator.packaged import ACTIVITIES_FILE, SCENARIO_FOLDER, packaged_scenarios

@@ -6,9 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.reading import count_computing
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import MIB, nanoseconds
+from rightsizer.model.values import MIB, Signal, count_computing, nanoseconds
 from rightsizer.simulator.physics import HIGHEST_CELSIUS
 from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import shown_watts

@@ -6,11 +6,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.reading import Missing
-from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    CollectorOutcome,
+    Device,
+    Down,
+    Missing,
+    Nanoseconds,
+    Snapshot,
+    XidLog,
+)
 from rightsizer.owners.holdings import holdings_on, workloads_on
 from rightsizer.simulator.counters import STEP
 from rightsizer.simulator.device import SimulatedDevice

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.physics import BoardEnvironment, BoardState
 
 _MASK: Final = 0xFFFFFFFFFFFFFFFF

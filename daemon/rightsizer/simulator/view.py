@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from rightsizer.model.reading import Process
-from rightsizer.model.topology import Nvlink
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, Nvlink, Process
 from rightsizer.simulator.counters import GpuCounters
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import GpuHealth, NvlinkErrorCounts

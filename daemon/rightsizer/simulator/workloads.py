@@ -6,9 +6,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.reading import Process
-from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import (
+    DAY_SECONDS,
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    Process,
+    Workload,
+    nanoseconds,
+)
 from rightsizer.owners.collector import WorkloadResolver
 from rightsizer.simulator.activity import DeviceLoad
 from rightsizer.simulator.scenario import (

@@ -14,13 +14,19 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import TOO_SMALL
 from rightsizer.advice.screen import Screen, SubjectTable, left
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, Reason
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Resource
-from rightsizer.model.units import Nanoseconds, percent_text
-from rightsizer.model.window import Window
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Finding,
+    Nanoseconds,
+    Reason,
+    Resource,
+    Signal,
+    Spec,
+    Window,
+    WorkloadClass,
+    percent_text,
+)
 from rightsizer.owners.registry import owner_of
 
 _UNKNOWN_WORK: Final = "without power or profiling, how much the SMs do is unknown"

@@ -20,11 +20,19 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import release_savings
 from rightsizer.advice.screen import Screen, SubjectTable, unmeasured, well
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.block import BLOCK_SPAN
-from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import format_duration, percent_text, seconds
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    CONSTANT,
+    Action,
+    Finding,
+    Option,
+    Reason,
+    Spec,
+    WorkloadClass,
+    format_duration,
+    percent_text,
+    seconds,
+)
 
 _WEEKS: Final = 2
 _MOST_NAMES: Final = 16

@@ -12,12 +12,24 @@ from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.screen import Screen, SubjectTable, unmeasured, well
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.block import Measure
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.pattern import Trend
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import GIB, Nanoseconds, nanoseconds, percent_text
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    GIB,
+    Action,
+    Case,
+    Finding,
+    Instruction,
+    Measure,
+    Nanoseconds,
+    Reason,
+    Risk,
+    Savings,
+    Spec,
+    Trend,
+    WorkloadClass,
+    nanoseconds,
+    percent_text,
+)
 
 _TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
 """Trends use days, so GPUs allocated on the same day count as present from the start."""

@@ -23,14 +23,23 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import release_savings
 from rightsizer.advice.screen import Screen, SubjectTable, well
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.block import Measure, Series
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Option, Reason
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import Resource
-from rightsizer.model.units import DAY_SECONDS, format_duration
-from rightsizer.model.window import Provisioning
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    DAY_SECONDS,
+    Action,
+    Case,
+    Device,
+    Finding,
+    Measure,
+    Option,
+    Provisioning,
+    Reason,
+    Resource,
+    Series,
+    Spec,
+    WorkloadClass,
+    format_duration,
+)
 from rightsizer.owners.registry import owner_of
 
 _PLACES: Final = 6

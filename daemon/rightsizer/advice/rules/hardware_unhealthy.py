@@ -16,24 +16,29 @@ from rightsizer.advice.screen import Screen, SubjectTable, too_little, unmeasure
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
-from rightsizer.model.finding import (
+from rightsizer.model.values import (
+    CONSTANT,
+    CRITICAL_XIDS,
+    XID_MEANINGS,
     Action,
     Case,
+    Device,
+    Down,
     Finding,
+    Nanoseconds,
     Node,
+    Reading,
     Reason,
     Risk,
     Severity,
     SharedPart,
+    Signal,
+    Spec,
+    State,
+    format_duration,
+    nanoseconds,
+    seconds,
 )
-from rightsizer.model.reading import Reading
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Down
-from rightsizer.model.state import State
-from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 
 SURE: Final = 1.0
 """The driver keeps the fact until repair; a single reading suffices."""

@@ -21,10 +21,7 @@ from rightsizer.advice.rules.rank_imbalance import follow_up, is_awaited, stragg
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import State
+from rightsizer.model.values import CONSTANT, Action, Case, Finding, Reason, Signal, Spec, State
 
 _LOOKS_ALIKE: Final = "without power or profiling a spinning GPU looks like a working one"
 _TRAFFIC: Final = {Signal.MEMORY_CONTROLLER_BUSY, Signal.DRAM_ACTIVE, Signal.SM_ACTIVE}

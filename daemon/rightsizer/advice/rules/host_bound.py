@@ -15,11 +15,16 @@ from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, Instruction, Reason
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import State
-from rightsizer.model.topology import cpu_list
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    Action,
+    Finding,
+    Instruction,
+    Reason,
+    Signal,
+    State,
+    WorkloadClass,
+    cpu_list,
+)
 from rightsizer.owners.registry import owner_of
 
 _HOST: Final = Bottleneck(State.HOST_BOUND, Reason.HOST_BOUND, "held up by the host's CPUs")

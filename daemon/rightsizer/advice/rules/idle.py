@@ -13,30 +13,32 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import release_savings
 from rightsizer.advice.screen import ROUNDING, Screen, SubjectTable, too_little, well
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.block import Measure
-from rightsizer.model.finding import (
+from rightsizer.model.values import (
+    CONSTANT,
+    DAY_SECONDS,
+    HOUR,
+    IDLE_STATES,
     Action,
     Case,
     Finding,
+    IdleGap,
     Instruction,
+    Measure,
     Option,
     Reason,
+    Resource,
     Risk,
     SharedPart,
-)
-from rightsizer.model.pattern import IdleGap
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import IDLE_STATES, Resource, State
-from rightsizer.model.units import (
-    DAY_SECONDS,
-    HOUR,
+    Signal,
+    Spec,
+    State,
+    Workload,
+    WorkloadClass,
     format_duration,
     percent_text,
     seconds,
     utc_text,
 )
-from rightsizer.model.workload import Workload, WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
 

@@ -8,10 +8,16 @@ from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, Reason, Risk
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import State, Tier
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    Action,
+    Finding,
+    Reason,
+    Risk,
+    Signal,
+    State,
+    Tier,
+    WorkloadClass,
+)
 
 _LAUNCHES: Final = Bottleneck(
     State.LAUNCH_BOUND,

@@ -14,11 +14,20 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import TOO_SMALL
 from rightsizer.advice.screen import ROUNDING, Screen, SubjectTable, left, too_little
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
-from rightsizer.model.settings import CONSTANT
-from rightsizer.model.state import Resource, State, Tier
-from rightsizer.model.window import Window
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Finding,
+    FindingKind,
+    Reason,
+    Resource,
+    Risk,
+    Savings,
+    State,
+    Tier,
+    Window,
+    WorkloadClass,
+)
 
 _MEASURED: Final = frozenset({Tier.PROFILING})
 _SUSPECTED: Final = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})

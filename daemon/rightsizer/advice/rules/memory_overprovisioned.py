@@ -11,11 +11,18 @@ from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
 from rightsizer.advice.screen import ROUNDING, Screen, SubjectTable, too_little, unmeasured, well
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, Reason, Savings
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import Resource
-from rightsizer.model.units import format_duration, percent_text
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Finding,
+    Reason,
+    Resource,
+    Savings,
+    Spec,
+    WorkloadClass,
+    format_duration,
+    percent_text,
+)
 
 _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
 

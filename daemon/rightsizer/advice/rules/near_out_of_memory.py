@@ -14,10 +14,17 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import TOO_SMALL
 from rightsizer.advice.screen import Screen, SubjectTable, too_little, unmeasured
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, Reason
-from rightsizer.model.settings import Spec
-from rightsizer.model.state import Condition, Resource, Tier
-from rightsizer.model.workload import Allocator, WorkloadClass
+from rightsizer.model.values import (
+    Action,
+    Allocator,
+    Condition,
+    Finding,
+    Reason,
+    Resource,
+    Spec,
+    Tier,
+    WorkloadClass,
+)
 
 _PREALLOCATES: Final = "the framework preallocates, so memory held is not memory needed"
 _LOOKS_PREALLOCATED: Final = (

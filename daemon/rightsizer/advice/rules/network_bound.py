@@ -9,12 +9,20 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import release_savings
 from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
-from rightsizer.model.settings import Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Cause, Condition
-from rightsizer.model.topology import AdapterKind, LinkKind
+from rightsizer.model.values import (
+    Action,
+    AdapterKind,
+    Case,
+    Cause,
+    Condition,
+    Device,
+    Finding,
+    Instruction,
+    LinkKind,
+    Reason,
+    Signal,
+    Spec,
+)
 
 _KINDS: Final = tuple(LinkKind)
 _PORTS: Final = (

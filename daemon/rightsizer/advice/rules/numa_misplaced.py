@@ -8,10 +8,17 @@ from rightsizer.advice.observation import in_condition, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.screen import Screen, SubjectTable, unmeasured
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Case, Finding, Reason, Risk
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Condition
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Case,
+    Condition,
+    Finding,
+    Reason,
+    Risk,
+    Signal,
+    Spec,
+)
 from rightsizer.owners.owner import NumaHome
 
 _UNKNOWN_NODES: Final = "on which NUMA node the processes and their memory are is not measured"

@@ -13,12 +13,24 @@ from rightsizer.advice.instructions import kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.screen import Screen, SubjectTable, too_little, well
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Node, Option, Reason, Risk
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import Resource
-from rightsizer.model.topology import GpuLink, LinkKind, Topology
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Case,
+    Device,
+    Finding,
+    GpuLink,
+    Instruction,
+    LinkKind,
+    Node,
+    Option,
+    Reason,
+    Resource,
+    Risk,
+    Spec,
+    Topology,
+    WorkloadClass,
+)
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
 from rightsizer.sizing.gpu_sets import MOST_CANDIDATES, SetScore, best_set, link_score, score_of

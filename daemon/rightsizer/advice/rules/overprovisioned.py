@@ -17,12 +17,23 @@ from rightsizer.advice.savings import UNPRICED
 from rightsizer.advice.screen import ROUNDING, Screen, SubjectTable, too_little, unmeasured, well
 from rightsizer.advice.sharing_options import slice_options
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
-from rightsizer.model.state import Resource, Tier
-from rightsizer.model.units import GIB, format_duration, percent_text
-from rightsizer.model.window import Provisioning
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    GIB,
+    Action,
+    Device,
+    Finding,
+    FindingKind,
+    Option,
+    Provisioning,
+    Reason,
+    Resource,
+    Risk,
+    Savings,
+    Tier,
+    WorkloadClass,
+    format_duration,
+    percent_text,
+)
 from rightsizer.owners.registry import owner_of
 
 

@@ -13,11 +13,18 @@ from rightsizer.advice.observation import (
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.screen import Screen, SubjectTable, too_little, unmeasured
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.finding import Action, Finding, Instruction, Reason
-from rightsizer.model.settings import CONSTANT
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Condition, Resource, State
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Condition,
+    Finding,
+    Instruction,
+    Reason,
+    Resource,
+    Signal,
+    State,
+    WorkloadClass,
+)
 
 _LINK: Final = Bottleneck(State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copies over PCIe")
 

@@ -12,22 +12,26 @@ from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.screen import Screen, SubjectTable, unmeasured
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.device import Device
-from rightsizer.model.finding import (
+from rightsizer.model.values import (
+    CONSTANT,
+    IDLE_STATES,
     Action,
+    Bridge,
     Case,
+    Condition,
+    Device,
     Finding,
     Instruction,
+    Placement,
     Reason,
     Risk,
     SharedPart,
+    Signal,
+    Spec,
+    Window,
+    link_bytes_per_second,
+    seconds,
 )
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import IDLE_STATES, Condition
-from rightsizer.model.topology import Bridge, Placement, link_bytes_per_second
-from rightsizer.model.units import seconds
-from rightsizer.model.window import Window
 from rightsizer.owners.owner import shell
 
 

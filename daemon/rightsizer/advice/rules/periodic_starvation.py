@@ -8,13 +8,21 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import release_savings
 from rightsizer.advice.screen import Screen, SubjectTable, left, too_little, unmeasured
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import Observation, Tier
-from rightsizer.model.units import format_duration, percent_text
-from rightsizer.model.window import Window
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Case,
+    Device,
+    Finding,
+    Observation,
+    Reason,
+    Spec,
+    Tier,
+    Window,
+    WorkloadClass,
+    format_duration,
+    percent_text,
+)
 
 
 class PeriodicStarvationSettings(RuleSettings, frozen=True):

@@ -15,14 +15,28 @@ from rightsizer.advice.observation import TimeShare, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.screen import Screen, SubjectTable, unmeasured
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Cause, Resource, State, Tier
-from rightsizer.model.units import DAY_SECONDS, HOURS_PER_MONTH, seconds
-from rightsizer.model.window import Window
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    DAY_SECONDS,
+    HOURS_PER_MONTH,
+    Action,
+    Case,
+    Cause,
+    Device,
+    Finding,
+    Option,
+    Reason,
+    Resource,
+    Risk,
+    Savings,
+    Signal,
+    Spec,
+    State,
+    Tier,
+    Window,
+    WorkloadClass,
+    seconds,
+)
 from rightsizer.owners.owner import shell
 
 _WAITING: Final = frozenset(

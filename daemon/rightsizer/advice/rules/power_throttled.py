@@ -22,22 +22,25 @@ from rightsizer.advice.rules.power_cap import LOW_PIPE_RATIO, LowPipeRatio, cloc
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.screen import Screen, SubjectTable, left
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.device import Device
-from rightsizer.model.finding import (
+from rightsizer.model.values import (
+    CONSTANT,
     Action,
     Case,
+    Cause,
+    Condition,
+    Device,
     Finding,
     Instruction,
     Option,
     Reason,
     Risk,
     SharedPart,
+    Signal,
+    Spec,
+    Window,
+    percent_text,
+    seconds,
 )
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Cause, Condition
-from rightsizer.model.units import percent_text, seconds
-from rightsizer.model.window import Window
 from rightsizer.owners.owner import shell
 
 

@@ -17,13 +17,23 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import release_savings
 from rightsizer.advice.screen import Screen, SubjectTable, unmeasured, well
 from rightsizer.advice.verdict import CaseSubject, finding_id, names_of
-from rightsizer.model.block import Measure
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import IDLE_STATES, Condition, Observation, State
-from rightsizer.model.units import seconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import (
+    CONSTANT,
+    IDLE_STATES,
+    Action,
+    Case,
+    Condition,
+    Device,
+    Finding,
+    Instruction,
+    Measure,
+    Observation,
+    Reason,
+    Spec,
+    State,
+    Window,
+    seconds,
+)
 
 _AT_REST: Final = 0.5
 """Idle for at least half as long as the others spin."""

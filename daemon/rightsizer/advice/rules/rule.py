@@ -12,10 +12,16 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.config.shape import shape_of
-from rightsizer.model.finding import Case, Finding, Reason
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import (
+    CONSTANT,
+    Case,
+    Finding,
+    Nanoseconds,
+    Reason,
+    Spec,
+    Workload,
+    nanoseconds,
+)
 
 
 class OpeningPolicy(Struct, frozen=True):

@@ -22,10 +22,19 @@ from rightsizer.advice.sharing_options import (
     workload_pairs,
 )
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import format_duration, percent_text
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Finding,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+    Spec,
+    WorkloadClass,
+    format_duration,
+    percent_text,
+)
 
 _REASONS: Final = {
     Action.SHARE_MIG: Reason.SHARING_CANDIDATE_MIG,

@@ -8,13 +8,19 @@ from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.block import Measure
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import State
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Case,
+    Device,
+    Finding,
+    Measure,
+    Reason,
+    Signal,
+    Spec,
+    State,
+    WorkloadClass,
+)
 
 _STORAGE: Final = Bottleneck(State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up by storage")
 

@@ -14,10 +14,7 @@ from rightsizer.advice.observation import (
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.screen import Screen, SubjectTable, too_little
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, Reason, Risk
-from rightsizer.model.settings import CONSTANT
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Condition, Tier
+from rightsizer.model.values import CONSTANT, Action, Condition, Finding, Reason, Risk, Signal, Tier
 
 _WITHOUT_BFLOAT16: Final = frozenset({"volta", "turing"})
 

@@ -14,19 +14,20 @@ from rightsizer.advice.observation import TimeShare, observe, screen_observed
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.finding import (
+from rightsizer.model.values import (
+    CONSTANT,
     Action,
     Case,
+    ClockEvent,
+    Condition,
     Finding,
     Instruction,
     Reason,
     Risk,
     SharedPart,
+    Signal,
+    Spec,
 )
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Condition
 
 _TEMPERATURE: Final = Signal.TEMPERATURE_CELSIUS
 _THERMAL: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN

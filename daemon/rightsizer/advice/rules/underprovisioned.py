@@ -14,11 +14,19 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.savings import TOO_SMALL
 from rightsizer.advice.screen import Screen, SubjectTable, too_little, unmeasured, well
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import Resource
-from rightsizer.model.units import percent_text
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Case,
+    Finding,
+    Option,
+    Reason,
+    Resource,
+    Risk,
+    Spec,
+    WorkloadClass,
+    percent_text,
+)
 from rightsizer.owners.registry import owner_of
 
 

@@ -11,7 +11,7 @@ from rightsizer.agent.doctor.check import Check, CheckContext
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import SystemClock
-from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.values import Snapshot
 
 CHECKS: Final[tuple[Callable[[CheckContext], Check], ...]] = (
     gpus.check_device_files,

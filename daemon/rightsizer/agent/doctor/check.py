@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from rightsizer.agent.settings import Settings
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.values import Snapshot
 
 
 class Verdict(StrEnum):

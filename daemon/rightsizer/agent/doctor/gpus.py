@@ -6,10 +6,7 @@ from typing import Final
 
 from rightsizer.accounting.signals import tier_of
 from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check
-from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.state import Tier
+from rightsizer.model.values import Missing, Reading, Signal, Snapshot, Tier
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
 _COLLECTORS: Final = sorted({"xid", *(collector.reported_name for collector in COLLECTORS)})

@@ -9,7 +9,7 @@ from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_c
 from rightsizer.host.cgroups import ControlGroupHierarchies
 from rightsizer.host.files import read_file
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, utc_text
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, utc_text
 
 _LEAST_MEMORY_BYTES: Final = 128 * 2**20
 """Memory of an agent with a month of history and its page open, driver library included."""

@@ -9,9 +9,24 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState, Region
-from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings, Severity
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text, utc_text
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Action,
+    Advice,
+    AdviceEvent,
+    AdviceEventKind,
+    AdviceState,
+    Finding,
+    FindingKind,
+    Nanoseconds,
+    Reason,
+    Region,
+    Risk,
+    Savings,
+    Severity,
+    percent_text,
+    utc_text,
+)
 from rightsizer.report.labels import readable_name
 
 PRODUCT: Final = "rightsizer"

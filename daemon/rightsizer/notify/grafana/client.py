@@ -9,8 +9,7 @@ from typing import Any, Final
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_proxy import proxy_for
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import Region
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, Region
 from rightsizer.notify.grafana.annotation import (
     BEGINNING,
     PRODUCT,

@@ -9,8 +9,7 @@ from rightsizer.io.codec import decode, encode
 from rightsizer.io.database import Database
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.model.units import DAY, nanoseconds
+from rightsizer.model.values import DAY, AdviceEvent, AdviceEventKind, AdviceState, nanoseconds
 from rightsizer.notify.delivery import Delivery, DeliveryContext, Outbox, OutboxEntry, OutboxTable
 from rightsizer.notify.grafana.annotation import AnnotationBody, body_of, roll_up
 from rightsizer.notify.grafana.client import GrafanaClient, http_client

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rightsizer.io.http_settings import HttpSettings, ServerSettings, read_token_file
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.model.values import CONSTANT, DAY_SECONDS, Spec
 
 CREDENTIAL_NAME = "grafana-token"
 """Name of the token's systemd credential (`LoadCredential=`)."""

@@ -11,7 +11,7 @@ from email.utils import format_datetime, make_msgid
 from typing import Final
 
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.units import seconds
+from rightsizer.model.values import seconds
 from rightsizer.notify.delivery import DeliveryContext, Outbox
 from rightsizer.notify.mail.settings import MailEncryption, MailSettings
 from rightsizer.notify.message import Message, message_of

@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Final
 
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, Spec
 from rightsizer.notify.routing import ReceiverSettings
 
 _ADDRESS: Final = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*", re.ASCII)

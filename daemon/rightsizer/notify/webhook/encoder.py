@@ -6,9 +6,15 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rightsizer.io.codec import JsonObject
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceState
-from rightsizer.model.finding import Severity
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.values import (
+    Advice,
+    AdviceEvent,
+    AdviceState,
+    Nanoseconds,
+    Severity,
+    nanoseconds,
+    seconds,
+)
 from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.labels import readable_name
 

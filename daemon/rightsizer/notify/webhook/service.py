@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import AdviceEvent
+from rightsizer.model.values import AdviceEvent
 from rightsizer.notify.delivery import DeliveryContext, Outbox
 from rightsizer.notify.message import message_of, slack_body, teams_body
 from rightsizer.notify.receiver import Receiver, destination_of

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from rightsizer.io.http_settings import HttpSettings, checked_url, read_token_file
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, Spec
 from rightsizer.notify.routing import ReceiverSettings
 
 

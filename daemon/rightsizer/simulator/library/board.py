@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import Signal
 from rightsizer.simulator.library.calls import Functions, NvmlCode, one_of
 from rightsizer.simulator.library.driver import (
     SimulatedHandle,

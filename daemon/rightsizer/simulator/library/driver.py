@@ -8,8 +8,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, Signal
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import GpuAbsence
 from rightsizer.simulator.gpu import GpuTimeline

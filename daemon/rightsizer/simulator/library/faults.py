@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import CallFailure, CallHang, GpuAbsence, GpuLoss
 from rightsizer.simulator.library.calls import NvmlCode

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, Final
 
-from rightsizer.model.units import MIB, NANOSECONDS_PER_SECOND, Nanoseconds, Unit
+from rightsizer.model.values import MIB, NANOSECONDS_PER_SECOND, Nanoseconds, Unit
 from rightsizer.simulator.faults import DeadCounters
 from rightsizer.simulator.library.calls import (
     Functions,

@@ -3,7 +3,7 @@
 import time
 from typing import Any, Final
 
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import Signal
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCode,

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rightsizer.catalogue.board import MigProfile
-from rightsizer.model.device import MigInstance
-from rightsizer.model.units import MIB
+from rightsizer.model.values import MIB, MigInstance
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCode,

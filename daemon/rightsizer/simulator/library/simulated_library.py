@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 from rightsizer.simulator.library.board import BOARD, MEMORY_OF_INSTANCES
 from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode
 from rightsizer.simulator.library.driver import SimulatedDriver

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from rightsizer.model.reading import ProcessKind
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, ProcessKind, Signal
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCode,
