@@ -198,7 +198,7 @@ def test_few_idle_minutes_are_nothing_to_act_on(tmp_path: Path) -> None:
     found = verdict(replayed(write_states(tmp_path / "log.csv", (State.IDLE_HELD, 5400))), "idle")
 
     assert not found.is_actionable
-    assert "so far; a recommendation opens after 2 h." in found.summary
+    assert "so far; a recommendation opens after 1 h 48 min." in found.summary
 
 
 def test_a_gpu_at_work_is_not_complained_of(tmp_path: Path) -> None:

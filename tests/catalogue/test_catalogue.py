@@ -85,7 +85,7 @@ def test_unknown_name_is_not_guessed(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "suggestion"),
-    [("H100-SXM6-80GB", "H100-SXM5-80GB"), ("l40z", "L40S")],
+    [("H100-SXM6-80GB", "H100-SXM5-80GB"), ("l40z", "L40S"), ("h900", "H800-SXM5-80GB or")],
 )
 def test_unknown_board_suggests_the_nearest(name: str, suggestion: str) -> None:
     """The error has the requested name and possible matches."""

@@ -390,3 +390,15 @@ def test_standard_output_that_is_full_or_closed_is_no_traceback(tmp_path: Path) 
         "it goes, or name a file\n"
     )
     assert (pipe.returncode, seen) == (0, b"")
+
+
+def test_a_terminal_has_the_main_columns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Who looks at it has the first rows within its width; who wants CSV gets it."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["export", "--history.path", str(folder / "h.db")]) == 0
+    shown = capsys.readouterr().out
+    assert "used_seconds" in shown
+    assert f"{len(COLUMNS)} columns in all" in shown
+    assert max(map(len, shown.splitlines())) <= 100

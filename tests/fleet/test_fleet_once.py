@@ -150,6 +150,7 @@ def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: FleetConfig) 
     assert explained.thresholds[0].setting == "fleet.rules.idle_pool.on_ratio"
     assert beside.thresholds[0].setting == "recommender.rules.idle.on_ratio"
     assert beside.queries
+    assert explained.names[of_estate.devices[0]].startswith("GPU ")
 
 
 def test_an_id_that_is_none_is_refused_by_name(settings: FleetConfig) -> None:

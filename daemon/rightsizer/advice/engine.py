@@ -88,8 +88,8 @@ def _judge_whole_span(rule: Rule[Any], case: Case) -> Finding:
     if seconds >= policy.minimum_known_seconds:
         return finding
     summary = (
-        f"{subject.name}: idle for {format_duration(seconds)} so far; "
-        f"a recommendation opens after {format_duration(policy.long_seconds)}."
+        f"{subject.name}: idle for {format_duration(seconds)} so far; a recommendation opens after "
+        f"{format_duration(policy.minimum_known_seconds)}."
     )
     return subject.find_nothing(summary, {}, finding.evidence)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -236,10 +237,12 @@ class Catalogue:
         )
 
     def nearest(self, name: str) -> tuple[str, ...]:
-        """Keys of boards with similar names; empty if none is similar."""
+        """Keys of boards with similar names, one of each model; empty if none is similar."""
         plain = plain_name(name)
         holding = [key for key in self.boards if plain and plain in plain_name(key)]
-        return tuple(holding or near_words(name.upper(), self.boards, 3, 0.4))
+        models = near_words(_Spelling.of(name).model, self._models, 3)
+        near = (near_words(name.upper(), self._models[model], likeness=0.0) for model in models)
+        return tuple(holding or dict.fromkeys(chain.from_iterable(near)))
 
     def search(self, text: str) -> tuple[Board, ...]:
         """Boards whose identification contains every word of a text."""

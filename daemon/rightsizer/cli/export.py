@@ -16,13 +16,14 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, add_flags, explained_output, help_of
+from rightsizer.console.command import Command, add_flags, explained_output, help_of, say
 from rightsizer.console.flags import add_config_flag, add_history_flag, moment, settings_of
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
-from rightsizer.report.export import EXPORT_FORMATS, ExportRow
+from rightsizer.report.block_text import text_of
+from rightsizer.report.export import EXPORT_FORMATS, ExportRow, export_blocks
 
 _HELP: Final = help_of(__file__)
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
@@ -130,7 +131,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         to=moment,
         devices=lambda text: tuple(filter(None, text.split(","))),
         grain={"choices": _GRAINS, "default": "5m"},
-        format={"choices": EXPORT_FORMATS, "default": "csv"},
+        format={"choices": EXPORT_FORMATS},
     )
     add_history_flag(parser)
     add_config_flag(parser)
@@ -150,7 +151,10 @@ def _run(arguments: argparse.Namespace) -> int:
     query = ExportQuery(_GRAINS[arguments.grain], since, until, arguments.devices or ())
     out = _standard_output() if arguments.file is None else whole_file(arguments.file, "export")
     with export_rows(path, query) as rows, out as stream:
-        EXPORT_FORMATS[arguments.format](rows, stream)
+        if arguments.file is None and arguments.format is None and sys.stdout.isatty():
+            say(text_of(export_blocks(rows)))
+        else:
+            EXPORT_FORMATS[arguments.format or "csv"](rows, stream)
     return 0
 
 

@@ -11,6 +11,7 @@ from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.lookup import find_advice
 from rightsizer.advice.service import AdviceService, EventSink
 from rightsizer.advice.storage import Storage
+from rightsizer.advice.verdict import names_of
 from rightsizer.fleet.clusters import CLUSTER_LABELS, label_names
 from rightsizer.fleet.context import store_of
 from rightsizer.fleet.encoder import FleetAnswer
@@ -115,13 +116,18 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Explan
     """
     ledger, _ = _unsaved(judge, settings)
     trees = rule_trees(settings)
+    names = {
+        device.device.uuid: names_of([device.device])
+        for pool in judge.answer.view.pools
+        for device in pool.devices
+    }
     advice = ledger.advice()
     findings = judge.answer.findings
     verdict = next((finding for finding in findings if finding.id == asked), None)
     if verdict is None or any(open_advice.id == asked for open_advice in advice):
-        explanation = explain_advice(find_advice(advice, asked), trees)
+        explanation = explain_advice(find_advice(advice, asked), trees, names=names)
     else:
-        explanation = explain_finding(verdict, judge.answer.time, trees)
+        explanation = explain_finding(verdict, judge.answer.time, trees, names=names)
     has_agents = any(source.devices for source in judge.answer.sources if source.source == _AGENTS)
     # Queries apply to metrics exported by agents.
     return explanation if has_agents else replace(explanation, queries=())

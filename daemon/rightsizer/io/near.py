@@ -10,8 +10,18 @@ _LIKENESS: Final = 0.6
 def near_words(
     word: str, candidates: Iterable[str], maximum: int = 1, likeness: float = _LIKENESS
 ) -> list[str]:
-    """Most similar known words, at or above a likeness from 0 to 1, best first."""
+    """Most similar known words, at or above a likeness from 0 to 1, best first.
+
+    Of words that are as similar, that with the nearest digits and letters: H800 for H900.
+    """
     # Imported on use, since a running agent never needs it.
     import difflib  # noqa: PLC0415
 
-    return difflib.get_close_matches(word, list(candidates), maximum, likeness)
+    def rank(candidate: str) -> tuple[float, int]:
+        signs = zip(word, candidate, strict=False)
+        ratio = difflib.SequenceMatcher(None, candidate, word).ratio()
+        return -ratio, sum(abs(ord(sign) - ord(other)) for sign, other in signs)
+
+    names = list(candidates)
+    near = difflib.get_close_matches(word, names, len(names) or 1, likeness)
+    return sorted(near, key=rank)[:maximum]

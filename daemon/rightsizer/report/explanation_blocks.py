@@ -16,7 +16,13 @@ from rightsizer.report.explanation import (
     RuleThreshold,
     risks_text,
 )
-from rightsizer.report.labels import action_label, dollars_label, gpus_label, risk_word
+from rightsizer.report.labels import (
+    action_label,
+    dollars_label,
+    first_names,
+    gpus_label,
+    risk_word,
+)
 
 _EXPIRED: Final = "over, superseded, or its workload is gone"
 _SHOWN_APART: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
@@ -107,7 +113,8 @@ def _savings(savings: Savings) -> Iterator[str]:
             yield f"{' to '.join(texts)} {unit}"
     if savings.price_source:
         date = f" of {savings.price_date}" if savings.price_date else ""
-        yield f"prices{date}, not quotes, from: {savings.price_source}"
+        sources = first_names(savings.price_source.split("; "), 1)
+        yield f"prices{date}, not quotes, from: {sources}"
 
 
 def _instructions(instructions: Sequence[Instruction]) -> Iterator[Block]:

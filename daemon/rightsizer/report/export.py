@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache, partial
+from itertools import islice
 from typing import IO, Final, TypeAlias
 
 from msgspec import Struct
@@ -24,7 +25,8 @@ from rightsizer.model.state import (
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 from rightsizer.model.window import Window
-from rightsizer.report.labels import readable_name
+from rightsizer.report.blocks import Block, Cell, Heading, number_column, table_of
+from rightsizer.report.labels import first_names, readable_name
 from rightsizer.report.table_file import TableColumnKind, write_parquet_table
 
 
@@ -209,6 +211,29 @@ def _mean_and_peak(blocks: Blocks, measure: Measure) -> tuple[float | None, floa
 
 
 COLUMNS: Final = (*_identity(), *_time(), *_waste(), *_use(), *_cycles())
+_MOST_ROWS: Final = 100
+_SHOWN: Final = ("start", "gpu", "holders", "accounted_seconds", "used_seconds", "energy_joules")
+"""Columns that a terminal has room for."""
+
+
+def export_blocks(rows: Iterable[ExportRow]) -> Iterator[Block]:
+    """Yield what a person reads of it: the first rows, and the columns that matter."""
+    shown: dict[Heading, Callable[[ExportRow], Cell]] = {
+        column.name
+        if column.kind is not TableColumnKind.NUMBER
+        else number_column(column.name): partial(_cell, column)
+        for column in COLUMNS
+        if column.name in _SHOWN
+    }
+    first = [*islice(rows, _MOST_ROWS)]
+    more = sum(1 for _ in rows)
+    yield table_of(first, shown, note=f"and {more:,} more rows" if more else "")
+    yield f"{len(COLUMNS)} columns in all: name a file, or give --format csv"
+
+
+def _cell(column: ExportColumn, row: ExportRow) -> Cell:
+    value = column.value(row)
+    return first_names(value, 1) if isinstance(value, tuple) else value
 
 
 def write_csv(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:

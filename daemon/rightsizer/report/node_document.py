@@ -28,7 +28,7 @@ from rightsizer.report.freshness import window_coverage_ratio
 from rightsizer.report.topology_document import TopologyDocument, topology_document
 
 
-class WorkloadDocument(msgspec.Struct, frozen=True):
+class _WorkloadDocument(msgspec.Struct, frozen=True):
     """Identity of a workload, for programs that act on it."""
 
     key: str
@@ -44,7 +44,7 @@ class WorkloadDocument(msgspec.Struct, frozen=True):
 def encode_workload(workload: Workload) -> JsonObject:
     """Encode a workload's identity, for programs that act on it."""
     encoded: JsonObject = to_json(
-        WorkloadDocument(
+        _WorkloadDocument(
             key=workload.key,
             kind=workload.kind,
             namespace=workload.namespace,
@@ -57,7 +57,7 @@ def encode_workload(workload: Workload) -> JsonObject:
     return encoded
 
 
-class HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
+class _HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
     """Holder of a device with its share."""
 
     workload: str
@@ -73,7 +73,7 @@ class HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "cla
     has_process: bool
 
 
-class TotalsDocument(msgspec.Struct, frozen=True):
+class _TotalsDocument(msgspec.Struct, frozen=True):
     """Counters since the agent started."""
 
     state_seconds: Mapping[State, float]
@@ -85,7 +85,7 @@ class TotalsDocument(msgspec.Struct, frozen=True):
     energy_joules: Mapping[EnergySource, float]
 
 
-class ProcessDocument(msgspec.Struct, frozen=True):
+class _ProcessDocument(msgspec.Struct, frozen=True):
     """Process on a device; its name and user are for its host to tell."""
 
     pid: int
@@ -95,7 +95,7 @@ class ProcessDocument(msgspec.Struct, frozen=True):
     workload: str | None
 
 
-class DeviceDocument(msgspec.Struct, frozen=True):
+class _DeviceDocument(msgspec.Struct, frozen=True):
     """Device: identity, state, last signals, totals and provisioning."""
 
     uuid: str
@@ -121,14 +121,14 @@ class DeviceDocument(msgspec.Struct, frozen=True):
     facts: Mapping[str, str]
     nvlinks: tuple[Nvlink, ...]
     xids: Mapping[str, int] | None
-    workloads: tuple[HolderDocument, ...]
-    processes: tuple[ProcessDocument, ...] | None
+    workloads: tuple[_HolderDocument, ...]
+    processes: tuple[_ProcessDocument, ...] | None
     """`None` if unknown."""
-    totals: TotalsDocument
+    totals: _TotalsDocument
     provisioning: Mapping[str, Provisioning]
 
 
-class CollectorDocument(msgspec.Struct, frozen=True):
+class _CollectorDocument(msgspec.Struct, frozen=True):
     """Last pass of a collector."""
 
     success: bool
@@ -136,7 +136,7 @@ class CollectorDocument(msgspec.Struct, frozen=True):
     failure: str | None
 
 
-class JobDocument(msgspec.Struct, frozen=True):
+class _JobDocument(msgspec.Struct, frozen=True):
     """Last run of a scheduled job."""
 
     name: str
@@ -149,7 +149,7 @@ class JobDocument(msgspec.Struct, frozen=True):
     last_error: str | None
 
 
-class AgentDocument(msgspec.Struct, frozen=True):
+class _AgentDocument(msgspec.Struct, frozen=True):
     """State of the agent itself."""
 
     version: str
@@ -157,12 +157,12 @@ class AgentDocument(msgspec.Struct, frozen=True):
     started: float
     interval_seconds: float
     trouble: str | None
-    collectors: Mapping[str, CollectorDocument]
-    jobs: tuple[JobDocument, ...]
+    collectors: Mapping[str, _CollectorDocument]
+    jobs: tuple[_JobDocument, ...]
     served_needs: tuple[ServedNeed, ...]
 
 
-class WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
+class _WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
     """Workload with its devices and counters."""
 
     workload: str
@@ -173,10 +173,10 @@ class WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_clas
     namespace: str
     devices: tuple[str, ...]
     last_seen: float
-    totals: TotalsDocument
+    totals: _TotalsDocument
 
 
-class NodeDocument(msgspec.Struct, frozen=True):
+class _NodeDocument(msgspec.Struct, frozen=True):
     """Data of the node as a whole."""
 
     signals: Mapping[Signal, float]
@@ -186,7 +186,7 @@ class NodeDocument(msgspec.Struct, frozen=True):
     released: str | None
 
 
-class ServingDocument(msgspec.Struct, frozen=True):
+class _ServingDocument(msgspec.Struct, frozen=True):
     """Models that were served in a span that ends now; time in seconds since the epoch."""
 
     time: float
@@ -196,21 +196,21 @@ class ServingDocument(msgspec.Struct, frozen=True):
 
 def encode_serving(now: Nanoseconds, span: Span, served: Sequence[ServedLoad]) -> JsonObject:
     """Encode the loads of served models."""
-    encoded: JsonObject = to_json(ServingDocument(seconds(now), span.name, tuple(served)))
+    encoded: JsonObject = to_json(_ServingDocument(seconds(now), span.name, tuple(served)))
     return encoded
 
 
-class ReportDocument(msgspec.Struct, frozen=True):
+class _ReportDocument(msgspec.Struct, frozen=True):
     """Report of one tick; time in seconds since the epoch."""
 
     generation: int
     time: float
-    agent: AgentDocument
-    devices: tuple[DeviceDocument, ...]
+    agent: _AgentDocument
+    devices: tuple[_DeviceDocument, ...]
     advice: tuple[JsonObject, ...]
-    workloads: tuple[WorkloadTotalsDocument, ...]
+    workloads: tuple[_WorkloadTotalsDocument, ...]
     served: tuple[ServedLoad, ...]
-    node: NodeDocument
+    node: _NodeDocument
 
 
 def encode_device(report: DeviceReport) -> JsonObject:
@@ -226,14 +226,14 @@ def encode_report(report: Report) -> JsonObject:
     offered = {device.uuid for device in devices}
     topology = node.topology
     encoded: JsonObject = to_json(
-        ReportDocument(
+        _ReportDocument(
             generation=report.generation,
             time=seconds(report.wall_time),
             agent=_agent(report.agent),
             devices=tuple(map(_device, report.devices)),
             advice=tuple(map(encode_advice, report.advice)),
             workloads=tuple(
-                WorkloadTotalsDocument(
+                _WorkloadTotalsDocument(
                     workload=held.workload.key,
                     kind=held.workload.kind,
                     name=held.workload.name,
@@ -247,7 +247,7 @@ def encode_report(report: Report) -> JsonObject:
                 for held in report.workloads
             ),
             served=report.served,
-            node=NodeDocument(
+            node=_NodeDocument(
                 signals=node.signals,
                 driver=node.driver,
                 topology=None
@@ -261,11 +261,11 @@ def encode_report(report: Report) -> JsonObject:
     return encoded
 
 
-def _device(report: DeviceReport) -> DeviceDocument:
+def _device(report: DeviceReport) -> _DeviceDocument:
     device = report.device
     mig = device.mig
     reading = report.reading
-    return DeviceDocument(
+    return _DeviceDocument(
         uuid=device.uuid,
         title=device.label,
         index=device.stated_index,
@@ -301,7 +301,7 @@ def _device(report: DeviceReport) -> DeviceDocument:
     )
 
 
-def _processes(report: DeviceReport) -> tuple[ProcessDocument, ...] | None:
+def _processes(report: DeviceReport) -> tuple[_ProcessDocument, ...] | None:
     if report.reading is None or report.reading.processes is None:
         return None
     holders = {
@@ -312,7 +312,7 @@ def _processes(report: DeviceReport) -> tuple[ProcessDocument, ...] | None:
     keys = {holding.workload.key for holding in report.holdings}
     only = next(iter(keys)) if len(keys) == 1 else None
     return tuple(
-        ProcessDocument(
+        _ProcessDocument(
             process.pid,
             process.kind,
             process.memory_used_bytes,
@@ -329,9 +329,9 @@ def _xids(xids: XidLog | None) -> dict[str, int] | None:
     return {"other" if xid == OTHER_XID else str(xid): n for xid, n in xids.counts.items()}
 
 
-def _holder(holding: Holding) -> HolderDocument:
+def _holder(holding: Holding) -> _HolderDocument:
     workload = holding.workload
-    return HolderDocument(
+    return _HolderDocument(
         workload=workload.key,
         kind=workload.kind,
         name=workload.name,
@@ -346,8 +346,8 @@ def _holder(holding: Holding) -> HolderDocument:
     )
 
 
-def _totals(totals: Totals) -> TotalsDocument:
-    return TotalsDocument(
+def _totals(totals: Totals) -> _TotalsDocument:
+    return _TotalsDocument(
         state_seconds=totals.state_seconds,
         condition_seconds=totals.condition_seconds,
         used_seconds=totals.used_seconds,
@@ -358,8 +358,8 @@ def _totals(totals: Totals) -> TotalsDocument:
     )
 
 
-def _agent(agent: AgentReport) -> AgentDocument:
-    return AgentDocument(
+def _agent(agent: AgentReport) -> _AgentDocument:
+    return _AgentDocument(
         version=agent.version,
         source=agent.source,
         started=seconds(agent.started),
@@ -371,12 +371,12 @@ def _agent(agent: AgentReport) -> AgentDocument:
     )
 
 
-def _collector(outcome: CollectorOutcome) -> CollectorDocument:
-    return CollectorDocument(outcome.success, outcome.duration_seconds, outcome.failure)
+def _collector(outcome: CollectorOutcome) -> _CollectorDocument:
+    return _CollectorDocument(outcome.success, outcome.duration_seconds, outcome.failure)
 
 
-def _job(job: JobReport) -> JobDocument:
-    return JobDocument(
+def _job(job: JobReport) -> _JobDocument:
+    return _JobDocument(
         name=job.name,
         runs=job.runs,
         failures=job.failures,

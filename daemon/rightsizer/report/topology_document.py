@@ -16,7 +16,7 @@ from rightsizer.model.topology import (
 )
 
 
-class GpuLinkDocument(msgspec.Struct, frozen=True):
+class _GpuLinkDocument(msgspec.Struct, frozen=True):
     """Path between two GPUs."""
 
     uuid: str
@@ -27,7 +27,7 @@ class GpuLinkDocument(msgspec.Struct, frozen=True):
     can_read_peer: bool | None
 
 
-class AdapterDocument(msgspec.Struct, frozen=True):
+class _AdapterDocument(msgspec.Struct, frozen=True):
     """Network or storage adapter with its path to each GPU."""
 
     name: str
@@ -37,14 +37,14 @@ class AdapterDocument(msgspec.Struct, frozen=True):
     links: Mapping[str, LinkKind | None]
 
 
-class NumaNodeDocument(msgspec.Struct, frozen=True):
+class _NumaNodeDocument(msgspec.Struct, frozen=True):
     """NUMA node with its CPUs."""
 
     node: int
     cpus: str | None
 
 
-class PciePortDocument(msgspec.Struct, frozen=True):
+class _PciePortDocument(msgspec.Struct, frozen=True):
     """Negotiated link of a device, and what it could be."""
 
     generation: int | None
@@ -53,14 +53,14 @@ class PciePortDocument(msgspec.Struct, frozen=True):
     width_maximum: int | None
 
 
-class PcieSlotDocument(msgspec.Struct, frozen=True):
+class _PcieSlotDocument(msgspec.Struct, frozen=True):
     """Limits of a slot."""
 
     generation_maximum: int | None
     width_maximum: int | None
 
 
-class GpuPlaceDocument(msgspec.Struct, frozen=True):
+class _GpuPlaceDocument(msgspec.Struct, frozen=True):
     """GPU with its place in the node."""
 
     uuid: str
@@ -71,18 +71,18 @@ class GpuPlaceDocument(msgspec.Struct, frozen=True):
     numa_node: int | None
     memory_numa_node: int | None
     cpus: str | None
-    link: PciePortDocument
-    slot: PcieSlotDocument
+    link: _PciePortDocument
+    slot: _PcieSlotDocument
     bridges: tuple[Bridge, ...]
 
 
 class TopologyDocument(msgspec.Struct, frozen=True):
     """GPUs, links between them, adapters with their links to GPUs, and NUMA nodes."""
 
-    gpus: tuple[GpuPlaceDocument, ...]
-    links: tuple[GpuLinkDocument, ...]
-    adapters: tuple[AdapterDocument, ...]
-    numa_nodes: tuple[NumaNodeDocument, ...]
+    gpus: tuple[_GpuPlaceDocument, ...]
+    links: tuple[_GpuLinkDocument, ...]
+    adapters: tuple[_AdapterDocument, ...]
+    numa_nodes: tuple[_NumaNodeDocument, ...]
 
 
 def topology_document(
@@ -98,14 +98,14 @@ def topology_document(
         links=tuple(map(_gpu_link, topology.links)),
         adapters=tuple(map(_adapter, topology.adapters)),
         numa_nodes=tuple(
-            NumaNodeDocument(node, cpu_list(cpus) or None)
+            _NumaNodeDocument(node, cpu_list(cpus) or None)
             for node, cpus in sorted(topology.numa_nodes.items())
         ),
     )
 
 
-def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> GpuPlaceDocument:
-    return GpuPlaceDocument(
+def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> _GpuPlaceDocument:
+    return _GpuPlaceDocument(
         uuid=device.uuid,
         index=device.stated_index if offered else None,
         name=device.name or None,
@@ -114,13 +114,13 @@ def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> GpuPla
         numa_node=placement.numa_node,
         memory_numa_node=placement.memory_numa_node,
         cpus=cpu_list(placement.cpus) or None,
-        link=PciePortDocument(
+        link=_PciePortDocument(
             generation=placement.generation,
             width=placement.width,
             generation_maximum=placement.generation_maximum,
             width_maximum=placement.width_maximum,
         ),
-        slot=PcieSlotDocument(
+        slot=_PcieSlotDocument(
             generation_maximum=placement.slot_generation_maximum,
             width_maximum=placement.slot_width_maximum,
         ),
@@ -128,9 +128,9 @@ def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> GpuPla
     )
 
 
-def _gpu_link(link: GpuLink) -> GpuLinkDocument:
+def _gpu_link(link: GpuLink) -> _GpuLinkDocument:
     is_uncounted = link.kind is LinkKind.NVLINK and not link.nvlinks
-    return GpuLinkDocument(
+    return _GpuLinkDocument(
         uuid=link.uuid,
         peer_uuid=link.peer_uuid,
         kind=_known_kind(link.kind),
@@ -140,8 +140,8 @@ def _gpu_link(link: GpuLink) -> GpuLinkDocument:
     )
 
 
-def _adapter(adapter: Adapter) -> AdapterDocument:
-    return AdapterDocument(
+def _adapter(adapter: Adapter) -> _AdapterDocument:
+    return _AdapterDocument(
         name=adapter.name,
         kind=str(adapter.kind),
         pci_bus_id=adapter.pci_bus_id,
