@@ -8,13 +8,11 @@ import os
 import signal
 import threading
 import traceback
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from rightsizer.model.errors import RightsizerError
@@ -178,16 +176,6 @@ def tell(*news: object) -> None:
     """Tell the caller of `ProcessPool.run` something while a task runs."""
     for listener in _LISTENERS:
         listener(news)
-
-
-def serialize(value: object) -> bytes:
-    """Return a result as it is sent between processes, compressed; far smaller than its objects."""
-    return zlib.compress(ForkingPickler.dumps(value), level=1)
-
-
-def deserialize(raw: bytes) -> Any:
-    """Return what one of these processes has serialized; nothing else may be read by it."""
-    return ForkingPickler.loads(zlib.decompress(raw))
 
 
 def _serve(connection: Connection[Any, Any]) -> None:

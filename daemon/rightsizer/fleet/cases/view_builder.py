@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +32,6 @@ from rightsizer.fleet.model import (
     WaitingWork,
 )
 from rightsizer.fleet.pools.pool import placed_waiting
-from rightsizer.fleet.process_pool import deserialize, serialize
 from rightsizer.fleet.usage import (
     HeldGpu,
     Uses,
@@ -55,10 +53,10 @@ class BatchContribution:
     """Additive parts of a fleet's views."""
 
     sums: NodeSums = field(default_factory=NodeSums)
-    workloads: list[bytes] = field(default_factory=list)
-    """Over the longest span, serialized by batch until a view is built."""
-    cases: dict[Nanoseconds, list[bytes]] = field(default_factory=dict)
-    """Of workloads whose windows are read, by shorter span; serialized likewise."""
+    workloads: list[FleetWorkload] = field(default_factory=list)
+    """Over the longest span."""
+    cases: dict[Nanoseconds, list[Case]] = field(default_factory=dict)
+    """Of workloads whose windows are read, by shorter span."""
     present: list[FleetDevice] = field(default_factory=list)
     """Present devices."""
     free: set[str] = field(default_factory=set)
@@ -133,17 +131,14 @@ def contribution_of(
     longest, *shorter = sorted(spans, reverse=True)
     start = cases.now - longest
     contribution.workloads = [
-        serialize(
-            [
-                _workload(cases, case, _slim_case(case, is_read=is_read(case)), start, owners)
-                for case in spans[longest]
-                if case.workload is not None
-            ]
-        )
+        _workload(cases, case, _slim_case(case, is_read=is_read(case)), start, owners)
+        for case in spans[longest]
+        if case.workload is not None
     ]
     for length in shorter:
-        read = [_slim_case(case) for case in spans[length] if case.workload and is_read(case)]
-        contribution.cases[length] = [serialize(read)]
+        contribution.cases[length] = [
+            _slim_case(case) for case in spans[length] if case.workload and is_read(case)
+        ]
     return contribution
 
 
@@ -253,11 +248,10 @@ def view_of(
     pools = tuple(
         _pool(name, devices, parts, now - span, now) for name, devices in sorted(by_pool.items())
     )
-    cases = {case.key: case for raw in parts.cases.get(span, ()) for case in deserialize(raw)}
-    fleet_workloads = chain.from_iterable(map(deserialize, parts.workloads))
+    cases = {case.key: case for case in parts.cases.get(span, ())}
     workloads = tuple(
         _over_span(workload, cases.get(workload.case.key, workload.case), now - span)
-        for workload in sorted(fleet_workloads, key=lambda workload: workload.case.key)
+        for workload in sorted(parts.workloads, key=lambda workload: workload.case.key)
     )
     return FleetView(
         start=now - span,

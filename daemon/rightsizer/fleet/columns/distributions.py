@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import ItemsView, Mapping, Sequence
 from functools import cached_property
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from rightsizer.fleet.cache.day_frame import ColumnKind, Floats, zero_where_unknown
+from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
 from rightsizer.fleet.columns.segment import Segment
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure
@@ -184,10 +185,13 @@ class SegmentDemands:
 
         Exported distributions of a day are included proportionally.
         """
-        count = len(self._segment.known)
-        times, bins = (point[:, first:last].ravel() for point in self._points)
-        weights = np.bincount(bins, times, count * len(_ROWS) * BINS) * NANOSECONDS_PER_SECOND
-        return Demands(self._exported(first, last), weights.reshape(count, -1, BINS))
+        shape = len(self._segment.known), len(_ROWS), BINS
+        times, peaks, left = (points[first:last].ravel() for points in self._points)
+        share = self._settings.peak_share_ratio
+        weights = share * np.bincount(peaks, times, math.prod(shape))
+        weights += (1.0 - share) * np.bincount(left, times, math.prod(shape))
+        weights *= NANOSECONDS_PER_SECOND
+        return Demands(self._exported(first, last), weights.reshape(shape))
 
     def _exported(self, first: int, last: int) -> Floats:
         segment = self._segment
@@ -205,8 +209,8 @@ class SegmentDemands:
         return exported
 
     @cached_property
-    def _points(self) -> tuple[Floats, Floats]:
-        """Return, by subject, interval and measure, times at its peak and below, and bins of both.
+    def _points(self) -> tuple[Floats, Floats, Floats]:
+        """Return times by interval, subject and measure, with bins at their peak and below it.
 
         Bins of measures and subjects are consecutive. Exported distributions take precedence.
         """
@@ -217,45 +221,45 @@ class SegmentDemands:
         peaks = self._stacked(ColumnKind.PEAK, wanted)
         peaks = np.where(np.isnan(peaks), means, peaks)
         held, active = map(self._time_without, _IDLE)
-        usable = [held if measure is Measure.MEMORY else active for measure in wanted]
-        time: Floats = np.stack(usable, axis=1) if usable else means
         # Comparisons with unknown values are false.
-        counts = (time > 0) & (peaks >= 0) & (means >= 0)
+        counts = (peaks >= 0) & (means >= 0)
+        time = np.zeros(means.shape)
         for place, measure in enumerate(wanted):
+            usable = held if measure is Measure.MEMORY else active
             resource = _RESOURCES[measure]
             if resource is not None and resource in segment.exported:
                 is_exported = (segment.exported[resource] > 0).any(axis=2)
-                counts[:, place] &= ~np.repeat(is_exported, segment.intervals_a_day, axis=1)
-        time, known_seconds, means, peaks = (
-            np.where(counts, values, 0.0) for values in (time, segment.known[:, None], means, peaks)
+                counts[:, :, place] &= ~np.repeat(is_exported, segment.intervals_a_day, axis=1).T
+            time[:, :, place] = np.where(counts[:, :, place], np.maximum(0.0, usable), 0.0)
+        counts = time > 0
+        at_work = means * segment.known.T[:, :, None] / np.where(counts, time, 1.0)
+        begins = np.array([_ROWS[_RESOURCES[measure]] for measure in wanted], int) * BINS
+        begins = begins + np.arange(len(segment.known))[:, None] * (len(_ROWS) * BINS)
+        peaks, left = (
+            bins_of(np.where(counts, values, 0.0)) + begins
+            for values in (peaks, np.fmin(at_work, peaks))
         )
-        left = np.minimum(means * known_seconds / np.where(counts, time, 1.0), peaks)
-        share = self._settings.peak_share_ratio
-        begins = np.array([_ROWS[_RESOURCES[measure]] for measure in wanted], int)[:, None, None]
-        begins = begins + np.arange(len(segment.known))[:, None, None, None] * len(_ROWS)
-        times = np.stack((time * share, time * (1.0 - share)), 3)
-        bins = np.stack((bins_of(peaks), bins_of(left)), 3) + begins * BINS
-        return times.swapaxes(1, 2), bins.swapaxes(1, 2)
+        return time, peaks, left
 
     def _stacked(self, kind: ColumnKind, measures: Sequence[Measure]) -> Floats:
-        """Return the columns of some measures by subject, measure and interval."""
-        segment = self._segment
-        unknown = np.full(segment.known.shape, np.nan)
-        columns = [segment.column(kind.column(measure)) for measure in measures]
-        shape = len(segment.known), 0, segment.grid.count
-        stacked = [unknown if column is None else column for column in columns]
-        return np.stack(stacked, axis=1) if stacked else np.zeros(shape)
+        """Return the columns of some measures by interval, subject and measure."""
+        columns = (self._segment.column(kind.column(measure)) for measure in measures)
+        stacked = np.full((*self._segment.known.T.shape, len(measures)), np.nan)
+        for place, column in enumerate(columns):
+            if column is not None:
+                stacked[:, :, place] = column.T
+        return stacked
 
     def _time_without(self, states: Sequence[str]) -> Floats:
-        """Return known seconds of each interval outside of some states."""
-        time = self._segment.known
+        """Return known seconds outside of some states, by interval and subject."""
+        time = self._segment.known.T
         for column in map(self._segment.column, states):
             if column is not None:
-                time = time - zero_where_unknown(column)
+                time = time - np.fmax(column, 0.0).T
         return time
 
 
 def bins_of(values: Floats) -> Floats:
     """Return the bins of ratios, as in `Histogram.add`."""
-    scaled = np.minimum(values * (BINS - 1) - _ROUNDING, BINS - 2)
-    return np.where(scaled <= 0, 0, scaled.astype(int) + 1)
+    bins = np.ceil(np.minimum(values, 1.0) * (BINS - 1) - _ROUNDING)
+    return np.maximum(bins, 0.0).astype(int)

@@ -74,7 +74,7 @@ class Segment:
         self.layout = layout
         self.devices = devices
         self.exported = exported
-        self.known = zero_where_unknown(values[:, [*layout.states]]).sum(axis=1, dtype=float)
+        self.known = np.fmax(values[:, [*layout.states]], 0.0).sum(axis=1, dtype=float)
         """Known seconds by subject and interval, over all its devices."""
         self.values = values
         self._cap()
@@ -102,27 +102,21 @@ class Segment:
         return None if place is None else self.values[:, place]
 
     @cached_property
-    def running(self) -> Floats:
-        """Sums of the additive columns before each interval, with the total at the end."""
-        return _running(zero_where_unknown(self.values[:, : self.layout.additive]))
+    def additive(self) -> Floats:
+        """The additive columns by subject, column and interval; 0 if unknown."""
+        return np.fmax(self.values[:, : self.layout.additive], np.float32(0.0))
 
     def sums_over(self, first: int, last: int) -> Floats:
         """Return the sums by subject and additive column between intervals, the last exclusive."""
-        return np.asarray(self.running[:, :, last] - self.running[:, :, first])
-
-    @cached_property
-    def _running_known(self) -> Floats:
-        return _running(self.known)
+        return self.additive[:, :, first:last].sum(axis=2, dtype=float)
 
     def known_over(self, row: int, first: int, last: int) -> float:
         """Return the known seconds of a subject between intervals, the last exclusive."""
-        running = self._running_known[row]
-        return float(running[last] - running[first])
+        return float(self.known[row, first:last].sum())
 
     def sum_over(self, row: int, places: Sequence[int], first: int, last: int) -> float:
         """Return the sum of some additive columns of a subject."""
-        running = self.running[row]
-        return sum(float(running[place, last] - running[place, first]) for place in places)
+        return float(self.additive[row, places, first:last].sum(dtype=float))
 
     @cached_property
     def present(self) -> Floats:
@@ -180,13 +174,6 @@ class Segment:
     def intervals_a_day(self) -> int:
         """Number of intervals of each day."""
         return DAY // self.grid.step
-
-
-def _running(values: Floats) -> Floats:
-    """Return the sums before each interval, with the total at the end."""
-    running = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    np.cumsum(values, axis=-1, dtype=float, out=running[..., 1:])
-    return running
 
 
 def _halves(means: Floats, peaks: Floats, unit: float) -> Halves:

@@ -25,6 +25,7 @@ _MEMBERS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
     ColumnKind.WASTE: Cause,
     ColumnKind.WASTE_JOULES: Cause,
 }
+_RANKS: Final = ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE)
 _KNOWN_STATES: Final = tuple(state for state in State if state is not State.UNKNOWN)
 
 
@@ -72,7 +73,7 @@ class SpanSums:
         """Start of the first known interval; `None` without one."""
         self._totals = np.zeros((size, layout.additive))
         for part in parts:
-            self._totals += np.maximum(0.0, part.segment.sums_over(part.first, part.last))
+            self._totals += part.segment.sums_over(part.first, part.last)
         self._nanoseconds = np.rint(self._totals * NANOSECONDS_PER_SECOND)
         spans = [end - (began or 0) for began in self.began]
         if not of_devices:
@@ -137,9 +138,10 @@ class SpanSums:
             states[State.UNKNOWN] = -beyond
         return states
 
-    def are_known(self, column: str) -> Floats:
-        """Return of which subjects a column is known at any time of the span."""
-        place = self._layout.places.get(column)
+    @cached_property
+    def has_ranks(self) -> Floats:
+        """Of which subjects the imbalance of ranks is known at any time of the span."""
+        place = self._layout.places.get(_RANKS)
         is_known = np.zeros(len(self.began), bool)
         for part in self._parts if place is not None else ():
             values = part.segment.values[:, place, part.first : part.last]

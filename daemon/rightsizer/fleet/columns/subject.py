@@ -17,7 +17,7 @@ from rightsizer.fleet.columns.subject_columns import SubjectColumns
 from rightsizer.model.block import Blocks
 from rightsizer.model.histogram import Distribution, Histogram
 from rightsizer.model.lazy import LazyMapping
-from rightsizer.model.state import Condition, Observation, State, Tier
+from rightsizer.model.state import Observation, State, Tier
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window, workload_subject
 
@@ -25,7 +25,6 @@ _WORKLOAD: Final = workload_subject("")
 _NEARLY_ALL: Final = 0.95
 """Share of an interval: a monitor's brief access is no work."""
 _PROFILED: Final = ColumnKind.TIER.column(Tier.PROFILING)
-_RANKS: Final = ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE)
 
 
 class LazyDistribution:
@@ -245,7 +244,7 @@ class Subject:
             states=states,
             second_causes=sums.times(ColumnKind.SECOND_CAUSE, row),
             conditions=sums.times(ColumnKind.CONDITION, row),
-            observed=_observed(states) if sums.are_known(_RANKS)[row] else {},
+            observed=_observed(states) if sums.has_ranks[row] else {},
             tiers=sums.times(ColumnKind.TIER, row),
             saturated=sums.times(ColumnKind.SATURATED, row),
             pressed=sums.times(ColumnKind.PRESSED, row),
