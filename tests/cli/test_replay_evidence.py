@@ -141,6 +141,24 @@ def test_fault_in_place_of_values_is_told_of_its_gpu(tmp_path: Path, capsys: Cap
     assert "GPU 2 reports 'GPU requires reset' in place of values, 60 times" in warnings
 
 
+def test_limit_that_a_lost_gpu_had_stated_is_not_assumed(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """What its last reading stated counts, though nothing is known of it at the end."""
+    lines = ["timestamp, index, name, utilization.gpu [%], power.draw [W], power.limit [W]"]
+    for count in range(60):
+        for index in (0, 1) if count < 20 else (0,):
+            time = f"2025/01/13 16:{count:02}:00.000"
+            lines.append(f"{time}, {index}, NVIDIA A100-SXM4-80GB, 98 %, 390.00 W, 400.00 W")
+        if count in (20, 21):
+            lines.append("Unable to determine the device handle for GPU0000:1B:00.0: GPU is lost")
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(lines) + "\n")
+    answer, warnings = replayed(log, capsys)
+    assert "GPU 1 is lost" in warnings
+    assert not any("power_limit_watts" in device["assumed"] for device in answer["devices"])
+
+
 def test_error_in_a_table_is_told_of_its_gpu(tmp_path: Path, capsys: Captured) -> None:
     """Also where it stands for a fan, of which nothing is read."""
     rule = "+-----+"

@@ -50,6 +50,12 @@ def test_columns_have_their_units(replay: Replays, write: Writes) -> None:
     assert reading.missing == {Signal.MEMORY_TEMPERATURE_CELSIUS: Missing.NO_SAMPLE}
 
 
+def test_messages_name_a_column_as_the_log_does(replay: Replays, write: Writes) -> None:
+    """It is no other column than that under the heading `pwr`."""
+    played = replay(write(STAMPED.replace("250", "2x0", 1), "dmon.log"))
+    assert "dmon.log:3: unreadable cell in 'pwr': '2x0'" in played.warnings
+
+
 def test_columns_of_a_later_run_are_read(replay: Replays, write: Writes) -> None:
     """A log that goes on with other counters, however long it was before."""
     text = "# gpu sm\n" + "    0 50\n" * 1001 + "# gpu sm pwr\n    0 60 250\n"

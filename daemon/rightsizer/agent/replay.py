@@ -196,12 +196,12 @@ class _ReplayRun:
         """Return the result after the last snapshot; the end of the recording is always judged."""
         if self._due != self._now + self._interval:
             self._judge(self._now)
+        records = {record.device.uuid: record for record in self.accounts.device_records()}
         devices = tuple(
-            self._summary(device)
+            self._summary(device, records.get(device.uuid))
             for device in self.accounts.devices
             if not device.has_mig_instances
         )
-        records = {record.device.uuid: record for record in self.accounts.device_records()}
         judged = (
             item
             for device in devices
@@ -237,9 +237,11 @@ class _ReplayRun:
             )
         }
 
-    def _summary(self, device: Device) -> DeviceSummary:
+    def _summary(self, device: Device, record: DeviceRecord | None) -> DeviceSummary:
+        """Return the account of a device, and what its last reading did not state."""
         account = self.accounts.device(device.uuid)
-        signals = {} if account.last is None else account.last.signals
+        reading = None if record is None else record.reading
+        signals = {} if reading is None else reading.values
         assumed = read_with(device, signals).assumed
         window = account.whole.window()
         totals = account.totals.totals()

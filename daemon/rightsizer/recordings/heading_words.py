@@ -51,8 +51,9 @@ _SIGNALS: Final = {
     for words, column in signal_columns("words").items()
 }
 """By significant words of a heading; an empty unit is stated or inferred."""
-DMON: Final = {name: f"dmon.{name}" for name in signal_columns("dmon")}
-"""Headings here of the columns of `nvidia-smi dmon`, which are words elsewhere."""
+DMON_MARK: Final = "dmon."
+"""Before the columns of `nvidia-smi dmon` here, which are words elsewhere; no message has it."""
+DMON: Final = {name: f"{DMON_MARK}{name}" for name in signal_columns("dmon")}
 _EXACT: Final = {
     **SIGNAL_COLUMNS,
     "utilization.enc": SIGNAL_COLUMNS["utilization.encoder"],

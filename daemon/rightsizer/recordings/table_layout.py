@@ -11,7 +11,7 @@ from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.recordings.headed_table import HeadedTable, TimeColumns
-from rightsizer.recordings.heading_words import Heading, gpu_index
+from rightsizer.recordings.heading_words import DMON_MARK, Heading, gpu_index
 from rightsizer.recordings.nvidia_smi_columns import FACTS
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
 from rightsizer.recordings.table import (
@@ -86,7 +86,8 @@ class TableLayout:
             if heading.facts is not None and heading.device is not None:
                 self._facts[heading.device] = heading.facts
             unit = heading.unit or ""
-            column = CellColumn(at, table.headings[at], heading.signal, unit, decimal)
+            title = table.headings[at].removeprefix(DMON_MARK)
+            column = CellColumn(at, title, heading.signal, unit, decimal)
             by_device.setdefault(heading.device, []).append(column)
         self._tables = {
             device: CellTable(cell_columns) for device, cell_columns in by_device.items()
