@@ -16,6 +16,7 @@ from rightsizer.cli.main import COMMANDS
 from rightsizer.console.command import Command
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.profile import ProfileFormat
+from rightsizer.owners.registry import SOURCES
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
@@ -275,6 +276,20 @@ def test_every_profile_format_is_in_the_table_of_profiles() -> None:
     """What can be read is told, by the name that the JSON gives it."""
     rows = [line for line in (DOCS / "profiles.md").read_text("utf-8").splitlines() if "|" in line]
     assert not [each for each in ProfileFormat if not any(f"`{each}`" in row for row in rows)]
+
+
+def test_the_table_of_owners_is_their_registry() -> None:
+    """Each source by its name, in order of precedence, with settings that can be written."""
+    page = (DOCS / "telemetry.md").read_text("utf-8").partition("\n## Owners\n")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.*)\|$", page.partition("\n## ")[0], re.MULTILINE)
+    schema = json.loads((ROOT / "config" / "rightsizer.schema.json").read_text("utf-8"))
+    keys = schema["properties"]["sources"]["properties"]["owners"]["properties"]
+    named = re.findall(r"`(\w+)`", " ".join(settings for _, _, settings in rows))
+
+    assert [(name, "off by default" not in how) for name, how, _ in rows] == [
+        (source.name, source.is_default) for source in SOURCES
+    ]
+    assert set(named) - keys.keys() == set()
 
 
 def test_every_test_that_a_page_names_is_there() -> None:

@@ -18,8 +18,7 @@ from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.io.clock import Clock, wall_offset
-from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.values import RightsizerError, UsageError, nanoseconds
 from rightsizer.web.message import (
     Answer,
     SocketPeer,

@@ -22,7 +22,7 @@ from rightsizer.broker.scheduling_state import NodeObservation, SchedulingState
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import Booking, BrokerState, ranked
 from rightsizer.broker.transitions import BrokerTransition
-from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, format_duration, nanoseconds, seconds
 
 _LONGEST_SHOWN_SECONDS: Final = 1000 * 366 * 86400.0
 

@@ -14,9 +14,7 @@ from rightsizer.broker.scoring import CRITERIA, PlacementScore, score_set, slot_
 from rightsizer.broker.search import best_sets
 from rightsizer.broker.settings import GpuPlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotObstacle, SlotVerdict, judge_slot
-from rightsizer.model.state import State
-from rightsizer.model.topology import LinkKind, Topology
-from rightsizer.model.units import GIB
+from rightsizer.model.values import GIB, LinkKind, State, Topology
 
 _SUMMARIES: Final = {
     SlotObstacle.DIVIDED: "divided into MIG instances",

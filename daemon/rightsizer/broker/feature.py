@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rightsizer.broker.request import PLACE_PATH, ROUTES
 from rightsizer.broker.settings import PlacementSettings
 from rightsizer.io.clock import Clock
-from rightsizer.model.report import Report
+from rightsizer.model.values import Report
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route

@@ -5,7 +5,7 @@ from rightsizer.broker.lease_manager import BrokerOverview
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.state import Booking
 from rightsizer.io.codec import JsonObject, plain_fields
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, seconds
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LEAST_PAUSE_SECONDS = 1.0

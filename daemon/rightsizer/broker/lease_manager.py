@@ -24,8 +24,7 @@ from rightsizer.broker.state import BrokerState
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
-from rightsizer.model.errors import HistoryError, RightsizerError
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import HistoryError, Nanoseconds, RightsizerError, seconds
 
 _MESSAGES_KEPT: Final = 20
 """Latest notices kept per lease, so that a holder polling after a month gets only these."""

@@ -15,10 +15,7 @@ from rightsizer.broker.slot import SlotHolder
 from rightsizer.broker.slot_builder import slots_of
 from rightsizer.broker.state import BrokerState
 from rightsizer.io.clock import Clock
-from rightsizer.model.reading import Missing
-from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.state import IDLE_STATES, State
-from rightsizer.model.topology import Topology
+from rightsizer.model.values import IDLE_STATES, DeviceReport, Missing, Report, State, Topology
 from rightsizer.report.freshness import FreshnessSettings
 
 _NOT_READ: Final = "no GPU has been read yet"

@@ -14,9 +14,7 @@ from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.broker.slot_builder import SlotView, slots_of
 from rightsizer.io.codec import JsonObject, plain_fields
-from rightsizer.model.report import Report
-from rightsizer.model.topology import Topology, cpu_list
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, Report, Topology, cpu_list, seconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.message import WebRequest, WebResponse
 

@@ -10,7 +10,7 @@ from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.reservations import reservation_clause
 from rightsizer.broker.scheduling_state import EarliestStart, SchedulingState
 from rightsizer.broker.settings import BrokerSettings
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Nanoseconds, nanoseconds
 
 
 class _Head(Struct, frozen=True):

@@ -14,8 +14,7 @@ from rightsizer.io.codec import convert, plain_fields
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
 from rightsizer.io.log import logger
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import HistoryError, Nanoseconds, nanoseconds
 
 BROKER_FILE: Final = Called("broker's state", "broker.path", "agent")
 _SCHEMA: Final = """

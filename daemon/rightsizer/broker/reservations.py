@@ -20,7 +20,7 @@ from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.slot import SlotObstacle
 from rightsizer.broker.state import Booking, BrokerState
 from rightsizer.broker.transitions import BrokerTransition
-from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, format_duration, nanoseconds, seconds
 
 _MINUTE = 60
 _HOUR = 3600

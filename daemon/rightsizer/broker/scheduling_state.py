@@ -10,9 +10,7 @@ from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.settings import GpuPlacementSettings
 from rightsizer.broker.slot import LeaseSlot, judge_slot
 from rightsizer.broker.state import Booking, leases_by_slot
-from rightsizer.model.state import State
-from rightsizer.model.topology import Topology
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Nanoseconds, State, Topology, nanoseconds
 
 
 class NodeObservation(Struct, frozen=True):

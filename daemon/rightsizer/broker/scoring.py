@@ -10,9 +10,7 @@ from msgspec.structs import asdict
 from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.settings import ScoringSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
-from rightsizer.model.state import Condition
-from rightsizer.model.topology import LinkKind, Topology
-from rightsizer.model.units import GIB
+from rightsizer.model.values import GIB, Condition, LinkKind, Topology
 from rightsizer.sizing.gpu_sets import link_score, pcie_score
 
 _SLOWING: Final = frozenset(

@@ -26,8 +26,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job
 from rightsizer.io.log import logger
 from rightsizer.io.thread import DaemonThread, outlive_shortages
-from rightsizer.model.report import Report
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, Report, seconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.router import Route
 

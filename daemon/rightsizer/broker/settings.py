@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from rightsizer.broker.lease import LeaseOwner
 from rightsizer.host.settings import PathSettings
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.model.values import CONSTANT, DAY_SECONDS, Spec
 from rightsizer.sizing.gpu_sets import LinkScores
 from rightsizer.telemetry.settings import SamplingSettings
 

@@ -8,10 +8,17 @@ from msgspec import Struct
 
 from rightsizer.broker.lease import GpuRequest, Lease
 from rightsizer.broker.settings import FreeSettings
-from rightsizer.model.device import Device
-from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State
-from rightsizer.model.topology import Placement
-from rightsizer.model.units import GIB, format_duration, percent_text
+from rightsizer.model.values import (
+    ACTIVE_STATES,
+    GIB,
+    Condition,
+    Device,
+    Placement,
+    Resource,
+    State,
+    format_duration,
+    percent_text,
+)
 
 _DIVIDED: Final = "divided into MIG instances; ask for one of those by its profile"
 _NO_INSTANCE: Final = (

@@ -16,13 +16,21 @@ from rightsizer.advice.rules.hardware_unhealthy import (
     memory_faults,
 )
 from rightsizer.broker.slot import LeaseSlot, SlotHolder
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Node, Severity
-from rightsizer.model.report import DeviceReport, Report, StripCell
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import IDLE_STATES, Condition
-from rightsizer.model.topology import Placement, Topology
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import (
+    IDLE_STATES,
+    Condition,
+    Device,
+    DeviceReport,
+    Nanoseconds,
+    Node,
+    Placement,
+    Report,
+    Severity,
+    Signal,
+    StripCell,
+    Topology,
+    seconds,
+)
 from rightsizer.report.freshness import FreshnessSettings, is_fresh
 
 _BARRING: Final = frozenset({Severity.HIGH, Severity.CRITICAL})

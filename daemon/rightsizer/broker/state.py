@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rightsizer.broker.lease import Lease, LeaseEnding, LeaseRecord, Reservation, Ticket
 from rightsizer.broker.settings import BrokerSettings
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, nanoseconds, seconds
 
 _FORGOTTEN: Final = 1.0
 """GPU-seconds below which the usage of a user without a lease is dropped."""

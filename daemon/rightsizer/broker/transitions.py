@@ -21,7 +21,7 @@ from rightsizer.broker.lease import (
 from rightsizer.broker.scheduling_state import EarliestStart
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.state import Booking, BrokerState
-from rightsizer.model.units import (
+from rightsizer.model.values import (
     GIB,
     NANOSECONDS_PER_SECOND,
     Nanoseconds,

@@ -21,11 +21,14 @@ from rightsizer.io.codec import JsonObject, convert
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted
-from rightsizer.model.advice import Advice
-from rightsizer.model.errors import HistoryError, UsageError
-from rightsizer.model.evidence import Evidence
-from rightsizer.model.finding import Finding
-from rightsizer.model.units import dollars_text
+from rightsizer.model.values import (
+    Advice,
+    Evidence,
+    Finding,
+    HistoryError,
+    UsageError,
+    dollars_text,
+)
 from rightsizer.report.advice_document import advice_document, encode_advice, finding_document
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
 from rightsizer.report.blocks import Block, Items, Section, section

@@ -16,8 +16,7 @@ from rightsizer.console.flags import (
 )
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.host.settings import PathSettings
-from rightsizer.model.errors import UsageError
-from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS
+from rightsizer.model.values import COLLECTORS, DEFAULT_COLLECTORS, UsageError
 from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.web.settings import WebTree, checked_path
 

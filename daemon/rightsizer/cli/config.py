@@ -15,7 +15,7 @@ from rightsizer.console.command import Command, help_of, program, say
 from rightsizer.console.flags import CONFIGURATION
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.io.yaml import dump_yaml
-from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.values import ConfigurationError
 
 _REMEDY: Final = "name the file to show, as in 'rightsizer config show FILE'"
 _CHECK_REMEDY: Final = "name the file to check, as in 'rightsizer check-config FILE'"

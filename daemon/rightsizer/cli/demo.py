@@ -27,8 +27,13 @@ from rightsizer.console.flags import checked_address, with_values
 from rightsizer.console.progress import ProgressLine
 from rightsizer.io.clock import FastClock
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    Snapshot,
+    format_duration,
+    nanoseconds,
+)
 from rightsizer.simulator.engines import served_engines
 from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.simulator.scenario_reader import load_scenario

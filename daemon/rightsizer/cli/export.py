@@ -19,9 +19,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, add_flags, explained_output, help_of, say
 from rightsizer.console.flags import add_config_flag, add_history_flag, moment, settings_of
 from rightsizer.io.files import whole_file
-from rightsizer.model.errors import UsageError
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, UsageError, Window
 from rightsizer.report.block_text import text_of
 from rightsizer.report.export import EXPORT_FORMATS, ExportRow, export_blocks
 

@@ -14,8 +14,7 @@ from rightsizer.cli.demo import DemoSettings, pages_text, run_demo
 from rightsizer.console.command import say
 from rightsizer.console.flags import with_values
 from rightsizer.io.clock import SystemClock
-from rightsizer.model.errors import ListenError, RightsizerError
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.values import ListenError, RightsizerError, nanoseconds
 
 _ADDRESS: Final = "127.0.0.1:19400"
 _OTHER: Final = "127.0.0.1:19401"

@@ -16,7 +16,7 @@ from rightsizer.io.codec import JsonObject
 from rightsizer.io.files import is_there
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.errors import HistoryError
+from rightsizer.model.values import HistoryError
 
 _HELP: Final = help_of(__file__)
 

@@ -23,18 +23,19 @@ from rightsizer.console.flags import (
     settings_of,
     write_up_to_now,
 )
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.state import Cause, Resource
-from rightsizer.model.units import (
+from rightsizer.model.values import (
     GIB,
     HOUR_SECONDS,
     JOULES_PER_KILOWATT_HOUR,
+    Cause,
+    HistoryError,
     Nanoseconds,
+    Resource,
+    Window,
     format_duration,
     percent_text,
     seconds,
 )
-from rightsizer.model.window import Window
 from rightsizer.report.advice_document import AdviceDocument, advice_document
 from rightsizer.report.blocks import Block, KeyValues, bars, section
 from rightsizer.report.labels import CAUSE_LABELS

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rightsizer.model.errors import ProfileError, UsageError
 from rightsizer.model.profile import Profile
+from rightsizer.model.values import ProfileError, UsageError
 from rightsizer.planner.benchmark_check import compare_benchmark, layout_of_count
 from rightsizer.planner.plan_check import PlanCheck, Prediction, trace_comparisons, unnamed_board
 from rightsizer.planner.recording_check import compare_recording, read_devices

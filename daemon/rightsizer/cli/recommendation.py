@@ -30,8 +30,7 @@ from rightsizer.io.codec import JsonObject
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
-from rightsizer.model.units import utc_text
+from rightsizer.model.values import HistoryError, RightsizerError, UsageError, utc_text
 from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.explanation import Explanation, read_explanation
 from rightsizer.report.explanation_blocks import explanation_blocks

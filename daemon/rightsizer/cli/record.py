@@ -16,9 +16,7 @@ from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.systemd import stop_on_signals
 from rightsizer.io.terminal import counted
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.values import RecordingError, Snapshot, nanoseconds
 from rightsizer.recordings.writer import RecordingWriter
 
 

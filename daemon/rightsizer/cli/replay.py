@@ -21,11 +21,18 @@ from rightsizer.io.files import is_there
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted
-from rightsizer.model.device import BY_INDEX
-from rightsizer.model.errors import HistoryError, UsageError
-from rightsizer.model.evidence import EvidenceKind, weightiest
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, percent_text, seconds
+from rightsizer.model.values import (
+    BY_INDEX,
+    NANOSECONDS_PER_SECOND,
+    EvidenceKind,
+    HistoryError,
+    Signal,
+    UsageError,
+    format_duration,
+    percent_text,
+    seconds,
+    weightiest,
+)
 from rightsizer.recordings.source import open_recording
 from rightsizer.recordings.text_file import no_progress
 from rightsizer.recordings.unnamed_devices import StatedDevices

@@ -20,7 +20,7 @@ from rightsizer.console.flags import (
 )
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags, ask_node
 from rightsizer.io.files import whole_file
-from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.values import HistoryError, UsageError
 from rightsizer.report.focus import FOCUS, PARQUET, write_focus
 
 _HELP: Final = help_of(__file__)

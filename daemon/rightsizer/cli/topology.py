@@ -21,15 +21,16 @@ from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, with_values
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
-from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.model.topology import (
+from rightsizer.model.values import (
     Adapter,
     AdapterKind,
     Bridge,
     GpuLink,
     LinkKind,
     Placement,
+    RightsizerError,
     Topology,
+    UsageError,
     cpu_list,
 )
 from rightsizer.report.blocks import Block, Cell, KeyValues, Table, section, table

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 
 _STEPS: Final = 64
 _STEP: Final = 39

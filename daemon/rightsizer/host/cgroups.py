@@ -12,8 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import cpu_set, read_file, read_integer, read_names
 from rightsizer.host.rates import MonotonicCounter
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, Signal, seconds
 
 _UNIFIED: Final = ""
 """Controller name of version 2."""

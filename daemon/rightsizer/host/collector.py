@@ -19,9 +19,7 @@ from rightsizer.host.process_groups import ProcessGroupReader, ProcessLocator
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.settings import HostSettings
 from rightsizer.io.clock import Clock
-from rightsizer.model.signal import Signal
-from rightsizer.model.topology import FabricPort, Placement
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import FabricPort, Nanoseconds, Placement, Signal, nanoseconds
 
 _SYSFS: Final = Path("/sys")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.host.files import read_line, read_names
 from rightsizer.host.pcie import kernel_address
-from rightsizer.model.device import Device
+from rightsizer.model.values import Device
 
 _FILE_MINOR: Final = re.compile(r"^DeviceFileMinor:\s*([0-9]{1,5})\s*$", re.MULTILINE)
 _GPU_MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)\s*$", re.MULTILINE)

@@ -15,9 +15,7 @@ from rightsizer.host.numa_locality import read_distances
 from rightsizer.host.pcie import kernel_address
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.signal import Signal
-from rightsizer.model.topology import FabricPort, Placement
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.values import FabricPort, Nanoseconds, Placement, Signal, nanoseconds, seconds
 
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 _BYTES_PER_GIGABIT: Final = 1e9 / 8

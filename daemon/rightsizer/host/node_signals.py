@@ -11,8 +11,7 @@ from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import cpu_set, link_name, read_file, read_line, read_names
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, Signal, nanoseconds, seconds
 
 _KINDS: Final = (
     (Signal.CPU_PRESSURE, "cpu"),

@@ -15,9 +15,13 @@ from rightsizer.host.cgroups import ControlGroup, outermost
 from rightsizer.host.files import parse_cpus, read_file, read_integer, read_line, read_names
 from rightsizer.host.process_groups import ProcessLocation
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.signal import Signal
-from rightsizer.model.topology import Placement
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    Placement,
+    Signal,
+    nanoseconds,
+)
 
 _NODE_FOLDER: Final = re.compile(r"node([0-9]{1,5})")
 _CPU: Final = re.compile(r"cpu([0-9]{1,5})")

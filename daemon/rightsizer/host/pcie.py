@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.host.files import link_name, read_integer, read_line, read_names
-from rightsizer.model.topology import LinkKind
+from rightsizer.model.values import LinkKind
 
 _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 _HOST_BRIDGE: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")

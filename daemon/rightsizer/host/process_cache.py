@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.host.process_table import ProcessRow, ProcessTable
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Nanoseconds, nanoseconds
 
 ROWS_A_PASS: Final = 64
 """How many of the oldest rows are read again in a pass.

@@ -21,8 +21,7 @@ from rightsizer.host.node_signals import Disks, interface_counters, is_outward, 
 from rightsizer.host.process_table import ProcessRow, ProcessTable
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, Signal, nanoseconds, seconds
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _CPUS: Final = "Cpus_allowed_list:"

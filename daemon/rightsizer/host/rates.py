@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, Signal
 
 K = TypeVar("K", bound=Hashable)
 

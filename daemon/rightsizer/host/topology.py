@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from rightsizer.host.files import parse_cpus, read_integer, read_line, read_names
 from rightsizer.host.numa_locality import NumaNodes, read_nodes
 from rightsizer.host.pcie import PciPath, chain_of, kernel_address, read_link, relate
-from rightsizer.model.device import Device
-from rightsizer.model.topology import (
+from rightsizer.model.values import (
     Adapter,
     AdapterKind,
     Bridge,
+    Device,
     GpuLink,
     LinkKind,
     Placement,

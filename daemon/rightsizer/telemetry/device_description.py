@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
-from rightsizer.model.device import Device
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Device, Nanoseconds
 
 _PROFILE: Final = re.compile(r"\s+MIG\s+(\d+(?:c\.\d+)?g\.\d+gb\S*)", re.IGNORECASE)
 _AS_DESCRIBED: Final = (

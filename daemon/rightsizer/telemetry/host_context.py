@@ -14,12 +14,17 @@ from rightsizer.host.collector import HostCollector
 from rightsizer.host.process_cache import CachedProcessTable
 from rightsizer.host.topology import TopologyFacts, read_topology
 from rightsizer.io.worker import Crashed, Stuck, Worker
-from rightsizer.model.device import Device
-from rightsizer.model.reading import Process, count_computing
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.topology import FabricPort, Topology
-from rightsizer.model.workload import Holding, ProcessGeneration
+from rightsizer.model.values import (
+    CollectorOutcome,
+    Device,
+    FabricPort,
+    Holding,
+    Process,
+    ProcessGeneration,
+    Signal,
+    Topology,
+    count_computing,
+)
 from rightsizer.owners.collector import WorkloadResolver
 from rightsizer.owners.holdings import holdings_on, workloads_on
 

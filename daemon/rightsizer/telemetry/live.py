@@ -12,10 +12,16 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.topology import TopologyFacts
 from rightsizer.io.clock import Clock
 from rightsizer.io.worker import Worker, attempt_all
-from rightsizer.model.device import Device
-from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.snapshot import CollectorOutcome, Snapshot
-from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
+from rightsizer.model.values import (
+    CollectorOutcome,
+    ConfigurationError,
+    Device,
+    Nanoseconds,
+    Snapshot,
+    format_duration,
+    nanoseconds,
+    seconds,
+)
 from rightsizer.telemetry.host_context import HostContextCollector, HostQuery
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 from rightsizer.telemetry.nvml.connection import NvmlConnection

@@ -9,8 +9,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.host.topology import read_topology
 from rightsizer.io.clock import SystemClock
-from rightsizer.model.device import Device
-from rightsizer.model.topology import Topology
+from rightsizer.model.values import Device, Topology
 from rightsizer.telemetry.nvml.connection import NvmlConnection
 from rightsizer.telemetry.nvml.inventory import Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings

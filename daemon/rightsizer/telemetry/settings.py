@@ -5,8 +5,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.settings import Spec
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.model.values import DAY_SECONDS, Spec
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 from rightsizer.telemetry.nvml.settings import LiveSettings

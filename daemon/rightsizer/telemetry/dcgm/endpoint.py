@@ -13,13 +13,18 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.io.worker import FetchResult, PollingThread
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.errors import DriverError
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import CollectorOutcome, Down
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.values import (
+    CollectorOutcome,
+    Device,
+    Down,
+    DriverError,
+    Missing,
+    Nanoseconds,
+    Signal,
+    XidLog,
+    nanoseconds,
+    seconds,
+)
 from rightsizer.telemetry.dcgm.node_gpus import NodeGpus
 from rightsizer.telemetry.dcgm.series import (
     WORKLOADS_MAXIMUM,

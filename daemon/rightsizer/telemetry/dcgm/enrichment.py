@@ -10,11 +10,7 @@ from msgspec.structs import replace
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.pcie import kernel_address
 from rightsizer.io.clock import Clock
-from rightsizer.model.device import BY_INDEX, Device
-from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.workload import Holding
+from rightsizer.model.values import BY_INDEX, Device, Holding, Missing, Reading, Signal, Snapshot
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.workload_limits import WorkloadNameLimiter, with_names
 from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterView

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.host.pcie import BusGpu, kernel_address
-from rightsizer.model.device import Device
+from rightsizer.model.values import Device
 
 GPUS_MAXIMUM: Final = 32
 """Source: DCGM_MAX_NUM_DEVICES of dcgm_structs.h."""

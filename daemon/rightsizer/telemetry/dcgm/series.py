@@ -19,14 +19,21 @@ from rightsizer.model.dcgm_fields import (
     holder_of,
     why_no_gpu,
 )
-from rightsizer.model.device import Device
-from rightsizer.model.epoch import parse_epoch
-from rightsizer.model.errors import DriverError
-from rightsizer.model.reading import Missing, plausible, scaled
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Refusal
-from rightsizer.model.units import Nanoseconds, Unit, convert
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.values import (
+    Device,
+    DriverError,
+    Holding,
+    Missing,
+    Nanoseconds,
+    Refusal,
+    Signal,
+    Unit,
+    Workload,
+    convert,
+    parse_epoch,
+    plausible,
+    scaled,
+)
 from rightsizer.owners.workload_limits import limited_holdings, refusal_of
 from rightsizer.telemetry.dcgm.node_gpus import INSTANCES_MAXIMUM, NodeGpus
 from rightsizer.telemetry.device_description import DeviceDescription, build_devices

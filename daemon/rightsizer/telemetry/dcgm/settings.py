@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from rightsizer.io.http_settings import HttpSettings, checked_url
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, Spec
 
 _OUR_PATH = "/metrics/dcgm"
 

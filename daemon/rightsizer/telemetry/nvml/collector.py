@@ -6,10 +6,7 @@ from typing import Any, Final, Self
 from msgspec import Struct
 
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
-from rightsizer.model.device import Device
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import seconds
+from rightsizer.model.values import Device, Missing, Signal, seconds
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder

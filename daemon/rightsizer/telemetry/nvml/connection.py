@@ -10,8 +10,7 @@ from typing import Any, Final
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.io.clock import Clock
 from rightsizer.io.worker import Crashed, Stuck, Worker
-from rightsizer.model.reading import Missing
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Missing, Nanoseconds, nanoseconds
 from rightsizer.telemetry.nvml.driver import NvmlDriver, explain
 from rightsizer.telemetry.nvml.inventory import Inventory, StuckProbes
 from rightsizer.telemetry.nvml.library import NvmlFailure

@@ -5,9 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import Missing, Nanoseconds, Signal, seconds
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 from rightsizer.telemetry.nvml.handle import DeviceHandle

@@ -14,8 +14,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, mig_profile_of, on_board
 from rightsizer.host.files import read_integer
 from rightsizer.host.pcie import kernel_address
-from rightsizer.model.device import BY_ADDRESS, BY_INDEX, Device, MigInstance
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import BY_ADDRESS, BY_INDEX, Device, MigInstance, Signal
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringReader
 from rightsizer.telemetry.nvml.reading_builder import is_possible

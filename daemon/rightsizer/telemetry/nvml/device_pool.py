@@ -11,9 +11,14 @@ from typing import Final
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.worker import Crashed, Stuck, Worker, WorkerJob
-from rightsizer.model.reading import Missing
-from rightsizer.model.snapshot import CollectorOutcome, Down, Slow
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    CollectorOutcome,
+    Down,
+    Missing,
+    Nanoseconds,
+    Slow,
+)
 from rightsizer.telemetry.nvml.device_reader import DeviceReader, PollResult
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings

@@ -10,10 +10,15 @@ from msgspec import Struct
 
 from rightsizer.host.pcie import is_asleep, kernel_address
 from rightsizer.io.clock import Clock
-from rightsizer.model.device import Device
-from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.snapshot import CollectorOutcome, Down
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import (
+    CollectorOutcome,
+    Device,
+    Down,
+    Missing,
+    Nanoseconds,
+    Reading,
+    nanoseconds,
+)
 from rightsizer.telemetry.nvml.collectors.processes import is_in_use
 from rightsizer.telemetry.nvml.device_collectors import (
     DeviceCollectors,

@@ -15,8 +15,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.device_files import openable_gpus
 from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.host.topology import GpuPairFacts, TopologyFacts
-from rightsizer.model.reading import Missing
-from rightsizer.model.topology import LinkKind, Placement
+from rightsizer.model.values import LinkKind, Missing, Placement
 from rightsizer.telemetry.nvml.device_facts import DeviceFactsReader
 from rightsizer.telemetry.nvml.inventory import (
     PEERS,

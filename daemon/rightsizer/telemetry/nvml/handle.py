@@ -9,8 +9,7 @@ import pynvml
 from msgspec.structs import replace
 
 from rightsizer.io.clock import Clock
-from rightsizer.model.reading import Missing
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Missing, Nanoseconds
 from rightsizer.telemetry.nvml.inventory import DeviceTarget
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.settings import LiveSettings

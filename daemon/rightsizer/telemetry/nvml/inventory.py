@@ -10,10 +10,15 @@ from msgspec.structs import replace
 
 from rightsizer.host.pcie import BusGpu, kernel_address
 from rightsizer.host.topology import TopologyFacts
-from rightsizer.model.device import BY_ADDRESS, BY_INDEX, PLACEHOLDERS, Device
-from rightsizer.model.reading import Missing
-from rightsizer.model.snapshot import Down
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import (
+    BY_ADDRESS,
+    BY_INDEX,
+    PLACEHOLDERS,
+    Device,
+    Down,
+    Missing,
+    Nanoseconds,
+)
 from rightsizer.telemetry.nvml.device_facts import (
     DeviceFactsReader,
     MigParent,

@@ -12,8 +12,7 @@ import pynvml
 from msgspec import Struct
 
 from rightsizer.host.files import inode_of, read_file
-from rightsizer.model.reading import Missing
-from rightsizer.model.snapshot import Down
+from rightsizer.model.values import Down, Missing
 
 _DRIVER_GONE: Final = frozenset(
     {

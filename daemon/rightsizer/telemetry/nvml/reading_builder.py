@@ -5,10 +5,16 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from rightsizer.model.reading import Missing, Process, ProcessKind, Reading, count_computing
-from rightsizer.model.signal import Signal
-from rightsizer.model.topology import Nvlink
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import (
+    Missing,
+    Nanoseconds,
+    Nvlink,
+    Process,
+    ProcessKind,
+    Reading,
+    Signal,
+    count_computing,
+)
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 
 _NO_PART: Final = NvmlFailure(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, Spec
 
 
 class LiveSettings(Struct, frozen=True):

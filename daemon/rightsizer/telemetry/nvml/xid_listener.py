@@ -13,9 +13,16 @@ from msgspec.structs import replace
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.worker import Crashed, Stuck, Worker
-from rightsizer.model.driver_codes import CRITICAL_XIDS, OTHER_XID, XID_MEANINGS, XidLog
-from rightsizer.model.snapshot import CollectorOutcome, Down
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    CRITICAL_XIDS,
+    NANOSECONDS_PER_SECOND,
+    OTHER_XID,
+    XID_MEANINGS,
+    CollectorOutcome,
+    Down,
+    Nanoseconds,
+    XidLog,
+)
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.settings import LiveSettings

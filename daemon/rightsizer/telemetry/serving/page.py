@@ -17,10 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rightsizer.io.codec import convert
 from rightsizer.io.document import LINE_MAXIMUM, DocumentLimits, DocumentReading
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.errors import DriverError
-from rightsizer.model.reading import Missing, plausible
-from rightsizer.model.served_counts import ServedFigure
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import DriverError, Missing, ServedFigure, Signal, plausible
 from rightsizer.telemetry.serving.settings import EngineName
 
 _LIMITS: Final = DocumentLimits(8 * 2**20, 100_000, "lines")

@@ -4,10 +4,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rightsizer.model.metric_family import Export
-from rightsizer.model.served_counts import ServedCounts, ServedFigure, ServedSample
-from rightsizer.model.served_load import ServedLoad
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import (
+    Export,
+    ServedCounts,
+    ServedFigure,
+    ServedLoad,
+    ServedSample,
+    Signal,
+)
 from rightsizer.telemetry.serving.page import (
     DISTRIBUTED,
     EngineDefinition,

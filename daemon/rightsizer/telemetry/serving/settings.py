@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from rightsizer.io.http_settings import checked_url
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, Spec
 
 _USUAL_PATH: Final = "/metrics"
 _PLAIN: Final = re.compile("[!-~]+")

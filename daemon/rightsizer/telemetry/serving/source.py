@@ -12,12 +12,15 @@ from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.worker import FetchResult, PollingThread
-from rightsizer.model.device import Device
-from rightsizer.model.errors import DriverError
-from rightsizer.model.served_counts import ServedSample
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import CollectorOutcome, Snapshot
-from rightsizer.model.workload import Holding
+from rightsizer.model.values import (
+    CollectorOutcome,
+    Device,
+    DriverError,
+    Holding,
+    ServedSample,
+    Signal,
+    Snapshot,
+)
 from rightsizer.telemetry.serving.page import EngineMetricsPage, parse_page, values_of
 from rightsizer.telemetry.serving.served import served_samples
 from rightsizer.telemetry.serving.settings import ServingEndpoint, ServingTelemetrySettings

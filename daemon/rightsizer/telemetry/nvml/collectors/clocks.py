@@ -4,8 +4,7 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import Missing, Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.library import NvmlFailure
 

@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import pynvml
 
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Unit, seconds
+from rightsizer.model.values import Missing, Signal, Unit, seconds
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, failure_of

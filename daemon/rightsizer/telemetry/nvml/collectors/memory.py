@@ -6,8 +6,7 @@ from typing import Any, Final
 import pynvml
 
 from rightsizer.host.files import read_file
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import Missing, Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank

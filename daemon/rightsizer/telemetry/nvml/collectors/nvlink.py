@@ -8,9 +8,7 @@ import pynvml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
-from rightsizer.model.topology import Nvlink
+from rightsizer.model.values import Missing, Nvlink, Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlRate
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure

@@ -4,7 +4,7 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlRate, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder

@@ -3,8 +3,7 @@
 import math
 from typing import Any, Final
 
-from rightsizer.model.reading import Missing, Process, ProcessKind
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import Missing, Process, ProcessKind, Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, SampleCursor
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pynvml
 
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue, SampleCursor
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, value_of
