@@ -83,9 +83,7 @@ def is_load_kept(requirement: Requirement, server: Server) -> bool:
 
 
 def least_servers(requirement: Requirement, server: Server) -> int:
-    """Return a number of equal servers below which that check fails."""
-    if not _is_arriving(requirement, server):
-        return 1
+    """Return a number of equal servers below which that check of arriving requests fails."""
     return servers_needed(server, _requests_per_second(requirement))
 
 

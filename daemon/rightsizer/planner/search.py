@@ -86,6 +86,7 @@ class Search:
         memory = settings.memory
         self._serving_memory = cache(partial(ServingMemory, requirement, settings=memory))
         self._training_memory = cache(partial(training_memory, requirement, settings=memory))
+        self._training_bytes = cache(self._needed_bytes)
         is_of_tokens = isinstance(requirement.model, Transformer)
         self._has_tokens = is_of_tokens and not requirement.task.trains
         self._servers = {} if servers is None else servers
@@ -145,8 +146,10 @@ class Search:
         requirement = self.requirement
         trains = self.requirement.task.trains
         layouts = self._layouts(joined_gpus(board, self._node_gpus))
-        whole = [layout for layout in layouts if not slice_fault(requirement, board, layout)]
-        whole = whole or [*layouts]
+        whole = layouts
+        if is_slice(board.key):
+            alone = [layout for layout in layouts if not slice_fault(requirement, board, layout)]
+            whole = alone or layouts
         if requirement.parallel is not None:
             candidate = self._training_candidate if trains else self._serving_candidate
             candidates = [candidate(board, requirement.parallel)]
@@ -169,8 +172,14 @@ class Search:
             for parallelism in whole
             if not link_fault(self.requirement, board, parallelism)
         ]
-        needs = {parallelism: self._training_memory(parallelism) for parallelism in linked or whole}
-        fitting = [parallelism for parallelism, need in needs.items() if self._holds(board, need)]
+        needs = {parallelism: self._training_bytes(parallelism) for parallelism in linked or whole}
+        room = self._available(board)
+        usable = usable_bytes(board.memory_bytes, self._sizing.memory)
+        fitting = [
+            parallelism
+            for parallelism, (total, surely) in needs.items()
+            if total <= room and surely <= usable
+        ]
         if self.requirement.training.is_fully_sharded:
             # Sharding does not split layers, unless a GPU cannot hold its sequences otherwise.
             fitting = [
@@ -180,10 +189,8 @@ class Search:
             fewest = [parallelism for parallelism in fitting if parallelism.gpus == fitting[0].gpus]
             compared = fewest[: self._settings.layouts_per_gpu]
         else:
-            near = _ABOUT * min(need.total_bytes for need in needs.values())
-            compared = [
-                next(parallelism for parallelism, need in needs.items() if need.total_bytes <= near)
-            ]
+            near = _ABOUT * min(total for total, _ in needs.values())
+            compared = [next(parallelism for parallelism in needs if needs[parallelism][0] <= near)]
         return [self._timely(board, parallelism) for parallelism in compared]
 
     def _timely(self, board: Board, layout: Parallelism) -> PlanCandidate:
@@ -242,14 +249,14 @@ class Search:
     ) -> list[PlanCandidate]:
         """Return the first whose memory holds a request per replica; stages only if needed.
 
-        Further ones are tried until one is fast enough.
+        Further ones are tried until one is fast enough, or takes more than `gpu_maximum`.
         """
         candidates: list[PlanCandidate] = []
         compared = 0
         for layout in layouts:
             is_compared = compared >= self._settings.layouts_per_gpu
             is_enough = is_compared and any(candidate.fits for candidate in candidates)
-            if is_enough or (layout.pipeline > 1 and compared):
+            if is_enough or (layout.pipeline > 1 and compared) or layout.gpus > gpu_maximum:
                 break
             largest_concurrency = self._serving_memory(layout).largest_concurrency(
                 self._available(board)
@@ -278,8 +285,8 @@ class Search:
         is_bounded = math.isfinite(gpu_maximum)
         proposed = int(min(gpu_maximum, self._settings.gpu_maximum) // layout.gpus)
         least = math.ceil((load.concurrency or 1.0) / largest_concurrency)
-        if self._has_tokens:
-            least = max(least, least_servers(self.requirement, self._server(board, layout)))
+        if load.concurrency is None:
+            least = max(least, self._least_replicas(board, layout))
         if is_bounded and least > proposed:
             return None
         proposed = max(1, proposed)
@@ -300,6 +307,15 @@ class Search:
             return None
         is_late = any(late(load, spread(proposed).rate, self._headroom))
         return spread(1 if is_late else proposed)
+
+    def _least_replicas(self, board: Board, layout: Parallelism) -> int:
+        """Return a number of replicas below which the rate is not reached in any time."""
+        load = self.requirement.load
+        server = self._server(board, layout) if self._has_tokens else None
+        if server is not None and server.is_causal and load.is_open:
+            return least_servers(self.requirement, server)
+        made = self._rate(board, layout, None).units_per_second
+        return 1 if made is None else load.least_shares(made)
 
     def _is_kept(self, board: Board, layout: Parallelism, replicas: int) -> bool:
         if not self._has_tokens:
@@ -358,11 +374,10 @@ class Search:
         why = f"fits with {percent_text(sure)}"
         return replace(candidate, rejections=(Rejection(CandidateFilter.MEMORY, why, 1.0),))
 
-    def _holds(self, board: Board, memory: MemoryEstimate) -> bool:
-        """Whether a board has the memory, as surely as asked."""
-        surely = memory.total.quantile(self.requirement.load.certainty)
-        usable = usable_bytes(board.memory_bytes, self._sizing.memory)
-        return memory.total_bytes <= self._available(board) and surely <= usable
+    def _needed_bytes(self, layout: Parallelism) -> tuple[float, float]:
+        """Return the memory of training, as estimated and as surely as asked."""
+        memory = self._training_memory(layout)
+        return memory.total_bytes, memory.total.quantile(self.requirement.load.certainty)
 
     def _candidate(
         self, board: Board, layout: Parallelism, memory: MemoryEstimate, rate: PredictedRate

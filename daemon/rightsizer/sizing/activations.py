@@ -1,6 +1,7 @@
 """Activations on one GPU: transformers by layer widths, images, recommenders."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -71,6 +72,7 @@ class LayerBlock(Struct, frozen=True):
     """Elements produced by the recurrence."""
 
 
+@lru_cache
 def blocks_of(model: LayeredModel) -> tuple[LayerBlock, ...]:
     """Widths of each kind of layer in a model."""
     if isinstance(model, VisionTransformer):
@@ -132,20 +134,16 @@ class TrainingActivations(Struct, frozen=True):
         return self.kept + max(self.loss, self.recomputed)
 
 
-def inference_activation_bytes(
-    blocks: Sequence[LayerBlock],
-    number_format: NumberFormat,
-    layout: Parallelism,
-    tokens: float,
-    sampled_rows: float,
-) -> float:
-    """Peak of one forward pass: residual streams, widest part and sampled logits.
+def passing_bytes(
+    blocks: Sequence[LayerBlock], number_format: NumberFormat, layout: Parallelism
+) -> tuple[float, float]:
+    """Peak of one forward pass: by token residual streams and the widest part, by row its logits.
 
     In a mixture of experts, tokens are copied once per expert they use.
     """
     elements = max(_passing_elements(block, layout) for block in blocks)
-    streams = tokens * elements * number_format.bytes_per_parameter
-    return streams + sampled_rows * max(block.vocab for block in blocks) * _SAMPLING_BYTES
+    logits = max(block.vocab for block in blocks)
+    return elements * number_format.bytes_per_parameter, logits * _SAMPLING_BYTES
 
 
 def _passing_elements(block: LayerBlock, layout: Parallelism) -> float:

@@ -93,25 +93,31 @@ def interpolated(
 ) -> tuple[float, float]:
     """The bracket of as many bisections of the zero of an increasing function, in fewer steps.
 
-    Found by false positions; an end that stays counts half as much at each step, so that it moves.
+    Found by false positions, rounded away from the nearer end; an end that stays twice counts half
+    as much, so that it moves.
     """
     below = 0
     above = 2**times
     width = (high - low) / above
     short = excess(low)
     over = excess(high)
+    moved = 0
     while above - below > 1:
         part = short / (short - over) if short < over else 0.5
-        middle = min(max(round(below + part * (above - below)), below + 1), above - 1)
+        place = below + part * (above - below)
+        middle = math.floor(place) if place - below > above - place else math.ceil(place)
+        middle = min(max(middle, below + 1), above - 1)
         value = excess(low + middle * width)
         if value < 0.0:
             below = middle
             short = value
-            over /= 2.0
+            over *= 0.5 if moved < 0 else 1.0
+            moved = -1
         else:
             above = middle
             over = value
-            short /= 2.0
+            short *= 0.5 if moved > 0 else 1.0
+            moved = 1
     return low + below * width, low + above * width
 
 

@@ -117,6 +117,12 @@ class RequestLoad(Struct, frozen=True):
             1.0 - _ROUNDING
         )
 
+    def least_shares(self, throughput: EstimateInterval) -> int:
+        """Least number of equal throughputs that is not short; at least 1."""
+        surely = throughput.quantile(1.0 - self.certainty)
+        demand = self.units_per_second or 0.0
+        return max(1, math.ceil(demand / surely * (1.0 - 2.0 * _ROUNDING))) if surely > 0.0 else 1
+
     def answer_interval(
         self,
         first: EstimateInterval,

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -191,6 +191,7 @@ def _in_blocks(tokens: float) -> float:
     return tokens if math.isinf(tokens) else math.ceil(tokens / _BLOCK_TOKENS) * _BLOCK_TOKENS
 
 
+@lru_cache
 def adapter_parameters(model: Model, lora: Lora) -> float:
     """Parameters of low-rank adapters: rank times input plus output width of each matrix."""
     if not isinstance(model, Transformer):
@@ -254,23 +255,29 @@ class ServingMemory:
         """KV cache of one request at its maximum length."""
         self._unpacked_bytes = dequantized_bytes(count, weights, layout)
         self._error_factor = memory_error_factor(requirement)
-        self._blocks: tuple[activations.LayerBlock, ...] = ()
-        if isinstance(model, Transformer | VisionTransformer):
-            self._blocks = activations.blocks_of(model)
+        self._overhead_bytes = settings.context_bytes
+        self._overhead_bytes += communication_bytes(layout, settings, trains=False)
+        self._token_bytes = self._row_bytes = 0.0
+        if isinstance(model, LayeredModel | Diffusion):
+            blocks = (
+                (activations.denoiser_block(model),)
+                if isinstance(model, Diffusion)
+                else activations.blocks_of(model)
+            )
+            self._token_bytes, self._row_bytes = activations.passing_bytes(
+                blocks, requirement.precision.activations, layout
+            )
         self.largest_concurrency = cache(self._largest_concurrency)
         """Maximum number of requests in flight on all GPUs by available bytes."""
 
     def at(self, concurrency: float) -> MemoryEstimate:
         """Memory at a concurrency over all GPUs."""
         requests = float(math.ceil(concurrency / self.layout.data))
-        settings = self.settings
         model = self.requirement.model
-        graphs = 0.0
+        overhead = self._overhead_bytes
         if isinstance(model, Transformer):
             layers = math.ceil(model.layers / self.layout.pipeline)
-            graphs = graph_bytes(layers, requests, settings)
-        communication = communication_bytes(self.layout, settings, trains=False)
-        overhead = settings.context_bytes + graphs + communication
+            overhead += graph_bytes(layers, requests, self.settings)
         return MemoryEstimate(
             weights_bytes=self.weights_bytes,
             kv_cache_bytes=self.request_bytes * requests,
@@ -310,27 +317,22 @@ class ServingMemory:
         model = self.requirement.model
         load = self.requirement.load
         number_format = self.requirement.precision.activations
-        passing = activations.inference_activation_bytes
         match model:
-            case Transformer() | VisionTransformer():
+            case Transformer():
                 tokens = requests * max(1.0, load.input_tokens)
                 tokens = min(tokens, float(self.settings.batched_tokens))
-                if isinstance(model, VisionTransformer):
-                    tokens = requests * model.tokens
                 rows = min(requests, float(self.settings.sampled_rows))
-                seen = model.unread.encoder_elements if isinstance(model, Transformer) else 0.0
-                texts = passing(self._blocks, number_format, self.layout, tokens, rows)
-                return max(texts, seen * number_format.bytes_per_parameter)
+                seen = model.unread.encoder_elements * number_format.bytes_per_parameter
+                return max(tokens * self._token_bytes + rows * self._row_bytes, seen)
+            case VisionTransformer():
+                return requests * model.tokens * self._token_bytes
             case ConvolutionalNetwork():
                 kept = activations.convolution_training_bytes(model, number_format, requests)
                 return kept * activations.CONVOLUTION_LIVE_SHARE
             case Diffusion():
-                tokens = activations.denoiser_tokens(model) * requests
-                blocks = (activations.denoiser_block(model),)
-                denoising = passing(blocks, number_format, self.layout, tokens, 0.0)
-                return max(
-                    denoising, activations.decoder_peak_bytes(model, number_format, requests)
-                )
+                denoising = activations.denoiser_tokens(model) * requests * self._token_bytes
+                decoding = activations.decoder_peak_bytes(model, number_format, requests)
+                return max(denoising, decoding)
             case RecommenderModel():
                 return activations.recommender_bytes(model, requests, trains=False)
 
