@@ -27,7 +27,7 @@ from rightsizer.fleet.sources.agent.columns import (
 )
 from rightsizer.fleet.sources.agent.day import held, workload_by_key, workload_of
 from rightsizer.fleet.sources.agent.source import node_advice
-from rightsizer.fleet.sources.figures import AgentMetric
+from rightsizer.fleet.sources.figures import DeviceFigure
 from rightsizer.fleet.sources.series import placed
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.block import Measure
@@ -50,7 +50,7 @@ RULES = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
 
 
 @pytest.mark.parametrize("figure", figures.RECORDED_FIGURES, ids=lambda figure: figure.name)
-def test_figures_are_exported_and_recorded(figure: AgentMetric) -> None:
+def test_figures_are_exported_and_recorded(figure: DeviceFigure) -> None:
     """Each measure has an expression with and one without recording rules, of existing names."""
     groups = load_yaml(RULES.read_text("utf-8"), "rules").data["groups"]
     rules = {rule["record"] for group in groups for rule in group["rules"]}

@@ -18,7 +18,6 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     held_runs,
     presences,
 )
-from rightsizer.fleet.sources.dcgm_exporter.probe import presence_names, tier_of_metrics
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     ThrottleReasons,
     alive,
@@ -26,6 +25,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     plausible_values,
 )
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.sources.dcgm_names import presence_names, tier_of_metrics
 from rightsizer.fleet.sources.series import together
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.signal import Signal

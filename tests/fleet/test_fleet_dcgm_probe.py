@@ -10,7 +10,8 @@ from dcgm_estate import BUSY, NOW, EstatePast, Phase, basic, gpu, stored, unprof
 from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SampledSeries, SourceReport
-from rightsizer.fleet.sources.dcgm_exporter.probe import NAMELESS, probe, spellings
+from rightsizer.fleet.sources.dcgm_exporter.probe import probe
+from rightsizer.fleet.sources.dcgm_names import NAMELESS, spellings
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.state import Tier

@@ -69,7 +69,7 @@ def test_groups_are_as_large_as_mimir_takes() -> None:
 def test_absent_fields_are_not_recorded() -> None:
     """Each field has its own spelling, and one field alone gives presence."""
     names = ["dcgm_fb_used", "dcgm_gpu_utilization", "DCGM_FI_DEV_ENERGY", "up"]
-    assert {query.name(metric) for query, metric in recorded_series(names)} == {
+    assert {figure.recorded_name for figure in recorded_series(names)} == {
         "uuid_pod:dcgm_fb_used:count5m",
         *(f"uuid:{name}:{of}5m" for name in names[:2] for of in ("avg", "max")),
     }
@@ -200,7 +200,7 @@ def columns(day: FleetDay, kind: str = "") -> dict[tuple[str, str], list[float]]
 def test_the_probe_says_what_it_found(recorded_store: RecordedStore) -> None:
     """Every exported field has its series, and none is missing."""
     wanted = recorded_series({name for name in recorded_store.report.metrics if ":" not in name})
-    assert {query.name(metric) for query, metric in wanted} <= recorded_store.report.metrics
+    assert {figure.recorded_name for figure in wanted} <= recorded_store.report.metrics
     (said,) = (each for each in recorded_store.report.can if "recorded" in each)
     assert f"{len(wanted)} series" in said
     assert not [warning for warning in recorded_store.report.warnings if "ecorded" in warning]

@@ -12,7 +12,7 @@ from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import Cluster, DeviceHolding, FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.selector import quoted
 from rightsizer.fleet.source import MetricStore
-from rightsizer.fleet.sources.dcgm_exporter.probe import presence_spellings
+from rightsizer.fleet.sources.dcgm_names import presence_spellings
 from rightsizer.fleet.sources.series import divided, first_label, one_of, over_time
 from rightsizer.model.dcgm_fields import UUID_LABELS
 from rightsizer.model.units import Nanoseconds

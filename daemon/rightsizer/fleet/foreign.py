@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.source import MetricStore
-from rightsizer.fleet.sources.dcgm_exporter.probe import NAMELESS, spellings
+from rightsizer.fleet.sources.dcgm_names import NAMELESS, spellings
 from rightsizer.fleet.sources.series import last_seen, one_of
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, EXPORTER
 from rightsizer.model.errors import StoreError, StoreLimitError

@@ -28,7 +28,18 @@ class ServedModels(Struct, frozen=True):
     answers: tuple[Mapping[str, Any], ...] = ()
     fault: str = ""
     """Why there are no answers, if engines serve."""
-    notes: tuple[str, ...] = ()
+    loads: int = 0
+    """Number of models that engines serve."""
+    unlearned: tuple[str, ...] = ()
+    """Why what they teach was not kept."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know beside the answers."""
+        notes = [f"Not learned: {note}." for note in self.unlearned]
+        if self.fault:
+            notes.append(f"Not planned: {counted(self.loads, 'served model')}: {self.fault}.")
+        return notes
 
 
 def served_models(
@@ -52,9 +63,8 @@ def served_models(
             loads, config_file, sorted(filter(None, kinds)), notes.append if learns else None
         )
     except RightsizerError as error:
-        note = f"Not planned: {counted(len(loads), 'served model')}: {error}."
-        return ServedModels(fault=str(error), notes=(note,))
-    return ServedModels(tuple(answers), notes=tuple(f"Not learned: {note}." for note in notes))
+        return ServedModels((), str(error), len(loads))
+    return ServedModels(tuple(answers), unlearned=tuple(notes))
 
 
 def _loads(

@@ -37,12 +37,13 @@ from rightsizer.fleet.sources.figures import (
     PEAKS,
     POWER,
     POWER_BUCKETS,
+    SHARES,
     STATES,
     TOTALS,
-    AgentMetric,
+    WORKLOADS,
+    DeviceFigure,
     Labels,
     grouped,
-    ranged,
 )
 from rightsizer.fleet.sources.series import by_label, placed, runs_of, word_of
 from rightsizer.model.device import Device
@@ -52,18 +53,6 @@ from rightsizer.owners.registry import owner_of
 
 _LEAST: Final = 0.005
 """Half of the rounding of the store's answer."""
-_SHARES: Final = {
-    share: f"round(max by (uuid, workload) (sum_over_time({share}#)) / on (uuid) group_left () "
-    f"max by (uuid) (count_over_time({known}#)), 0.01)"
-    for share, known in (
-        (
-            "uuid_workload:rightsizer_workload_share_ratio:avg5m",
-            "uuid:rightsizer_used_seconds:increase5m",
-        ),
-        ("rightsizer_workload_share_ratio", "rightsizer_device_up"),
-    )
-}
-"""By metric, mean shares of a device in an interval: the sum by how often it was known."""
 
 
 def held(shares: Floats, workloads: Sequence[Workload]) -> tuple[DeviceHolding, ...]:
@@ -94,17 +83,6 @@ WORKLOAD_LABELS: Final = (
 """If the scrape sets `namespace`, `pod` and `container` of the agent itself, the workload's
 are `exported_*`."""
 _KEY: Final = re.compile(r"([a-z]+)[:/](.+)", re.DOTALL)
-
-
-def workload_query(names: AbstractSet[str], keys: Sequence[str], span: Nanoseconds) -> str | None:
-    """Return the query of some workloads over a span; `None` if the store has none."""
-    for name in ("workload:rightsizer_workload_info:last5m", "rightsizer_workload_info"):
-        if name in names:
-            value = ranged(f"last_over_time({name}#)", {"workload": tuple(keys)}, span)
-            # Without labels that vary by pod.
-            by = "workload, kind, class, name, exported_namespace, namespace, allocator"
-            return f"max by ({by}) ({value})"
-    return None
 
 
 def workload_of(labels: Mapping[str, str]) -> Workload | None:
@@ -190,7 +168,7 @@ class DayReader(Struct, frozen=True):
             *((figure, self._positive(figure, labels)) for figure in BY_LABEL),
         )
         by_kind = {
-            figure.name: by_label(answer, grid, figure.labels[0], rows, 0.0)
+            figure.name: by_label(answer, grid, figure.by[1], rows, 0.0)
             for figure, answer in answers
         }
         presence = presence_of(by_kind[STATES.name], grid)
@@ -222,17 +200,18 @@ class DayReader(Struct, frozen=True):
         return FleetDay(frames, {uuid: some for uuid, some in holdings.items() if uuid in frames})
 
     def _columns(
-        self, figures: Iterable[AgentMetric], labels: Labels, rows: Mapping[str, int]
+        self, figures: Iterable[DeviceFigure], labels: Labels, rows: Mapping[str, int]
     ) -> dict[str, Floats]:
         answer = self._range(grouped(figures, self.names, labels, self.grid.step))
         return by_label(answer, self.grid, FIGURE, rows)
 
     def _holdings(self, labels: Labels) -> dict[str, tuple[DeviceHolding, ...]]:
-        answer = [e for e in self._range(self._shares_query(labels)) if e.labels.get("workload")]
+        query = SHARES.promql(self.names, labels, self.grid.step)
+        answer = [e for e in self._range(query) if e.labels.get("workload")]
         keys = sorted({sampled_series.labels["workload"] for sampled_series in answer})
         workloads = {key: workload_by_key(key) for key in keys}
         if keys:
-            query = workload_query(self.names, keys, self._day_span)
+            query = WORKLOADS.promql(self.names, {"workload": tuple(keys)}, self._day_span)
             workloads |= workloads_of(self._daily(query))
         rows: defaultdict[str, list[int]] = defaultdict(list)
         for row, series in enumerate(answer):
@@ -245,12 +224,7 @@ class DayReader(Struct, frozen=True):
             for uuid, held_rows in rows.items()
         }
 
-    def _shares_query(self, labels: Labels) -> str | None:
-        """Return the mean share per interval by device and workload; `None` if not stored."""
-        forms = (form for name, form in _SHARES.items() if name in self.names)
-        return next((ranged(form, labels, self.grid.step) for form in forms), None)
-
-    def _positive(self, figure: AgentMetric, labels: Labels) -> Sequence[SampledSeries]:
+    def _positive(self, figure: DeviceFigure, labels: Labels) -> Sequence[SampledSeries]:
         query = figure.promql(self.names, labels, self.grid.step)
         # Omit series that are 0 throughout.
         return self._range(query and f"{query} > 0")

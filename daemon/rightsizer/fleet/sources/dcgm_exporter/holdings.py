@@ -17,7 +17,7 @@ from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.source import MetricStore, SampledSeries
-from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
+from rightsizer.fleet.sources.dcgm_names import device_of
 from rightsizer.fleet.sources.gpu_requests import GpuUnits, containers_of, requests_within
 from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners, workload_key
 from rightsizer.fleet.sources.series import placed, runs_of

@@ -14,7 +14,7 @@ from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
-from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
+from rightsizer.fleet.sources import dcgm_names as dcgm
 from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames, pods_of_exporters
 from rightsizer.fleet.sources.pod_owners import (
     NODE_LABELS,

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import Grid
-from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
-from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
+from rightsizer.fleet.sources import dcgm_names as dcgm
 from rightsizer.fleet.sources.figures import (
     GAINED,
     LOWEST,
@@ -25,18 +24,15 @@ from rightsizer.fleet.sources.figures import (
     PEAK,
     RECORDED_STEP,
     TIMES_RECORDED,
-    IntervalQuery,
+    DeviceFigure,
 )
 from rightsizer.fleet.sources.series import placed, runs_of, together
-from rightsizer.model.dcgm_fields import EXPORTER, DcgmField
+from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit, convert, seconds
-
-# A scrape may set the exporter's own pod in place of the holder's.
-_NO_HOLDER: Final = f'exported_pod="",pod_name="",pod=~"|.*{EXPORTER}.*"'
+from rightsizer.model.units import Unit, convert, seconds
 
 
 class Stretch(Struct, frozen=True):
@@ -62,22 +58,21 @@ class DayQueries(Struct, frozen=True):
     stretches: tuple[Stretch, ...] = ()
     """Of the grid, by whether they were recorded; those of `recorded`."""
 
-    def read(self, query: IntervalQuery, metrics: Collection[str]) -> list[SampledSeries]:
-        """Return the answers of a query for each metric, by interval.
+    def read(self, figure: DeviceFigure, metrics: Collection[str]) -> list[SampledSeries]:
+        """Read a figure of each metric, by interval.
 
         If holders' series have parts of a mean, the device's own series with the total is included
         and larger; it is not recorded.
         """
         answers: list[SampledSeries] = []
         for name in metrics:
-            recorded_name = query.name(name)
-            is_divided = query is MEAN and name in self.divided
-            is_recorded = recorded_name in self.recorded and not is_divided
+            of_metric = figure.of(name)
+            is_divided = figure is MEAN and name in self.divided
+            is_recorded = of_metric.recorded_name in self.recorded and not is_divided
             for stretch in self.stretches if is_recorded else (self._whole,):
-                series_name = recorded_name if stretch.is_recorded else name
-                answers += self._asked(query, series_name, stretch)
+                answers += self._asked(of_metric, stretch)
             if is_divided:
-                answers += self._asked(OWN_MEAN, name, self._whole, _NO_HOLDER)
+                answers += self._asked(OWN_MEAN.of(name), self._whole)
         return answers
 
     def where_recorded(self, names: Collection[str]) -> tuple[Self, AbstractSet[str]]:
@@ -85,8 +80,7 @@ class DayQueries(Struct, frozen=True):
 
         Also returns these devices; nothing was recorded for others.
         """
-        whole = replace(self._whole, is_recorded=True)
-        answers = (self._asked(TIMES_RECORDED, name, whole) for name in names)
+        answers = (self._asked(TIMES_RECORDED.of(name), self._whole) for name in names)
         sampled_series = [*chain.from_iterable(answers)]
         times = placed(sampled_series, self.grid, 0.0).max(axis=0, initial=0.0)
         runs = runs_of(np.where(times >= self.grid.step // RECORDED_STEP, 1, 2))
@@ -98,16 +92,12 @@ class DayQueries(Struct, frozen=True):
     def _whole(self) -> Stretch:
         return Stretch(0, self.grid.count - 1)
 
-    def _asked(
-        self, query: IntervalQuery, name: str, stretch: Stretch, *matchers: str
-    ) -> Iterator[SampledSeries]:
+    def _asked(self, figure: DeviceFigure, stretch: Stretch) -> Iterator[SampledSeries]:
         grid = self.grid
         first, last = (grid.time(place + 1) for place in (stretch.first, stretch.last))
+        form = figure.forms[0 if stretch.is_recorded else -1]
         for label in self.uuid_labels:
-            chosen = selector(name, {label: self.uuids}, *matchers)
-            samples = f"{chosen}[{grid.step // NANOSECONDS_PER_SECOND}s]"
-            recorded = query.recorded(chosen, grid.step)
-            promql = recorded if stretch.is_recorded else query.raw(samples)
+            promql = figure.query(form, {label: self.uuids}, grid.step)
             yield from self.store.range(promql, first, last, grid.step)
 
 
@@ -224,19 +214,19 @@ def read_devices(
     Increases of counters that several series repeat at once are divided by their number.
     """
 
-    def read(query: IntervalQuery, wanted: DcgmField) -> Floats | None:
+    def read(figure: DeviceFigure, wanted: DcgmField) -> Floats | None:
         names = dcgm.spelled(wanted, metrics)
         if not names or wanted.signal is None:
             return None
-        answer = queries.read(query, names)
+        answer = queries.read(figure, names)
         values = by_device(answer, queries.grid, rows, is_of_card=wanted.is_of_card)
         return plausible_values(values, wanted, wanted.signal)
 
-    def signals(query: IntervalQuery, fields: Iterable[DcgmField]) -> dict[Signal, Floats]:
+    def signals(figure: DeviceFigure, fields: Iterable[DcgmField] = ()) -> dict[Signal, Floats]:
         """If several fields map to one signal, the highest rank wins."""
         columns: dict[Signal, Floats] = {}
-        for dcgm_field in sorted(fields, key=lambda field: field.rank):
-            if dcgm_field.signal is not None and (column := read(query, dcgm_field)) is not None:
+        for dcgm_field in sorted(fields or figure.fields, key=lambda field: field.rank):
+            if dcgm_field.signal is not None and (column := read(figure, dcgm_field)) is not None:
                 # The engines of one GPU map to one signal, of which the busiest counts.
                 both = np.maximum if dcgm_field.signal is Signal.JPEG else alive
                 former = columns.get(dcgm_field.signal, np.full_like(column, np.nan))
@@ -246,14 +236,14 @@ def read_devices(
     reasons = None
     if any(dcgm.spelled(reason, metrics) for reason in dcgm.REASONS):
         # Exporters of one fleet may spell them differently.
-        parts = [signals(query, dcgm.REASONS) for query in (MEAN, PEAK, LOWEST)]
+        parts = [signals(figure, dcgm.REASONS) for figure in (MEAN, PEAK, LOWEST)]
         reasons = ThrottleReasons(*(part[Signal.CLOCK_EVENT_REASONS] for part in parts))
     length = seconds(queries.grid.step)
     energy = read(GAINED, dcgm.ENERGY)
     gained = ((condition, read(GAINED, dcgm_field)) for dcgm_field, condition, _ in VIOLATIONS)
     return DeviceReadings(
-        signals(MEAN, dcgm.MEASURED),
-        signals(PEAK, dcgm.PEAKED),
+        signals(MEAN),
+        signals(PEAK),
         None if energy is None else energy / series_at_once,
         reasons,
         {

@@ -15,7 +15,7 @@ from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
+from rightsizer.fleet.sources import dcgm_names as dcgm
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
@@ -27,6 +27,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     workloads_of,
 )
 from rightsizer.fleet.sources.dcgm_exporter.inventory import read_inventory
+from rightsizer.fleet.sources.dcgm_exporter.probe import NAME, probe
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     DayQueries,
     DeviceReadings,
@@ -93,12 +94,12 @@ class DcgmExporterSource(Struct, frozen=True):
     _serving: ServingMetrics = field(default_factory=ServingMetrics)
     _labels: dict[Grid, tuple[tuple[str, ...], HolderNames]] = {}
     """By the days read."""
-    name: ClassVar[str] = dcgm.NAME
+    name: ClassVar[str] = NAME
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """Find what there is, how far back, at which resolution, and which series are recorded."""
-        report = dcgm.probe(store, now, lookback)
-        wanted = [query.name(metric) for query, metric in recorded_series(report.metrics)]
+        report = probe(store, now, lookback)
+        wanted = [figure.recorded_name for figure in recorded_series(report.metrics)]
         names = names_of(store, wanted, now, UUID_LABELS, over=_LOOK)
         if not names:
             return report
@@ -138,7 +139,7 @@ class DcgmExporterSource(Struct, frozen=True):
         all_names = (*names, *dcgm.other_presence_names(report.metrics))
         labels, holder_labels = self._labels_of(store, all_names, grid)
         queries = DayQueries(store, grid, _wholes(chosen), labels)
-        recorded_names = report.metrics & {COUNTED.name(name) for name in names}
+        recorded_names = report.metrics & {COUNTED.of(name).recorded_name for name in names}
         of_recorded, uuids = queries.where_recorded(recorded_names)
         of_recorded = replace(of_recorded, recorded=report.metrics)
         some = [device for device in chosen if device.uuid in uuids]
