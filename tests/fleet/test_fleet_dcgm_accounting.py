@@ -13,8 +13,12 @@ from readings import gpu
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.model import DeviceHolding
-from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
-from rightsizer.fleet.sources.dcgm_exporter.readings import DeviceReadings, ThrottleReasons
+from rightsizer.fleet.sources.day_accounting import (
+    DeviceReadings,
+    ThrottleReasons,
+    WatchedDevices,
+    accounted_days,
+)
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import seconds
@@ -93,8 +97,8 @@ def drawn_readings(chance: Random, grid: Grid) -> tuple[WatchedDevices, DeviceRe
     read = DeviceReadings(
         means,
         peaks,
-        energy if chance.random() < 0.7 else None,
-        reasons if chance.random() < 0.6 else None,
+        energy if chance.random() < 0.7 else np.full(shape, math.nan),
+        reasons if chance.random() < 0.6 else ThrottleReasons(),
         {Condition.POWER_THROTTLED: column((0.0, 0.01, 0.5, 2.0))} if chance.random() < 0.5 else {},
     )
     known = step * np.nan_to_num(column((1.0, 1.0, 1.0, 0.4)))

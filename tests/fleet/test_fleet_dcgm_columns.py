@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dcgm_estate import YESTERDAY, gpu
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.fleet.source import SampledSeries
+from rightsizer.fleet.sources.day_accounting import ThrottleReasons
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
     HolderNames,
@@ -19,7 +20,6 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     presences,
 )
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
-    ThrottleReasons,
     alive,
     by_device,
     plausible_values,

@@ -11,12 +11,8 @@ from readings import gpu
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.source import SampledSeries
-from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
-from rightsizer.fleet.sources.dcgm_exporter.readings import (
-    DayQueries,
-    DeviceReadings,
-    part_watts,
-)
+from rightsizer.fleet.sources.day_accounting import DeviceReadings, WatchedDevices, accounted_days
+from rightsizer.fleet.sources.dcgm_exporter.readings import DayQueries, part_watts
 from rightsizer.fleet.usage import UseSum, holder_hours
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.signal import Signal

@@ -21,11 +21,11 @@ from rightsizer.accounting.window_builder import entry_measures, measures_of
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import DeviceHolding
-from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices
-from rightsizer.fleet.sources.dcgm_exporter.readings import (
-    VIOLATIONS,
+from rightsizer.fleet.sources.day_accounting import (
+    VIOLATED,
     DeviceReadings,
     ThrottleReasons,
+    WatchedDevices,
 )
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
@@ -86,9 +86,9 @@ class DeviceDay:
                 if not np.isnan(column[row]).all()
             }
 
-        energy = of_row({0: read.energy_joules} if read.energy_joules is not None else {})
+        energy = of_row({0: np.broadcast_to(read.energy_joules, watched.known_seconds.shape)})
         reasons = None
-        if read.reasons is not None and not np.isnan(read.reasons.mean[row]).all():
+        if not np.isnan(np.broadcast_to(read.reasons.mean, watched.known_seconds.shape)[row]).all():
             columns = (read.reasons.mean, read.reasons.highest, read.reasons.lowest)
             reasons = ThrottleReasons(*(column[row] for column in columns))
         return cls(
@@ -196,7 +196,7 @@ def _counters(day: DeviceDay, grid: Grid) -> dict[Signal, Sequence[float]]:
         if day.reasons is not None:
             held = (_reasons_at(day.reasons, place) for place in range(grid.count))
             masks = [mask if share > _RARE else 0 for mask, share in held]
-        for _, condition, bit in VIOLATIONS:
+        for condition, bit in VIOLATED.items():
             for place, share in enumerate(day.violations.get(condition, ())):
                 if share > _RARE:
                     masks[place] |= int(bit)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, Self
 
@@ -16,6 +15,7 @@ from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources import dcgm_names as dcgm
+from rightsizer.fleet.sources.day_accounting import DeviceReadings, ThrottleReasons
 from rightsizer.fleet.sources.figures import (
     GAINED,
     LOWEST,
@@ -29,7 +29,6 @@ from rightsizer.fleet.sources.figures import (
 from rightsizer.fleet.sources.series import placed, runs_of, together
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import Unit, convert, seconds
@@ -101,6 +100,10 @@ class DayQueries(Struct, frozen=True):
             yield from self.store.range(promql, first, last, grid.step)
 
 
+_VIOLATIONS: Final = {
+    Condition.POWER_THROTTLED: dcgm.POWER_VIOLATION,
+    Condition.THERMAL_THROTTLED: dcgm.THERMAL_VIOLATION,
+}
 _AT_WORK: Final = 0.5
 """Alternative reading of the same quantity above which a 0 means a dead counter."""
 
@@ -149,60 +152,6 @@ def plausible_values(values: Floats, field: DcgmField, signal: Signal) -> Floats
     return np.minimum(scaled, 1.0) if signal.unit is Unit.RATIO else scaled
 
 
-VIOLATIONS: Final = (
-    (dcgm.POWER_VIOLATION, Condition.POWER_THROTTLED, ClockEvent.SW_POWER_CAP),
-    (dcgm.THERMAL_VIOLATION, Condition.THERMAL_THROTTLED, ClockEvent.SW_THERMAL_SLOWDOWN),
-)
-
-
-class ThrottleReasons(Struct, frozen=True):
-    """Reasons for low clocks, by interval: masks of `ClockEvent`."""
-
-    mean: Floats
-    highest: Floats
-    lowest: Floats
-
-    @property
-    def masks(self) -> Floats:
-        """Masks that were active at some time of each interval."""
-        return np.where(np.isnan(self.highest) | np.isnan(self.mean), 0, self.highest)
-
-    @property
-    def shares(self) -> Floats:
-        """Share of each interval in which its mask was active.
-
-        If a mask alternates between two values, as in practice, the mean gives the share of each
-        exactly.
-        """
-        width = np.where(self.highest > self.lowest, self.highest - self.lowest, np.nan)
-        share = np.clip((self.mean - self.lowest) / width, 0.0, 1.0)
-        is_unknown = np.isnan(self.highest) | np.isnan(self.mean)
-        return np.where(is_unknown, 0.0, np.where(np.isnan(share), 1.0, share))
-
-
-@dataclass(slots=True)
-class DeviceReadings:
-    """Readings of some devices, a row each; `nan` if missing."""
-
-    means: dict[Signal, Floats] = field(default_factory=dict)
-    peaks: dict[Signal, Floats] = field(default_factory=dict)
-    energy_joules: Floats | None = None
-    """By interval."""
-    reasons: ThrottleReasons | None = None
-    violations: dict[Condition, Floats] = field(default_factory=dict)
-    """Share of each interval in which a limit reduced the clocks."""
-    part_watts: Floats | None = None
-    """What instances have of the power of their GPU, for energy alone."""
-
-    @property
-    def is_read(self) -> Floats:
-        """Devices with any reading."""
-        others = (self.energy_joules, None if self.reasons is None else self.reasons.mean)
-        columns = *self.means.values(), *self.peaks.values(), *self.violations.values(), *others
-        known = [~np.isnan(column).all(axis=1) for column in columns if column is not None]
-        return np.any(known, axis=0)
-
-
 def read_devices(
     queries: DayQueries,
     metrics: AbstractSet[str],
@@ -214,7 +163,7 @@ def read_devices(
     Increases of counters that several series repeat at once are divided by their number.
     """
 
-    def read(figure: DeviceFigure, wanted: DcgmField) -> Floats | None:
+    def column_of(figure: DeviceFigure, wanted: DcgmField) -> Floats | None:
         names = dcgm.spelled(wanted, metrics)
         if not names or wanted.signal is None:
             return None
@@ -225,33 +174,27 @@ def read_devices(
     def signals(figure: DeviceFigure, fields: Iterable[DcgmField] = ()) -> dict[Signal, Floats]:
         """If several fields map to one signal, the highest rank wins."""
         columns: dict[Signal, Floats] = {}
-        for dcgm_field in sorted(fields or figure.fields, key=lambda field: field.rank):
-            if dcgm_field.signal is not None and (column := read(figure, dcgm_field)) is not None:
+        for wanted in sorted(fields or figure.fields, key=lambda field: field.rank):
+            column = column_of(figure, wanted)
+            if column is not None and wanted.signal is not None:
                 # The engines of one GPU map to one signal, of which the busiest counts.
-                both = np.maximum if dcgm_field.signal is Signal.JPEG else alive
-                former = columns.get(dcgm_field.signal, np.full_like(column, np.nan))
-                columns[dcgm_field.signal] = together(column, former, both)
+                both = np.maximum if wanted.signal is Signal.JPEG else alive
+                former = columns.get(wanted.signal, np.full_like(column, np.nan))
+                columns[wanted.signal] = together(column, former, both)
         return columns
 
-    reasons = None
+    read = DeviceReadings(signals(MEAN), signals(PEAK))
     if any(dcgm.spelled(reason, metrics) for reason in dcgm.REASONS):
         # Exporters of one fleet may spell them differently.
         parts = [signals(figure, dcgm.REASONS) for figure in (MEAN, PEAK, LOWEST)]
-        reasons = ThrottleReasons(*(part[Signal.CLOCK_EVENT_REASONS] for part in parts))
-    length = seconds(queries.grid.step)
-    energy = read(GAINED, dcgm.ENERGY)
-    gained = ((condition, read(GAINED, dcgm_field)) for dcgm_field, condition, _ in VIOLATIONS)
-    return DeviceReadings(
-        signals(MEAN),
-        signals(PEAK),
-        None if energy is None else energy / series_at_once,
-        reasons,
-        {
-            condition: gain / length / series_at_once
-            for condition, gain in gained
-            if gain is not None
-        },
-    )
+        read.reasons = ThrottleReasons(*(part[Signal.CLOCK_EVENT_REASONS] for part in parts))
+    if (energy := column_of(GAINED, dcgm.ENERGY)) is not None:
+        read.energy_joules = energy / series_at_once
+    for condition, dcgm_field in _VIOLATIONS.items():
+        if (gained := column_of(GAINED, dcgm_field)) is not None:
+            length = seconds(queries.grid.step)
+            read.violations[condition] = gained / length / series_at_once
+    return read
 
 
 def part_watts(

@@ -16,7 +16,11 @@ from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources import dcgm_names as dcgm
-from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
+from rightsizer.fleet.sources.day_accounting import (
+    DeviceReadings,
+    WatchedDevices,
+    accounted_days,
+)
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
     HolderNames,
@@ -30,7 +34,6 @@ from rightsizer.fleet.sources.dcgm_exporter.inventory import read_inventory
 from rightsizer.fleet.sources.dcgm_exporter.probe import NAME, probe
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     DayQueries,
-    DeviceReadings,
     part_watts,
     read_devices,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -49,14 +50,10 @@ from rightsizer.fleet.sources.column_interpreter import (
     states_of,
     waste_of,
 )
-from rightsizer.fleet.sources.dcgm_exporter.holder_columns import HolderColumns
-from rightsizer.fleet.sources.dcgm_exporter.readings import (
-    VIOLATIONS,
-    DeviceReadings,
-    ThrottleReasons,
-)
+from rightsizer.fleet.sources.holder_columns import HolderColumns
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import THROTTLES, Condition, Resource, State
@@ -75,9 +72,67 @@ _MEASURES: Final[Mapping[Measure, Term]] = {
     Measure.COMPUTE_AT_LEAST: Name("compute_at_least"),
     **{Measure(resource): term for resource, term in USED if resource.value in {*Measure}},
 }
-_NO_REASONS: Final = ThrottleReasons(*(3 * [np.full((1, 1), np.nan)]))
 _EMPTY: Final = SEES_COMPUTE & ~ACTIVE & ~HELD
 """Nothing runs and nothing is held, as far as visible without power."""
+
+
+_UNKNOWN: Final = np.full((1, 1), np.nan)
+VIOLATED: Final = {
+    Condition.POWER_THROTTLED: ClockEvent.SW_POWER_CAP,
+    Condition.THERMAL_THROTTLED: ClockEvent.SW_THERMAL_SLOWDOWN,
+}
+"""By condition, the reason for low clocks whose time is counted."""
+
+
+class ThrottleReasons(Struct, frozen=True):
+    """Reasons for low clocks, by interval: masks of `ClockEvent`."""
+
+    mean: Floats = _UNKNOWN
+    highest: Floats = _UNKNOWN
+    lowest: Floats = _UNKNOWN
+
+    @property
+    def masks(self) -> Floats:
+        """Masks that were active at some time of each interval."""
+        return np.where(np.isnan(self.highest) | np.isnan(self.mean), 0, self.highest)
+
+    @property
+    def shares(self) -> Floats:
+        """Share of each interval in which its mask was active.
+
+        If a mask alternates between two values, as in practice, the mean gives the share of each
+        exactly.
+        """
+        width = np.where(self.highest > self.lowest, self.highest - self.lowest, np.nan)
+        share = np.clip((self.mean - self.lowest) / width, 0.0, 1.0)
+        is_unknown = np.isnan(self.highest) | np.isnan(self.mean)
+        return np.where(is_unknown, 0.0, np.where(np.isnan(share), 1.0, share))
+
+
+class DeviceReadings(Struct):
+    """Readings of some devices, a row each; `nan` if missing."""
+
+    means: dict[Signal, Floats] = {}
+    peaks: dict[Signal, Floats] = {}
+    energy_joules: Floats = _UNKNOWN
+    """By interval."""
+    reasons: ThrottleReasons = ThrottleReasons()
+    violations: dict[Condition, Floats] = {}
+    """Share of each interval in which a limit reduced the clocks."""
+    part_watts: Floats = _UNKNOWN
+    """What instances have of the power of their GPU, for energy alone."""
+
+    @property
+    def is_read(self) -> Floats:
+        """Devices with any reading."""
+        others = self.energy_joules, self.reasons.mean
+        columns = *self.means.values(), *self.peaks.values(), *self.violations.values(), *others
+        return reduce(np.logical_or, map(_are_known, columns))
+
+
+def _are_known(column: Floats) -> Floats:
+    """Return the devices with any known value."""
+    return np.asarray(~np.isnan(column).all(axis=1))
 
 
 class WatchedDevices(Struct, frozen=True):
@@ -215,11 +270,9 @@ def _without_dead_counters(
         for place in range(dead.shape[1]):
             dead[:, place] |= is_at_rest[:, place] & last
             last = np.where(is_read[:, place], dead[:, place], last)
-    live = {
-        name: np.where(dead, np.nan, column) if name in COUNTERS else column
-        for name, column in signals.items()
-    }
-    return live | {Signal.SM_WORK: ColumnInterpreter(live, None).term(SM_WORK)}
+        live = (name for name in COUNTERS if name in signals)
+        signals = {**signals, **{name: np.where(dead, np.nan, signals[name]) for name in live}}
+    return {**signals, Signal.SM_WORK: ColumnInterpreter(signals, None).term(SM_WORK)}
 
 
 def _add_limits(  # noqa: PLR0913, PLR0917 - all inputs.
@@ -293,10 +346,8 @@ def _idle_watts(
     """Return idle draws by interval, and those after the first known one."""
     rows, count = rests.shape
     idle_watts = np.full((rows, count + 1), np.nan)
-    columns = (values.get(Signal.POWER_WATTS) for values in (read.means, read.peaks))
-    drawn = np.concatenate(
-        [column for column in columns if column is not None] or [rests[:, :0]], axis=1
-    )
+    columns = (values.get(Signal.POWER_WATTS, rests[:, :0]) for values in (read.means, read.peaks))
+    drawn = np.concatenate([*columns], axis=1)
     lowest = np.min(drawn, axis=1, initial=np.inf, where=drawn > 0.0)
     highest = np.max(drawn, axis=1, initial=0.0, where=drawn > 0.0)
     watts = signals.get(Signal.POWER_WATTS, np.full(rests.shape, np.nan))
@@ -329,14 +380,12 @@ def _energy(
     """Return the energy of each interval, by the counter where it is plausible."""
     length = seconds(watched.grid.step)
     low, high = _TORN
-    unknown = np.full_like(watched.known_seconds, np.nan)
-    drawn = signals.get(Signal.POWER_WATTS, unknown) * length
-    if read.part_watts is not None:
-        drawn = np.where(np.isnan(drawn), read.part_watts * length, drawn)
-    if read.energy_joules is None:
-        return drawn
     counted = read.energy_joules
-    expected = read.means.get(Signal.POWER_WATTS, np.full_like(counted, np.nan)) * length
+    watts = np.broadcast_to(signals.get(Signal.POWER_WATTS, _UNKNOWN), watched.known_seconds.shape)
+    drawn = np.where(np.isnan(watts), read.part_watts, watts) * length
+    if np.isnan(counted).all():
+        return drawn
+    expected = read.means.get(Signal.POWER_WATTS, _UNKNOWN) * length
     is_torn = np.isnan(counted) | (counted < low * expected) | (counted > high * expected)
     moved = zero_where_unknown(np.where(is_torn & ~np.isnan(expected), expected, counted))
     is_read = watched.known_seconds > 0.0
@@ -356,8 +405,8 @@ def _energy(
             if not is_read[row, place]:
                 meter.interrupt()
                 continue
-            watts = float(drawn[row, place]) / length
-            drawn_watts = None if math.isnan(watts) else watts
+            draw = float(drawn[row, place]) / length
+            drawn_watts = None if math.isnan(draw) else draw
             limit = watched.devices[row].power_limit_watts
             measured = meter.measure(watched.grid.step, drawn_watts, counter, limit)
             joules[row, place] = math.nan if measured is None else measured.joules
@@ -365,38 +414,34 @@ def _energy(
 
 
 def _masks(read: DeviceReadings, shape: tuple[int, ...]) -> Floats:
-    reasons = read.reasons or _NO_REASONS
-    masks = np.zeros(shape, int) | np.where(reasons.shares > _RARE, reasons.masks, 0).astype(int)
-    for _, condition, bit in VIOLATIONS:
-        if condition in read.violations:
-            masks |= np.where(read.violations[condition] > _RARE, int(bit), 0)
-    return masks
+    masks = np.where(read.reasons.shares > _RARE, read.reasons.masks, 0).astype(int)
+    for condition, violation in read.violations.items():
+        masks = masks | np.where(violation > _RARE, int(VIOLATED[condition]), 0)
+    return np.broadcast_to(masks, shape)
 
 
 def _throttled(read: DeviceReadings, condition: Condition) -> Floats:
     """Return the share of each interval with reduced clocks, if known."""
-    shares = (read.reasons or _NO_REASONS).shares
-    violation = read.violations.get(condition, shares)
-    return np.where(violation >= 0.0, np.minimum(1.0, violation), shares)
+    violation = read.violations.get(condition, _UNKNOWN)
+    return np.where(violation >= 0.0, np.minimum(1.0, violation), read.reasons.shares)
 
 
 def _visible(
     read: DeviceReadings, watched: WatchedDevices, signals: Mapping[str, Floats]
 ) -> dict[Condition, Floats]:
     """Return the devices for which each condition is observable; others are not reported."""
-    nothing = np.full_like(watched.known_seconds, np.nan)
-
-    def are_known(column: Floats | None) -> Floats:
-        return np.asarray(~np.isnan(nothing if column is None else column).all(axis=1))
-
-    reasons = are_known((read.reasons or _NO_REASONS).mean)
-    tensor = [are_known(read.means.get(signal)) for signal in _TENSOR_SIGNALS]
-    memory = are_known(read.means.get(Signal.MEMORY_USED_BYTES))
+    tensor, memory = (
+        reduce(np.logical_and, (_are_known(read.means.get(name, _UNKNOWN)) for name in names))
+        for names in (_TENSOR_SIGNALS, (Signal.MEMORY_USED_BYTES,))
+    )
     return {
-        **{name: reasons | are_known(read.violations.get(name)) for name in sorted(THROTTLES)},
-        Condition.NO_TENSOR_CORES: np.all(tensor, axis=0),
+        **{
+            name: _are_known(read.reasons.mean) | _are_known(read.violations.get(name, _UNKNOWN))
+            for name in sorted(THROTTLES)
+        },
+        Condition.NO_TENSOR_CORES: tensor,
         Condition.RANK_IMBALANCE: np.array([bool(held) for held in watched.holdings]),
-        Condition.NEAR_OUT_OF_MEMORY: memory & ~np.isnan(signals["memory_total_bytes"][:, 0]),
+        Condition.NEAR_OUT_OF_MEMORY: memory & _are_known(signals["memory_total_bytes"]),
     }
 
 
