@@ -13,7 +13,7 @@ from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.day_accounting import DeviceReadings, WatchedDevices, accounted_days
 from rightsizer.fleet.sources.dcgm_exporter.readings import DayQueries, part_watts
-from rightsizer.fleet.usage import UseSum, holder_hours
+from rightsizer.fleet.usage import HeldDevice, UseSum, holder_hours
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR
@@ -29,7 +29,8 @@ def used(device: Device, read: DeviceReadings) -> UseSum:
     days = subject_of(frame)
     whole = UseSum()
     span = YESTERDAY.start, YESTERDAY.end
-    for use in holder_hours(FleetDevice(device, "n", "p"), days, (), span).values():
+    held = HeldDevice(FleetDevice(device, "n", "p"), days, ())
+    for use in holder_hours([held], span)[device.uuid].values():
         whole.add(use)
     return whole
 

@@ -21,6 +21,7 @@ from rightsizer.fleet.tables import usage_tables
 from rightsizer.fleet.usage import (
     FREE,
     UNKNOWN,
+    HeldDevice,
     UseKey,
     UseSum,
     WorkloadOwner,
@@ -69,7 +70,8 @@ def uses(
     days: Subject, rows: Iterable[HoldingRow], span: tuple[Nanoseconds, Nanoseconds] = ALL
 ) -> dict[UseKey, UseSum]:
     """Hours of the device by what they are summed by."""
-    return uses_of(DEVICE, holder_hours(DEVICE, days, rows, span), OWNERS)
+    hours = holder_hours([HeldDevice(DEVICE, days, [*rows])], span)
+    return uses_of(DEVICE, hours[DEVICE.device.uuid], OWNERS)
 
 
 def tables(of: Mapping[UseKey, UseSum]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -109,29 +110,42 @@ _NOBODY: Final = {UNNAMED: WorkloadOwner("", UNKNOWN), FREE_TIME: WorkloadOwner(
 """Owners in place of a workload's."""
 
 
+class HeldDevice(NamedTuple):
+    """A device with its columns and all its holders."""
+
+    device: FleetDevice
+    subject: Subject
+    rows: Sequence[HoldingRow]
+
+
 def holder_hours(
-    device: FleetDevice,
-    subject: Subject,
-    rows: Sequence[HoldingRow],
-    span: tuple[Nanoseconds, Nanoseconds],
-) -> dict[str, UseSum]:
-    """Return the hours of a device over a span, by workload, `UNNAMED` or `FREE_TIME`.
+    devices: Iterable[HeldDevice], span: tuple[Nanoseconds, Nanoseconds]
+) -> dict[str, dict[str, UseSum]]:
+    """Return the hours of each device over a span, by workload, `UNNAMED` or `FREE_TIME`.
 
     Workloads that share an interval divide it. Time in which nothing was exported is unknown time
     of the workload that held the device before and after it.
     """
-    use_sums: dict[str, UseSum] = {}
-    hours = _hours_per_second(device)
-    # The uuids of instances come and go with the division of their GPU.
-    is_whole = device.device.mig is None and not device.device.has_mig_instances
-    for holder, silent in _silent(subject, rows, span) if is_whole else ():
-        use_sums.setdefault(holder, UseSum()).add(UseSum(unknown=silent * hours))
-    for segment in subject.segments:
-        for first, last, shares in _stretches(segment.grid, rows, span):
-            part = SegmentPart(segment, subject.row, first, last)
-            for holder, use in _divided(device, part, shares).items():
-                use_sums.setdefault(holder, UseSum()).add(use)
-    return use_sums
+    use_sums: dict[str, defaultdict[str, UseSum]] = {}
+    stretches = defaultdict[Segment, list[_Stretch]](list)
+    for device, subject, rows in devices:
+        of_device = use_sums[device.device.uuid] = defaultdict(UseSum)
+        # The uuids of instances come and go with the division of their GPU.
+        is_whole = device.device.mig is None and not device.device.has_mig_instances
+        for holder, silent in _silent(subject, rows, span) if is_whole else ():
+            of_device[holder].unknown += silent * _hours_per_second(device)
+        for segment in subject.segments:
+            stretches[segment] += [
+                _Stretch(device, (subject.row, first, last), shares)
+                for first, last, shares in _stretches(segment.grid, rows, span)
+            ]
+    for segment, of_segment in stretches.items():
+        sums = segment.sums_between((stretch.bounds for stretch in of_segment), _SUMMED)
+        for stretch, amounts in zip(of_segment, sums, strict=True):
+            of_device = use_sums[stretch.device.device.uuid]
+            for holder, use in _divided(stretch, _Amounts(*amounts)).items():
+                of_device[holder].add(use)
+    return {uuid: dict(by_holder) for uuid, by_holder in use_sums.items()}
 
 
 def uses_of(
@@ -211,46 +225,54 @@ def _hours_per_second(device: FleetDevice) -> float:
     return device.device.capacity_ratio / HOUR_SECONDS
 
 
-class SegmentPart(NamedTuple):
-    """Intervals of a device, the last exclusive."""
-
-    segment: Segment
-    row: int
-    first: int
-    last: int
-
-    def sum_of(self, *columns: str) -> float:
-        """Return the sum of additive columns; 0 if unknown."""
-        places = self.segment.layout.places_of(*columns)
-        return self.segment.sum_over(self.row, places, self.first, self.last)
-
-    @property
-    def known_seconds(self) -> float:
-        """Seconds with known state."""
-        return self.segment.known_over(self.row, self.first, self.last)
+_SUMMED: Final = (
+    (UNKNOWN_STATE,),
+    (_USED,),
+    (_ENERGY,),
+    (_IDLE,),
+    (_STALLED,),
+    _OTHERS,
+    (IDLE_EMPTY_STATE,),
+)
+"""Columns of each of `_Amounts` after the known seconds."""
 
 
-def _divided(
-    device: FleetDevice, interval: SegmentPart, shares: Mapping[str, float]
-) -> dict[str, UseSum]:
+class _Amounts(NamedTuple):
+    """What a device did in a run of intervals, in seconds and joules."""
+
+    known_seconds: float
+    silent: float
+    used: float
+    joules: float
+    idle: float
+    stalled: float
+    lost: float
+    empty: float
+
+
+class _Stretch(NamedTuple):
+    """A run of intervals in which a device had the same holders."""
+
+    device: FleetDevice
+    bounds: tuple[int, int, int]
+    """Row in its segment, first interval, and the one after the last."""
+    shares: Mapping[str, float]
+
+
+def _divided(stretch: _Stretch, amounts: _Amounts) -> dict[str, UseSum]:
     """Divide a run of a device's time by holder."""
-    hours = _hours_per_second(device)
-    known_seconds = interval.known_seconds
-    silent = interval.sum_of(UNKNOWN_STATE)
-    used = interval.sum_of(_USED)
-    joules = interval.sum_of(_ENERGY)
-    given = sum(shares.values())
-    held = {key: share / max(1.0, given) for key, share in shares.items()}
+    hours = _hours_per_second(stretch.device)
+    known_seconds, silent, used, joules, idle, stalled, lost, empty = amounts
+    given = sum(stretch.shares.values())
+    held = {key: share / max(1.0, given) for key, share in stretch.shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
     free = rest * known_seconds
     # Of a GPU that is offered once, something without a label may use what nobody holds.
-    if not (held and device.is_shareable):
-        free = min(free, interval.sum_of(IDLE_EMPTY_STATE))
+    if not (held and stretch.device.is_shareable):
+        free = min(free, empty)
     times = {key: share * known_seconds for key, share in held.items()}
     times |= {UNNAMED: rest * known_seconds - free, FREE_TIME: free}
-    idle = max(0.0, interval.sum_of(_IDLE) - free)
-    stalled = interval.sum_of(_STALLED)
-    lost = interval.sum_of(*_OTHERS)
+    idle = max(0.0, idle - free)
     busy = known_seconds - free
     # Sums of rounded figures may exceed the time by a little.
     fitting = busy / max(busy, used + idle + stalled + lost) if busy > 0 else 0.0

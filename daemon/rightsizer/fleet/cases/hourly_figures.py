@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -11,12 +12,13 @@ from typing import TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.fleet.columns.segment import Segment
 from rightsizer.fleet.columns.subject import Subject
-from rightsizer.fleet.model import FleetDevice, HourlySeries
+from rightsizer.fleet.columns.subject_columns import SubjectColumns
+from rightsizer.fleet.model import HourlySeries
+from rightsizer.fleet.usage import HeldDevice
 from rightsizer.model.units import Nanoseconds
 
 
@@ -160,19 +162,22 @@ class NodeSums:
     """By pool, cluster and node; then by day."""
 
     @classmethod
-    def of(cls, devices: Iterable[tuple[FleetDevice, Subject, Sequence[HoldingRow]]]) -> NodeSums:
-        """Sum devices, given what held them."""
-        of_grids: dict[tuple[tuple[str, str, str], Grid], GpuCounts] = {}
-        for device, subject, rows in devices:
-            node = device.pool, device.cluster, device.node
-            for segment in subject.segments:
-                counts = _counts(device, segment, subject.row, rows)
-                add_counts(of_grids, (node, segment.grid), counts)
+    def of(cls, devices: Iterable[HeldDevice]) -> NodeSums:
+        """Sum devices."""
         sums = cls()
-        for (node, _), counts in of_grids.items():
-            days = sums.by_node.setdefault(node, {})
-            for day in counts.days:
-                add_counts(days, day.grid.day, day)
+        by_columns = defaultdict[SubjectColumns, list[HeldDevice]](list)
+        for held_device in devices:
+            by_columns[held_device.subject.columns].append(held_device)
+        for columns, of_columns in by_columns.items():
+            of_nodes = defaultdict[tuple[str, str, str], list[int]](list)
+            for place, (device, _, _) in enumerate(of_columns):
+                of_nodes[device.pool, device.cluster, device.node].append(place)
+            for segment in columns.segments:
+                figures = _figures(segment, of_columns)
+                for node, places in of_nodes.items():
+                    days = sums.by_node.setdefault(node, {})
+                    for day in GpuCounts(segment.grid, figures[:, places].sum(axis=1)).days:
+                        add_counts(days, day.grid.day, day)
         return sums
 
     def merge(self, other: NodeSums) -> None:
@@ -189,19 +194,26 @@ class NodeSums:
                 yield node, days
 
 
-def _counts(
-    device: FleetDevice, segment: Segment, row: int, holdings: Iterable[HoldingRow]
-) -> GpuCounts:
-    """Count as held what a scheduler allocated, and what is in use otherwise."""
-    grid = segment.grid
-    present, used, active = (figures[row] for figures in segment.use)
-    shares = np.zeros(grid.count)
-    for holding in holdings:
-        first, last = holding.places(grid)
-        inside = slice(max(0, first), max(0, last))
-        shares[inside] = np.minimum(1.0, shares[inside] + holding.share_ratio)
-    held = np.maximum(shares, used)
-    if device.is_shareable:
-        held = np.where(shares > 0, shares, used)
-        active = np.minimum(active, held)
-    return GpuCounts(grid, device.device.capacity_ratio * np.stack((present, held, active)))
+def _figures(segment: Segment, devices: Sequence[HeldDevice]) -> Floats:
+    """Return GPUs present, held and active by device and interval.
+
+    Held is what a scheduler allocated, and what is in use otherwise.
+    """
+    rows = [subject.row for _, subject, _ in devices]
+    present, used, active = (figures[rows] for figures in segment.use)
+    shares = np.zeros(present.shape)
+    for share, (_, _, holdings) in zip(shares, devices, strict=True):
+        for holding in holdings:
+            first, last = holding.places(segment.grid)
+            share[max(0, first) : max(0, last)] += holding.share_ratio
+    np.minimum(shares, 1.0, out=shares)
+    ratios, shareable = (
+        np.array(facts)[:, None]
+        for facts in zip(
+            *((device.device.capacity_ratio, device.is_shareable) for device, _, _ in devices),
+            strict=True,
+        )
+    )
+    held = np.where(shareable & (shares > 0), shares, np.maximum(shares, used))
+    active = np.where(shareable, np.minimum(active, held), active)
+    return np.stack((present, held, active)) * ratios

@@ -33,9 +33,9 @@ from rightsizer.fleet.model import (
 )
 from rightsizer.fleet.pools.pool import placed_waiting
 from rightsizer.fleet.usage import (
+    HeldDevice,
     HeldGpu,
     Uses,
-    UseSum,
     WorkloadOwner,
     add_uses,
     held_gpus,
@@ -102,15 +102,16 @@ def contribution_of(
 
     `is_read` tells of which workloads rules of the fleet may read the windows; others have none.
     """
-    sums = NodeSums.of(
-        (device, cases.subject(uuid), cases.rows(uuid)) for uuid, device in cases.devices.items()
+    held_devices = [
+        HeldDevice(device, cases.subject(uuid), cases.rows(uuid))
+        for uuid, device in cases.devices.items()
+    ]
+    contribution = BatchContribution(
+        NodeSums.of(held_devices), known_seconds=dict.fromkeys(spans, 0.0)
     )
-    contribution = BatchContribution(sums, known_seconds=dict.fromkeys(spans, 0.0))
-    span = cases.now - lookback, cases.now
-    hours: dict[str, dict[str, UseSum]] = {}
+    hours = holder_hours(held_devices, (cases.now - lookback, cases.now))
     for uuid, device in cases.devices.items():
         subject = cases.subject(uuid)
-        hours[uuid] = holder_hours(device, subject, cases.rows(uuid), span)
         add_uses(contribution.uses, uses_of(device, hours[uuid], owners))
         contribution.lost += _lost(cases, device)
         for length in spans if cases.is_present(uuid) else ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -27,6 +27,8 @@ _HELD: Final = ColumnKind.STATE.column(State.IDLE_HELD)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """Tolerance for rounding; larger values are impossible."""
 _FINE_OF_HOUR: Final = COARSE_STEP // FINE_STEP
+_LARGEST: Final = np.float32(1e12)
+"""Seconds or joules of an interval that no store can mean: sums would lose all others."""
 _LEAST: Final = 1e-300
 """Smallest divisor, to avoid division by zero."""
 _LARGEST_HALF: Final = 65504.0
@@ -74,12 +76,23 @@ class Segment:
         self.layout = layout
         self.devices = devices
         self.exported = exported
-        self.known = np.fmax(values[:, [*layout.states]], 0.0).sum(axis=1, dtype=float)
-        """Known seconds by subject and interval, over all its devices."""
         self.values = values
+        self.additive = self._plausible()
+        """The additive columns by subject, column and interval; 0 if unknown."""
+        self.known = self.additive[:, [*layout.states]].sum(axis=1, dtype=float)
+        """Known seconds by subject and interval, over all its devices."""
         self._cap()
         self._halves: dict[Measure, Halves] = {}
         self._hours: dict[str, Floats | None] = {}
+
+    def _plausible(self) -> Floats:
+        """Drop amounts that no store can mean; return the others, 0 if unknown."""
+        additive = self.values[:, : self.layout.additive]
+        known_amounts = np.fmax(additive, np.float32(0.0))
+        if known_amounts.size and known_amounts.max() >= _LARGEST:
+            additive[known_amounts >= _LARGEST] = np.nan
+            known_amounts[known_amounts >= _LARGEST] = 0.0
+        return known_amounts
 
     def _cap(self) -> None:
         """Limit states to the interval's length, which `increase` may exceed by extrapolation."""
@@ -87,7 +100,8 @@ class Segment:
         is_long = self.known > limits * _MORE_THAN_ALL
         if is_long.any():
             ratios = np.where(is_long, limits / np.where(is_long, self.known, 1.0), 1.0)
-            self.values[:, [*self.layout.states]] *= ratios[:, None]
+            for columns in (self.values, self.additive):
+                columns[:, [*self.layout.states]] *= ratios[:, None]
             self.known[is_long] = limits[is_long]
 
     def only(self, row: int) -> Segment:
@@ -101,11 +115,6 @@ class Segment:
         place = self.layout.places.get(name)
         return None if place is None else self.values[:, place]
 
-    @cached_property
-    def additive(self) -> Floats:
-        """The additive columns by subject, column and interval; 0 if unknown."""
-        return np.fmax(self.values[:, : self.layout.additive], np.float32(0.0))
-
     def sums_over(self, first: int, last: int) -> Floats:
         """Return the sums by subject and additive column between intervals, the last exclusive."""
         return self.additive[:, :, first:last].sum(axis=2, dtype=float)
@@ -114,9 +123,22 @@ class Segment:
         """Return the known seconds of a subject between intervals, the last exclusive."""
         return float(self.known[row, first:last].sum())
 
-    def sum_over(self, row: int, places: Sequence[int], first: int, last: int) -> float:
-        """Return the sum of some additive columns of a subject."""
-        return float(self.additive[row, places, first:last].sum(dtype=float))
+    def sums_between(
+        self, bounds: Iterable[tuple[int, int, int]], groups: Sequence[Sequence[str]]
+    ) -> list[list[float]]:
+        """Return known seconds and the sums of groups of additive columns, for each of some bounds.
+
+        These are a subject's row, its first interval and the one after the last.
+        """
+        columns = np.zeros((1 + len(groups), self.known.size + 1))
+        columns[0, :-1] = self.known.ravel()
+        for place, group in enumerate(groups, start=1):
+            places = self.layout.places_of(*group)
+            columns[place, :-1] = self.additive[:, places].sum(axis=1, dtype=float).ravel()
+        count = self.grid.count
+        ends = [row * count + place for row, *inside in bounds for place in inside]
+        sums: list[list[float]] = np.add.reduceat(columns, ends, axis=1)[:, ::2].T.tolist()
+        return sums
 
     @cached_property
     def present(self) -> Floats:

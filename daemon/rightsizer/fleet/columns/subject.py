@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, UNKNOWN_STATE, ColumnKind, Floats
+from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind, Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.columns.blocks import BlockColumns, ColumnBlocks, SegmentRow
 from rightsizer.fleet.columns.segment import Segment
@@ -202,10 +202,8 @@ class Subject:
 
     def present_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
         """Return the seconds of a span in which it was present, with known state or not."""
-        unknown = self.columns.layout.places_of(UNKNOWN_STATE)
         return sum(
-            segment.known_over(self.row, first, last)
-            + segment.sum_over(self.row, unknown, first, last)
+            float(segment.present[self.row, first:last].sum())
             for segment, first, last in self._in(start, end)
         )
 

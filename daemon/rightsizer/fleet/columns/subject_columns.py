@@ -37,8 +37,6 @@ _OF_TIME: Final = (
     ColumnKind.WASTE_JOULES,
 )
 """Kinds whose columns divide an interval."""
-_LARGEST: Final = 1e12
-"""Seconds or joules of an interval that no store can mean: running sums would lose all others."""
 
 HeldRow: TypeAlias = tuple[int, HoldingRow]
 """A device's row, with a part of it that a workload held."""
@@ -234,9 +232,6 @@ class _SegmentArrays:
 
     def segment(self) -> Segment:
         """Return the segment."""
-        additive = self._values[:, : self._layout.additive]
-        if additive.size and not np.fmax.reduce(np.abs(additive), axis=None) < _LARGEST:
-            additive[~(np.abs(additive) < _LARGEST)] = np.nan
         return Segment(self.grid, self._layout, self._values, self._devices, self._exported)
 
 
