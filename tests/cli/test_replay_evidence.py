@@ -141,9 +141,7 @@ def test_fault_in_place_of_values_is_told_of_its_gpu(tmp_path: Path, capsys: Cap
     assert "GPU 2 reports 'GPU requires reset' in place of values, 60 times" in warnings
 
 
-def test_limit_that_a_lost_gpu_had_stated_is_not_assumed(
-    tmp_path: Path, capsys: Captured
-) -> None:
+def test_limit_that_a_lost_gpu_had_stated_is_not_assumed(tmp_path: Path, capsys: Captured) -> None:
     """What its last reading stated counts, though nothing is known of it at the end."""
     lines = ["timestamp, index, name, utilization.gpu [%], power.draw [W], power.limit [W]"]
     for count in range(60):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.advice.board_status import is_not_observed, metrics_of
+from rightsizer.advice.board_status import abstain_unobserved, is_not_observed, metrics_of
 from rightsizer.advice.confidence import direct_factors, opposite_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import probability_above
@@ -328,6 +328,10 @@ class Bottleneck(Struct, frozen=True):
     """Wording of the observation: `bound by launches`."""
     tiers: frozenset[Tier] = _ANY_TIER
     why_unsupported: str = ""
+    signals: tuple[Signal, ...] = ()
+    """Of which one must be read to say that the limit is absent; none where any reading will do."""
+    observed: str = "the host"
+    """What the signals show."""
 
     def find(self, subject: CaseSubject, settings: BottleneckSettings) -> TimeShare | Finding:
         """Find the limit on the workload, or a finding of its absence or irrelevance."""
@@ -344,7 +348,10 @@ class Bottleneck(Struct, frozen=True):
             is_of_active_time=True,
         )
         if isinstance(seen, Finding):
-            return abstain_inactive(seen, subject, least)
+            seen = abstain_inactive(seen, subject, least)
+            if not self.signals:
+                return seen
+            return abstain_unobserved(seen, subject, self.signals, self.observed)
         lost = {window.uuid: lost_share(window, self.state) for window in case.windows}
         seen.evidence["lost_ratio"] = {uuid: round(ratio, 4) for uuid, ratio in lost.items()}
         seen.evidence["hypotheses"] = hypotheses(case)
@@ -355,17 +362,11 @@ class Bottleneck(Struct, frozen=True):
             return seen.find_nothing(f"; that costs {cost}, too little to matter")
         return seen.attributed(self.state)
 
-    def screen(
-        self,
-        table: SubjectTable,
-        settings: BottleneckSettings,
-        signals: tuple[Signal, ...] = (),
-        what: str = "the host",
-    ) -> Screen:
-        """Settle what `find` would, then `abstain_unobserved` with these signals."""
+    def screen(self, table: SubjectTable, settings: BottleneckSettings) -> Screen:
+        """Settle what `find` would."""
         least = settings.minimum_active_seconds
         share = table.of_active(table.share(self.state), least)
-        blind = unobserved(table, share, signals, what) if signals else ()
+        blind = unobserved(table, share, self.signals, self.observed) if self.signals else ()
         is_inactive = too_little(table.active_seconds < least)
         yield from screen_observed(
             table,

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import (
     cpus_for_gpu,
     cpus_near,
@@ -13,7 +12,6 @@ from rightsizer.advice.instructions import (
 )
 from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.values import (
     Action,
@@ -27,8 +25,12 @@ from rightsizer.model.values import (
 )
 from rightsizer.owners.registry import owner_of
 
-_HOST: Final = Bottleneck(State.HOST_BOUND, Reason.HOST_BOUND, "held up by the host's CPUs")
-_SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
+_HOST: Final = Bottleneck(
+    State.HOST_BOUND,
+    Reason.HOST_BOUND,
+    "held up by the host's CPUs",
+    signals=(Signal.CPU, Signal.CPU_PRESSURE),
+)
 
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
@@ -36,7 +38,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     case = subject.case
     seen = _HOST.find(subject, settings)
     if isinstance(seen, Finding):
-        return abstain_unobserved(seen, subject, _SIGNALS)
+        return seen
     device = seen.devices[0]
     is_serving = case.workload_class is WorkloadClass.SERVING
     count = cpus_for_gpu(case, device)
@@ -69,9 +71,4 @@ def _loader(count: int | None) -> Instruction:
     )
 
 
-def screen(table: SubjectTable, settings: BottleneckSettings) -> Screen:
-    """Settle which subjects do not wait for the CPUs."""
-    yield from _HOST.screen(table, settings, _SIGNALS)
-
-
-RULE: Final = Rule("host_bound", BottleneckSettings(), judge, screen)
+RULE: Final = Rule("host_bound", BottleneckSettings(), judge, _HOST.screen)

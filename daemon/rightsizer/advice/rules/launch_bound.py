@@ -2,11 +2,9 @@
 
 from typing import Final
 
-from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions, trace_kernels
 from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.values import (
     Action,
@@ -25,8 +23,9 @@ _LAUNCHES: Final = Bottleneck(
     "limited by launches of small kernels",
     frozenset({Tier.PROFILING}),
     "without profiling small kernels look like large ones",
+    (Signal.SM_ACTIVE,),
+    "how full the SMs are",
 )
-_FULLNESS: Final = "how full the SMs are"
 _CONFIRM: Final = trace_kernels(
     "Time kernels and their launches: below 20 µs the launch dominates",
     "launches",
@@ -38,7 +37,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     """Whether a GPU of the workload runs kernels that leave most of its SMs idle."""
     seen = _LAUNCHES.find(subject, settings)
     if isinstance(seen, Finding):
-        return abstain_unobserved(seen, subject, (Signal.SM_ACTIVE,), _FULLNESS)
+        return seen
     is_serving = subject.case.workload_class is WorkloadClass.SERVING
     capture = "capture_graphs_in_engine" if is_serving else "capture_graphs"
     return _LAUNCHES.find_problem(
@@ -50,9 +49,4 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     )
 
 
-def screen(table: SubjectTable, settings: BottleneckSettings) -> Screen:
-    """Settle which subjects run no small kernels."""
-    yield from _LAUNCHES.screen(table, settings, (Signal.SM_ACTIVE,), _FULLNESS)
-
-
-RULE: Final = Rule("launch_bound", BottleneckSettings(), judge, screen)
+RULE: Final = Rule("launch_bound", BottleneckSettings(), judge, _LAUNCHES.screen)

@@ -2,11 +2,9 @@
 
 from typing import Annotated, Final
 
-from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import dump_stacks, instructions
 from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.screen import Screen, SubjectTable
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.values import (
     CONSTANT,
@@ -22,7 +20,12 @@ from rightsizer.model.values import (
     WorkloadClass,
 )
 
-_STORAGE: Final = Bottleneck(State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up by storage")
+_STORAGE: Final = Bottleneck(
+    State.STORAGE_BOUND,
+    Reason.STORAGE_BOUND,
+    "held up by storage",
+    signals=(Signal.IO_PRESSURE,),
+)
 
 
 class StorageBoundSettings(BottleneckSettings, frozen=True):
@@ -45,7 +48,7 @@ def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
     case = subject.case
     seen = _STORAGE.find(subject, settings)
     if isinstance(seen, Finding):
-        return abstain_unobserved(seen, subject, (Signal.IO_PRESSURE,))
+        return seen
     working = _working_share(case, seen.devices, settings.working_ratio)
     is_serving = case.workload_class is WorkloadClass.SERVING
     least = settings.bursts_ratio
@@ -84,9 +87,4 @@ def _working_share(case: Case, devices: tuple[Device, ...], working_ratio: float
     return round(sum(mean >= working_ratio for mean in means) / len(means), 4)
 
 
-def screen(table: SubjectTable, settings: StorageBoundSettings) -> Screen:
-    """Settle which subjects do not wait for storage."""
-    yield from _STORAGE.screen(table, settings, (Signal.IO_PRESSURE,))
-
-
-RULE: Final = Rule("storage_bound", StorageBoundSettings(), judge, screen)
+RULE: Final = Rule("storage_bound", StorageBoundSettings(), judge, _STORAGE.screen)
