@@ -6,7 +6,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from rightsizer.model.profile import FrameUse, ProductUse
 from rightsizer.model.units import seconds
-from rightsizer.profiles.columns import EventRows, Values, integers
+from rightsizer.profiles.columns import EventRows, Texts, Values, coded, integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import is_of_a_gpu
 from rightsizer.profiles.products import TensorProduct
@@ -239,8 +239,7 @@ class CallStacks:
 
     def bounded(self, threads: Numbers) -> Numbers:
         """Return the numbers of threads, -1 beyond the limit."""
-        unique, places = np.unique(threads, return_inverse=True)
-        return np.array([*map(self.thread, unique.tolist())], np.int64)[places]
+        return coded(threads.tolist()).array(self.thread)
 
     def number(self, kind: CallKind, name: str, product: TensorProduct | None = None) -> int:
         """Return the number of a name; -1 for an empty one."""
@@ -251,10 +250,9 @@ class CallStacks:
             key = CallName(kind, _OTHERS)
         return self._names.setdefault(key, len(self._names))
 
-    def numbers(self, kind: CallKind, names: Sequence[str]) -> Sequence[int]:
+    def numbers(self, kind: CallKind, names: Texts) -> Numbers:
         """Return the numbers of several names."""
-        numbers = {name: self.number(kind, name) for name in dict.fromkeys(names)}
-        return [numbers[name] for name in names]
+        return coded(names).array(partial(self.number, kind))
 
     def extend(self, threads: Values, numbers: Values, starts: Values, ends: Values) -> None:
         """Add calls that are no waits, by numbers of their names."""

@@ -1,15 +1,45 @@
 """Events in columns: numbers and texts of many events, a row each."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from msgspec import Struct
+from numpy.typing import DTypeLike, NDArray
 
 from rightsizer.profiles.timeline import LATEST, NO_NUMBER, Numbers
 
+
+class CodedColumn(Struct, frozen=True):
+    """Column in which values recur, so that each is kept once."""
+
+    values: Sequence[Any]
+    """By code; each is that of a row, and they are in the order of their first rows."""
+    codes: Numbers
+    """By row."""
+
+    def __len__(self) -> int:
+        return self.codes.size
+
+    def __getitem__(self, rows: Numbers) -> "CodedColumn":
+        codes, first, places = np.unique(self.codes[rows], return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        return CodedColumn([self.values[code] for code in codes[order]], np.argsort(order)[places])
+
+    def mapped(self, function: Callable[[Any], Any]) -> "CodedColumn":
+        """Return the column of what the values become, which may then be alike."""
+        return CodedColumn([*map(function, self.values)], self.codes)
+
+    def array(self, function: Callable[[Any], Any], kind: DTypeLike = np.int64) -> "NDArray[Any]":
+        """Return an array of what the values become."""
+        return np.array([*map(function, self.values)], kind)[self.codes]
+
+
 Values: TypeAlias = Sequence[Any] | Numbers
 """Values of one column."""
+Texts: TypeAlias = Sequence[Any] | CodedColumn
+"""Values of one column that recur and can be hashed."""
 _TOGETHER: Final = 4096
 """Events that are kept until they become columns."""
 
@@ -27,6 +57,16 @@ def integers(values: Values) -> Numbers:
     )
 
 
+def coded(values: Texts) -> CodedColumn:
+    """Return a column with each value once."""
+    if isinstance(values, CodedColumn):
+        return values
+    places = {value: place for place, value in enumerate(dict.fromkeys(values))}
+    return CodedColumn(
+        [*places], np.fromiter(map(places.__getitem__, values), np.int64, len(values))
+    )
+
+
 def ends_of(starts: Numbers, durations: Numbers) -> Numbers:
     """Return the ends of events; those out of all time stay so."""
     return np.clip(starts, -LATEST, LATEST - 1) + np.clip(durations, -LATEST, LATEST)
@@ -39,16 +79,17 @@ def chosen(rows: Numbers, *columns: Any) -> tuple[Any, ...]:
     places = rows.tolist()
     return tuple(
         column[rows]
-        if isinstance(column, np.ndarray)
+        if isinstance(column, np.ndarray | CodedColumn)
         else column and [column[place] for place in places]
         for column in columns
     )
 
 
-def grouped(keys: Sequence[Hashable]) -> Iterator[tuple[Any, Numbers]]:
+def grouped(keys: Texts) -> Iterator[tuple[Any, Numbers]]:
     """Return the rows of each key, in their order."""
-    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    numbers = np.array([places[key] for key in keys], np.int64)
+    column = coded(keys)
+    places = {key: place for place, key in enumerate(dict.fromkeys(column.values))}
+    numbers = column.array(places.__getitem__)
     ends = np.cumsum(np.bincount(numbers, minlength=len(places)))
     return zip(places, np.split(np.argsort(numbers, kind="stable"), ends[:-1]), strict=False)
 

@@ -9,9 +9,9 @@ from rightsizer.io.terminal import counted
 from rightsizer.model.profile import ProfiledDevice
 from rightsizer.model.units import seconds
 from rightsizer.profiles.call_stacks import FrameTree
-from rightsizer.profiles.columns import chosen, grouped
+from rightsizer.profiles.columns import Texts, chosen, coded, grouped
 from rightsizer.profiles.limits import ReadLimits
-from rightsizer.profiles.tables import CollectiveTable, CopyTable, KernelRow, KernelTable
+from rightsizer.profiles.tables import CollectiveTable, CopyTable, KernelTable
 from rightsizer.profiles.time_use import FrameTimes, StepSpan
 from rightsizer.profiles.timeline import (
     NO_KERNEL,
@@ -53,35 +53,31 @@ class DeviceEvents:
         starts: Numbers,
         ends: Numbers,
         correlations: Numbers,
-        names: Sequence[str | None],
-        streams: Sequence[str],
+        names: Texts,
+        streams: Texts,
         occupancy_ratios: Sequence[float | None] | None,
-        groups: Sequence[str] | None,
+        groups: Texts | None,
         frames: Sequence[Sequence[str] | None] | None,
     ) -> None:
         """Add runs of kernels; those without a name are graphs."""
-        rows: dict[str | None, KernelRow] = {
-            name: self.kernels.row(name) for name in dict.fromkeys(names) if name is not None
-        }
-        for collective in {*collectives} & rows.keys():
-            rows[collective].is_collective = True
-        facts = {name: (row.number, row.is_collective) for name, row in rows.items()}
-        numbers = [facts.get(name, (NO_KERNEL, False)) for name in names]
-        stream_numbers = {name: self.stream(name) for name in dict.fromkeys(streams)}
-        group_names = groups or [""] * len(names)
-        group_numbers = {name: self.group(name) for name in dict.fromkeys(group_names)}
+        rows = coded(names).mapped(lambda name: None if name is None else self.kernels.row(name))
+        for name, row in zip(coded(names).values, rows.values, strict=True):
+            if name in collectives:
+                row.is_collective = True
         self.line.extend_runs(
             starts,
             ends,
             correlations,
-            [number for number, _ in numbers],
-            [is_collective for _, is_collective in numbers],
-            [stream_numbers[name] for name in streams],
-            [group_numbers[name] for name in group_names],
+            rows.array(lambda row: NO_KERNEL if row is None else row.number),
+            rows.array(lambda row: row is not None and row.is_collective, bool),
+            coded(streams).array(self.stream),
+            coded(groups or [""] * starts.size).array(self.group),
         )
         durations = (ends - starts).tolist()
-        for name, ratio, duration in zip(names, occupancy_ratios or (), durations, strict=False):
-            if ratio is not None and (row := rows.get(name)):
+        for code, ratio, duration in zip(
+            rows.codes.tolist(), occupancy_ratios or (), durations, strict=False
+        ):
+            if ratio is not None and (row := rows.values[code]):
                 row.measure("occupancy_ratio", ratio, duration or 1)
         for path, of_path in grouped(frames or ()):
             if path is not None:

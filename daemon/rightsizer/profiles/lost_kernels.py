@@ -1,12 +1,12 @@
 """Kernels that were launched and whose runs the profiler lost: full buffers drop records."""
 
 from array import array
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
+from rightsizer.profiles.columns import Texts, coded
 from rightsizer.profiles.timeline import LATEST, Column, Numbers
 
 _LEAST_RATIO: Final = 0.01
@@ -22,14 +22,14 @@ class LostKernels:
         self._ran: Column = array("q")
         self._is_known = True
 
-    def calls(self, names: Sequence[str], correlations: Numbers, starts: Numbers) -> None:
+    def calls(self, names: Texts, correlations: Numbers, starts: Numbers) -> None:
         """Add calls of the host; in a capture kernels are launched without a run."""
-        if any("BeginCapture" in name for name in {*names}):
+        functions = coded(names)
+        if any("BeginCapture" in name for name in functions.values):
             self._is_known = False
-        is_counted = {name: _launches_a_kernel(name) for name in {*names}}
-        rows = [row for row, name in enumerate(names) if is_counted[name]]
-        self._launched.frombytes(correlations[rows].tobytes())
-        self._starts.frombytes(starts[rows].tobytes())
+        is_counted = functions.array(_launches_a_kernel, bool)
+        self._launched.frombytes(correlations[is_counted].tobytes())
+        self._starts.frombytes(starts[is_counted].tobytes())
         for column in (correlations, starts):
             self._is_known &= bool(((column > -LATEST) & (column < LATEST)).all())
 

@@ -1,7 +1,7 @@
 """Meaning of the names of kernels, copies, host spans and ranges."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, TypeVar
@@ -57,7 +57,7 @@ _PYTHON: Final = (
         "torch.distributed.checkpoint.save",
     ),
 )
-_COUNTED: Final = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)
+_COUNTED: Final = re.compile(rb", (?:seq|op_id|sizes|input_op_ids) = [^\0]*")
 """Appended by PyTorch's `emit_nvtx`, which makes every range's name unique."""
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\,;:'\"()\[\]]+){2,}")
 _COLLECTIVE_ANNOTATION: Final = _any_of("collective_annotation")
@@ -150,11 +150,20 @@ def python_span(name: str) -> tuple[SpanKind, str] | None:
 
 def range_name(text: str) -> str:
     """Return the name of a range without unique parts and folders."""
-    return _without_folders(_COUNTED.sub("", text))
+    return range_names([text.encode(errors="replace")])[0]
+
+
+def range_names(texts: Sequence[bytes]) -> Sequence[str]:
+    """Return the names of several ranges; zeros in them become blanks."""
+    joined = b"\0".join(texts)
+    if joined.count(b"\0") >= len(texts):
+        joined = b"\0".join(text.replace(b"\0", b" ") for text in texts)
+    return [*map(_without_folders, _COUNTED.sub(b"", joined).split(b"\0"))]
 
 
 @lru_cache(_REMEMBERED)
-def _without_folders(plain: str) -> str:
+def _without_folders(name: bytes) -> str:
+    plain = name.decode(errors="replace")
     return _PATH.sub(lambda path: re.split(r"[/\\]", path[0])[-1], plain).strip()
 
 

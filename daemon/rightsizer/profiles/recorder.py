@@ -22,7 +22,7 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiles.attention import unfused_attention
 from rightsizer.profiles.call_stacks import CallStacks, FrameTree
 from rightsizer.profiles.capture_phases import CapturePhases
-from rightsizer.profiles.columns import EventRows, Values, chosen, grouped, integers
+from rightsizer.profiles.columns import EventRows, Texts, Values, chosen, grouped, integers
 from rightsizer.profiles.device_events import DeviceEvents
 from rightsizer.profiles.host_line import HostLine, holders
 from rightsizer.profiles.limits import ReadLimits
@@ -108,14 +108,14 @@ class Recorder:
 
     def kernels(  # noqa: PLR0913, PLR0917 - a column each.
         self,
-        devices: Sequence[str],
+        devices: Texts,
         starts: Values,
         ends: Values,
         correlations: Values,
-        names: Sequence[str | None],
-        streams: Sequence[str],
+        names: Texts,
+        streams: Texts,
         occupancy_ratios: Sequence[float | None] | None = None,
-        groups: Sequence[str] | None = None,
+        groups: Texts | None = None,
         frames: Sequence[Sequence[str] | None] | None = None,
         collectives: Collection[str] = (),
     ) -> None:
@@ -132,30 +132,31 @@ class Recorder:
 
     def copies(
         self,
-        devices: Sequence[str],
+        devices: Texts,
         starts: Values,
         ends: Values,
-        kinds: Sequence[tuple[CopyKind, HostMemory]],
-        sizes: Sequence[int | None],
+        kinds: Texts,
+        sizes: Values,
     ) -> None:
-        """Add copies from, to, or within devices."""
-        is_sound = [size is None or size >= 0 for size in sizes]
-        if not all(is_sound):
-            self._refused["copy of a negative size"] += is_sound.count(False)
-            rows = np.flatnonzero(is_sound)
-            starts, ends, devices, kinds, sizes = chosen(
-                rows, integers(starts), integers(ends), devices, kinds, sizes
-            )
-        for device, columns in self._taken("copy", starts, ends, None, devices, kinds, sizes):
+        """Add copies from, to, or within devices, of kind and memory."""
+        lengths = integers(sizes)
+        is_sound = (lengths >= 0) | (lengths == NO_NUMBER)
+        if count := int(np.count_nonzero(~is_sound)):
+            self._refused["copy of a negative size"] += count
+        columns = chosen(
+            np.flatnonzero(is_sound), lengths, integers(starts), integers(ends), devices, kinds
+        )
+        lengths, begins, untils, devices, kinds = columns
+        for device, columns in self._taken("copy", begins, untils, None, devices, kinds, lengths):
             into = self._device(device)
             begins, untils, _, kinds_there, sizes_there = columns
             into.copy_line.extend(begins, untils)
             for kind, rows in grouped(kinds_there):
                 times, of_kind = chosen(rows, untils - begins, sizes_there)
-                size = None if None in of_kind else sum(of_kind)
+                size = None if NO_NUMBER in of_kind else sum(of_kind.tolist())
                 into.copies.add(kind[0], kind[1], size, int(times.sum()), rows.size)
 
-    def fills(self, devices: Sequence[str], starts: Values, ends: Values) -> None:
+    def fills(self, devices: Texts, starts: Values, ends: Values) -> None:
         """Add memory fills: neither kernels nor copies, but not idle either."""
         for device, (begins, untils, _) in self._taken("fill", starts, ends, None, devices):
             self._device(device).fill_line.extend(begins, untils)
@@ -166,14 +167,12 @@ class Recorder:
         begins, untils, ties, numbers = columns
         self._launches.extend(ties, begins, untils, self.stacks.bounded(numbers))
 
-    def host_spans_of(
-        self, starts: Values, ends: Values, kinds: Sequence[SpanKind], names: Sequence[str]
-    ) -> None:
+    def host_spans_of(self, starts: Values, ends: Values, kinds: Texts, names: Texts) -> None:
         """Add spans of the host."""
         begins, untils, _, *columns = self._valid("host span", starts, ends, None, kinds, names)
         self._spans.extend(begins, untils, *columns, are_waits=False)
 
-    def waits(self, starts: Values, ends: Values, names: Sequence[str]) -> None:
+    def waits(self, starts: Values, ends: Values, names: Texts) -> None:
         """Add host calls that wait for the device."""
         begins, untils, _, texts = self._valid("wait", starts, ends, None, names)
         kinds = [SpanKind.SYNCHRONIZATION] * len(texts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -19,7 +20,7 @@ from rightsizer.model.profile import (
     SpanKind,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.profiles.columns import chosen, grouped, summed
+from rightsizer.profiles.columns import Texts, chosen, coded, grouped, summed
 from rightsizer.profiles.json_events import whole_number
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import (
@@ -271,16 +272,15 @@ class HostSpans:
         self,
         starts: Numbers,
         ends: Numbers,
-        kinds: Sequence[SpanKind],
-        names: Sequence[str],
+        kinds: Texts,
+        names: Texts,
         *,
         are_waits: bool,
     ) -> None:
         """Add spans; a synchronization by its name alone need not be a wait."""
         for kind, rows in grouped(kinds):
-            begins, untils, of_kind = chosen(rows, starts, ends, names)
-            numbers = {name: self._row(kind, name) for name in dict.fromkeys(of_kind)}
-            column = np.array([numbers[name] for name in of_kind])
+            begins, untils, of_kind = chosen(rows, starts, ends, coded(names))
+            column = of_kind.array(partial(self._row, kind))
             for number, time, count in summed(column, untils - begins):
                 self._add(number, count, time)
             if kind in self._lines and (are_waits or kind is not SpanKind.SYNCHRONIZATION):

@@ -198,19 +198,19 @@ class KernelLine(SpanLine):
         starts: Numbers,
         ends: Numbers,
         correlations: Numbers,
-        kernels: Sequence[int],
-        are_collective: Sequence[bool],
-        streams: Sequence[int],
-        groups: Sequence[int],
+        kernels: Numbers,
+        are_collective: "NDArray[np.bool_]",
+        streams: Numbers,
+        groups: Numbers,
     ) -> None:
         """Add runs of kernels."""
         self.extend(starts, ends)
-        self._kernels.extend(kernels)
+        self._kernels.frombytes(kernels.astype(np.int32).tobytes())
         self._correlations.frombytes(correlations.tobytes())
-        self._collective.extend(are_collective)
-        self.collectives += sum(are_collective)
-        self._streams.extend(streams)
-        self._groups.extend(groups)
+        self._collective.extend(are_collective.tobytes())
+        self.collectives += int(are_collective.sum())
+        self._streams.extend(streams.astype(np.uint8).tobytes())
+        self._groups.extend(groups.astype(np.uint8).tobytes())
 
     @property
     def is_collective(self) -> "NDArray[np.bool_]":

@@ -24,9 +24,9 @@ from rightsizer.model.profile import (
     SpanKind,
 )
 from rightsizer.model.units import seconds
-from rightsizer.profiles.columns import chosen, ends_of, grouped, integers
+from rightsizer.profiles.columns import chosen, coded, ends_of, grouped, integers
 from rightsizer.profiles.limits import ReadLimits
-from rightsizer.profiles.names import is_step, is_wait_call, range_kind, range_name
+from rightsizer.profiles.names import is_step, is_wait_call, range_kind, range_name, range_names
 from rightsizer.profiles.nsight_stats.tables import (
     StatsReport,
     StatsRows,
@@ -206,32 +206,33 @@ class StatsTrace:
             self._add_calls(rows, starts, ends)
 
     def _add_ranges(self, texts: Sequence[str], starts: Numbers, ends: Numbers) -> None:
-        names = [range_name(text.lstrip(":")) for text in texts]
-        self.unread["NVTX range without a name"] += names.count("")
-        named = np.flatnonzero([*map(bool, names)])
+        names = coded(range_names([text.lstrip(":").encode() for text in texts]))
+        named = np.flatnonzero(names.array(bool, bool))
+        self.unread["NVTX range without a name"] += len(names) - named.size
         starts, ends, names = chosen(named, starts, ends, names)
-        self._recorder.host_spans_of(starts, ends, [*map(range_kind, names)], names)
-        for row in np.flatnonzero([*map(is_step, names)]).tolist():
-            self._recorder.step(names[row], (int(starts[row]), int(ends[row])))
+        self._recorder.host_spans_of(starts, ends, names.mapped(range_kind), names)
+        for row in np.flatnonzero(names.array(is_step, bool)).tolist():
+            name = names.values[names.codes[row]]
+            self._recorder.step(name, (int(starts[row]), int(ends[row])))
 
     def _add_calls(self, rows: StatsRows, starts: Numbers, ends: Numbers) -> None:
         self.has_calls = True
-        names = [*map(call_name, rows.texts("name"))]
+        names = coded(rows.texts("name")).mapped(call_name)
         correlations = integers(_correlations(rows))
-        may_launch = np.array([*map(is_launch, names)], bool)
+        may_launch = names.array(is_launch, bool)
         launches = np.flatnonzero(may_launch & (correlations != NO_NUMBER))
         threads = np.full(launches.size, -1)
         self._recorder.launches(*chosen(launches, correlations, starts, ends, threads))
-        is_wait = np.array([*map(is_wait_call, names)], bool)
+        is_wait = names.array(is_wait_call, bool)
         is_wait[launches] = False
         self._recorder.waits(*chosen(np.flatnonzero(is_wait), starts, ends, names))
         used = launches.size + np.count_nonzero(is_wait)
         self.unread["CUDA call that neither launches nor waits"] += len(names) - int(used)
 
     def _add_activities(self, rows: StatsRows, starts: Numbers, ends: Numbers) -> None:
-        names = rows.texts("name")
-        devices = [*map(self._device, rows.texts("device"))]
-        for use, group in grouped([*map(_activity, names)]):
+        names = coded(rows.texts("name"))
+        devices = coded(rows.texts("device")).mapped(self._device)
+        for use, group in grouped(names.mapped(_activity)):
             part = rows.chosen(group)
             keys, begins, untils, texts = chosen(group, devices, starts, ends, names)
             if use is None:

@@ -4,15 +4,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.profiles.call_stacks import CallKind
-from rightsizer.profiles.columns import chosen, integers
+from rightsizer.profiles.columns import Texts, Values, chosen, coded, integers
 from rightsizer.profiles.lost_kernels import LostKernels
 from rightsizer.profiles.names import capture_end, is_wait_call
 from rightsizer.profiles.nsight_systems.database import ExportDatabase, Gpus, processes_of
@@ -33,6 +33,7 @@ _COPY_KINDS: Final[Mapping[int, CopyKind]] = {
     10: CopyKind.PEER,
 }
 """ENUM_CUDA_MEMCPY_OPER; arrays are device memory, 11 to 13 migrations of managed memory."""
+_AWAITED: Final = (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE)
 _MIGRATIONS: Final = frozenset({11, 12, 13})
 _MEMORIES: Final[Mapping[Any, HostMemory]] = {
     0: HostMemory.PAGEABLE,
@@ -56,7 +57,7 @@ _COPY: Final = re.compile(r"(?:cu|cuda)Memcpy")
 _WAIT_TYPES: Final = {1: "event wait", 3: "stream wait", 4: "context wait"}
 
 
-def _correlations_of(owners: Sequence[Any], numbers: Sequence[Any]) -> Numbers:
+def _correlations_of(owners: Values, numbers: Values) -> Numbers:
     """Return what links calls to their launches; numbers are unique per process."""
     column = integers(numbers)
     is_known = (column >= 0) & (column < _CORRELATIONS)
@@ -79,15 +80,12 @@ def record_activities(
             database, table, _WHEN, (*optional, *named)
         ):
             correlations = _correlations_of(owner, number)
-            names: Sequence[str | None] = [None] * len(start)
+            names: Texts = [None] * start.size
             if named:
                 lost.runs(correlations)
-                triples = [*zip(*parts, strict=True)]
-                name_of = {triple: _name(database, triple) for triple in dict.fromkeys(triples)}
-                names = [name_of[triple] for triple in triples]
-            recorder.kernels(
-                gpus.keys(owner, device), start, end, correlations, names, _streams(stream)
-            )
+                names = coded([*zip(*parts, strict=True)]).mapped(partial(_name, database))
+            streams = coded(stream).mapped(_stream)
+            recorder.kernels(gpus.keys(owner, device), start, end, correlations, names, streams)
     for start, end, device, owner in database.batches(FILLS, _WHEN, ("globalPid",)):
         recorder.fills(gpus.keys(owner, device), start, end)
     awaited = [np.empty(0, np.int64)]
@@ -95,8 +93,8 @@ def record_activities(
     for start, end, device, size, code, owner, number, *ends in _timed(
         database, COPIES, (*_WHEN, "bytes", "copyKind"), optional
     ):
-        kinds = [*map(_kind_of, code, *ends)]
-        is_awaited = [kind == (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE) for kind in kinds]
+        kinds = coded([*zip(code.tolist(), *ends, strict=True)]).mapped(_kind_of)
+        is_awaited = kinds.array(_AWAITED.__eq__, bool)
         awaited.append(_correlations_of(owner, number)[is_awaited])
         recorder.copies(gpus.keys(owner, device), start, end, kinds, size)
     return np.concatenate(awaited)
@@ -106,27 +104,24 @@ def _name(database: ExportDatabase, numbers: Sequence[Any]) -> str:
     return next(filter(None, map(database.text, numbers)), "(no name)")
 
 
-def _streams(numbers: Sequence[Any]) -> Sequence[str]:
-    return [f"stream {number}" if type(number) is int else "" for number in numbers]
+def _stream(number: Any) -> str:
+    return f"stream {number}" if type(number) is int else ""
 
 
 def _timed(
     database: ExportDatabase, table: str, required: Sequence[str], optional: Sequence[str]
-) -> Iterator[tuple[Sequence[Any], ...]]:
+) -> Iterator[tuple[Any, ...]]:
     """Yield columns of rows with a time; CUPTI writes 0 for lost ones."""
     for columns in database.batches(table, required, optional):
-        starts, ends = map(integers, columns[:2])
-        rows = np.flatnonzero(starts | ends)
-        if lost := starts.size - rows.size:
+        rows = np.flatnonzero(columns[0] | columns[1])
+        if lost := columns[0].size - rows.size:
             database.unread[f"{table} row without a time"] += lost
         if rows.size:
-            yield chosen(rows, starts, ends, *columns[2:])
+            yield chosen(rows, *columns)
 
 
-@lru_cache(maxsize=4096)
-def _kind_of(
-    code: int, source: Any, target: Any, source_device: Any, target_device: Any
-) -> tuple[CopyKind, HostMemory]:
+def _kind_of(facts: tuple[Any, ...]) -> tuple[CopyKind, HostMemory]:
+    code, source, target, source_device, target_device = facts
     kind = _COPY_KINDS.get(code, CopyKind.OTHER)
     if kind is CopyKind.DEVICE_TO_DEVICE and source_device != target_device:
         kind = CopyKind.PEER
@@ -146,8 +141,7 @@ def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
         if kind not in _OF_DEVICE or operation not in _SIGNS or size < 0:
             database.unread["allocation that is not of device memory"] += 1
             continue
-        (key,) = gpus.keys([owner], [device])
-        changes[key].append((start, _SIGNS[operation] * size))
+        changes[gpus.key(owner, device)].append((start, _SIGNS[operation] * size))
     for key, allocations in changes.items():
         used = 0
         for start, size in sorted(allocations, key=itemgetter(0)):
@@ -175,25 +169,22 @@ def record_host_calls(
     """
     if CALLS not in database.tables:
         for start, end, codes in database.batches(WAITS, ("start", "end", "syncType")):
-            rows = np.flatnonzero([code in _WAIT_TYPES for code in codes])
-            database.unread["wait of a stream, not of the host"] += len(codes) - rows.size
-            begins, untils, kept = chosen(rows, integers(start), integers(end), codes)
-            recorder.waits(begins, untils, [_WAIT_TYPES[code] for code in kept])
+            rows = np.flatnonzero(np.isin(codes, [*_WAIT_TYPES]))
+            database.unread["wait of a stream, not of the host"] += codes.size - rows.size
+            begins, untils, kept = chosen(rows, start, end, codes)
+            recorder.waits(begins, untils, coded(kept.tolist()).mapped(_WAIT_TYPES.get))
         return
     columns = ("start", "end", "correlationId", "globalTid")
-    for *times, numbers, owners, name_ids in database.batches(CALLS, columns, ("nameId",)):
-        starts, ends, threads = map(integers, (*times, owners))
-        functions = {
-            name_id: _function(database.text(name_id)) for name_id in dict.fromkeys(name_ids)
-        }
-        names = [functions[name_id].name for name_id in name_ids]
-        role = np.array([functions[name_id].role for name_id in name_ids])
-        ties = _correlations_of(owners, numbers)
+    for starts, ends, numbers, threads, name_ids in database.batches(CALLS, columns, ("nameId",)):
+        names = coded(name_ids).mapped(lambda name_id: call_name(database.text(name_id)))
+        role = names.array(_role)
+        ties = _correlations_of(threads, numbers)
         is_tied = ties != NO_NUMBER
         lost.calls(*chosen(np.flatnonzero(is_tied), names, ties, starts))
         for row in np.flatnonzero(role == _Role.CAPTURE).tolist():
             span = int(starts[row]), int(ends[row])
-            recorder.capture(int(threads[row]), capture_end(names[row]), span)
+            name = names.values[names.codes[row]]
+            recorder.capture(int(threads[row]), capture_end(name), span)
         launches = is_tied & (role == _Role.LAUNCH)
         recorder.launches(ties[launches], starts[launches], ends[launches], threads[launches])
         is_awaited = is_tied & (role == _Role.COPY) & np.isin(ties, awaited)
@@ -218,18 +209,12 @@ class _Role(IntEnum):
     COPY = 4
 
 
-class _Function(NamedTuple):
-    name: str
-    role: _Role
-
-
 @lru_cache(maxsize=4096)
-def _function(text: str) -> _Function:
-    name = call_name(text)
+def _role(name: str) -> _Role:
     roles = (
         (_Role.CAPTURE, bool(capture_end(name))),
         (_Role.LAUNCH, is_launch(name)),
         (_Role.WAIT, is_wait_call(name)),
         (_Role.COPY, _COPY.match(name) is not None),
     )
-    return _Function(name, next((role for role, is_it in roles if is_it), _Role.OTHER))
+    return next((role for role, is_it in roles if is_it), _Role.OTHER)

@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
 from rightsizer.profiles.call_stacks import CallKind, without_turn
-from rightsizer.profiles.columns import chosen, integers
+from rightsizer.profiles.columns import chosen, coded, integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.lost_kernels import LostKernels
-from rightsizer.profiles.names import is_step, range_kind, range_name
+from rightsizer.profiles.names import is_step, range_kind, range_names
 from rightsizer.profiles.nsight_systems.activities import (
     ALLOCATIONS,
     CALLS,
@@ -42,6 +42,7 @@ from rightsizer.profiles.nsight_systems.database import (
 from rightsizer.profiles.printed_text import plain_words
 from rightsizer.profiles.reader import Head, ProfileReader, beginning_of
 from rightsizer.profiles.recorder import Recorder
+from rightsizer.profiles.timeline import NO_NUMBER
 
 _VERSIONS: Final = ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION")
 _ERROR: Final = 3
@@ -52,7 +53,7 @@ _NOTES_MAXIMUM: Final = 10
 _NOTE_CHARACTERS: Final = 300
 _TEXT_CHARACTERS: Final = 1000
 RANGES: Final = "NVTX_EVENTS"
-_RANGE_TYPES: Final = frozenset({59, 60, 70, 71})
+_RANGE_TYPES: Final = (59, 60, 70, 71)
 """Push/pop and start/end ranges, with and without times of their own."""
 _GZIP: Final = b"\x1f\x8b"
 _REPORT_ENDINGS: Final = (".nsys-rep", ".qdrep")
@@ -84,39 +85,43 @@ def _diagnostics(database: ExportDatabase) -> Iterator[str]:
 
 def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     """Record ranges by name; steps also as steps of their process's devices."""
-    columns = ("end", "text", "textId", "globalTid")
-    for starts, kinds, ends, texts, numbers, global_threads in database.batches(
-        RANGES, ("start", "eventType"), columns
+    for starts, kinds, numbers, ends, threads, texts in database.batches(
+        RANGES, ("start", "eventType"), ("textId", "end", "globalTid"), "text"
     ):
-        names = [
-            range_name(text if isinstance(text, str) and text else database.text(number))
-            for text, number in zip(texts, numbers, strict=True)
-        ]
-        faults = [*map(_range_fault, kinds, ends, names)]
-        database.unread.update(fault for fault in faults if fault)
-        rows = np.flatnonzero([not fault for fault in faults])
-        begins, untils, names, owners = chosen(rows, integers(starts), ends, names, global_threads)
-        spans = begins, integers(untils)
-        recorder.host_spans_of(*spans, [*map(range_kind, names)], names)
-        is_marked = np.array([*map(is_step, names)], bool)
+        every_text = (
+            texts
+            if all(texts)
+            else [
+                text or database.text(number).encode()
+                for text, number in zip(texts, numbers, strict=True)
+            ]
+        )
+        names = coded(range_names(every_text))
+        untils = integers(ends)
+        is_left = np.ones(starts.size, bool)
+        for fault, is_sound in (
+            ("NVTX event that is no range", np.isin(kinds, _RANGE_TYPES)),
+            ("NVTX range that never ends", untils != NO_NUMBER),
+            ("NVTX range without a name", names.array(bool, bool)),
+        ):
+            if count := np.count_nonzero(is_left & ~is_sound):
+                database.unread[fault] += int(count)
+                is_left &= is_sound
+        rows = np.flatnonzero(is_left)
+        begins, untils, names, owners = chosen(rows, starts, untils, names, threads)
+        recorder.host_spans_of(begins, untils, names.mapped(range_kind), names)
+        is_marked = names.array(is_step, bool)
         for row in np.flatnonzero(is_marked).tolist():
             process = int(processes_of(owners[row : row + 1])[0])
             for device in gpus.of_process(process) or (None,):
-                span = int(spans[0][row]), int(spans[1][row])
+                span = int(begins[row]), int(untils[row])
                 # The host span above has counted this row.
-                recorder.step(names[row], span, device, is_counted=True)
+                name = names.values[names.codes[row]]
+                recorder.step(name, span, device, is_counted=True)
         rows = np.flatnonzero(~is_marked)
-        callers, calls, begins, untils = chosen(rows, owners, names, *spans)
-        lines = recorder.stacks.numbers(CallKind.LINE, [*map(without_turn, calls)])
-        recorder.stacks.extend(callers, lines, begins, untils)
-
-
-def _range_fault(kind: int, end: Any, name: str) -> str:
-    if kind not in _RANGE_TYPES:
-        return "NVTX event that is no range"
-    if type(end) is not int:
-        return "NVTX range that never ends"
-    return "" if name else "NVTX range without a name"
+        callers, calls, *spans = chosen(rows, owners, names, begins, untils)
+        lines = recorder.stacks.numbers(CallKind.LINE, calls.mapped(without_turn))
+        recorder.stacks.extend(callers, lines, *spans)
 
 
 @contextmanager
