@@ -42,7 +42,7 @@ def piece(name: str, dollars: float = 1.0, **facts: Any) -> dict[str, Any]:
 
 def titles(*pieces: dict[str, Any]) -> list[str]:
     """What groups say."""
-    return [group.title for group in groups_of(pieces) if len(group.pieces) > 1]
+    return [group.name for group in groups_of(pieces) if len(group.pieces) > 1]
 
 
 def test_pods_of_a_team_are_one_line() -> None:
@@ -105,11 +105,11 @@ def test_what_is_critical_comes_before_what_is_dear() -> None:
     """As on a node: broken hardware saves nothing and cannot wait."""
     broken = piece("broken", 0.0, severity="critical", action="none", reasons=["HardwareUnhealthy"])
     first, second = groups_of([piece("idle", 9.0), broken])
-    assert (first.subject, first.heading) == (
+    assert (first.title, first.to_do) == (
         "kubernetes:ml/broken",
         "Look into it: hardware unhealthy",
     )
-    assert (second.heading, second.gpus, second.confidence) == (
+    assert (second.to_do, second.freed_gpus, second.confidence) == (
         "Release the GPU: idle, but held",
         1.0,
         0.9,
@@ -119,4 +119,4 @@ def test_what_is_critical_comes_before_what_is_dear() -> None:
 def test_advice_without_a_subject_names_its_gpus() -> None:
     """Advice of the ledger on free GPUs that this run did not judge has no key."""
     (group,) = groups_of([piece("free", key=None, workload="")])
-    assert group.subject == "GPU-free"
+    assert group.title == "GPU-free"

@@ -33,7 +33,7 @@ def money_faults(answer: Mapping[str, Any]) -> Iterator[str]:
             yield f"{piece['key']}: saves ${saved:.2f} of ${lost[piece['id']]:.2f}"
     for group in summary.groups:
         most = sum(lost.get(piece["id"], 0.0) for piece in group.pieces)
-        if group.pieces[0]["id"] in lost and group.dollars_per_day > most * _ROUNDING:
+        if group.pieces[0]["id"] in lost and group.saves_dollars_per_day > most * _ROUNDING:
             yield f"{group.title}: of ${most:.2f}"
     rows = answer["holdings"]
     if summary.reclaimable is not None and all(row["dollars_per_day"] is not None for row in rows):

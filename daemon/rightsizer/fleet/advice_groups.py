@@ -3,21 +3,22 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self, TypeVar
 
-from msgspec import Struct
-
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
-from rightsizer.console.advice import dollars_per_day
+from rightsizer.console.advice import advice_block, dollars_per_day
 from rightsizer.io.terminal import counted
 from rightsizer.model.advice import OPEN_STATES
-from rightsizer.model.finding import FindingKind, Rank, Severity, worth_rank
+from rightsizer.model.finding import FindingKind, Severity, worth_rank
 from rightsizer.model.units import dollars_text
+from rightsizer.report.blocks import Block, Code, Section, section
 from rightsizer.report.labels import action_label, first_names, reason_label, uncapitalized
+from rightsizer.report.rows import WorkloadRow
 
 _Piece = Mapping[str, Any]
 _AnyPiece = TypeVar("_AnyPiece", bound=_Piece)
 _FEWEST: Final = 3
 """Two are as short one by one."""
 _MOST_NAMED: Final = 4
+MOST_IDS: Final = 3
 _SHELL: Final = "sh"
 _HEAD: Final = """\
 #!/bin/sh
@@ -35,68 +36,47 @@ def heading_of(action: str, kind: str, reason: str) -> str:
     return f"{action_label(action, kind)}: {uncapitalized(reason_label(reason))}"
 
 
-class AdviceGroup(Struct, frozen=True):
-    """Recommendations of one kind on workloads of one team; alone, one of any kind."""
+class AdviceGroup(WorkloadRow, frozen=True, kw_only=True):
+    """Row of recommendations of one kind on workloads of one team; alone, one of any kind."""
 
     pieces: tuple[_Piece, ...]
-    added: tuple[_Piece, ...]
-    """Those whose savings can be added up."""
 
     @classmethod
     def of(cls, pieces: Sequence[_Piece]) -> Self:
-        """Return the group of some recommendations."""
-        return cls(tuple(pieces), tuple(compatible(pieces, ExclusiveKey.of_form)))
-
-    @property
-    def rank(self) -> Rank:
-        """Sort key, as on a node: critical first, then by savings."""
-        severity = max(
-            (Severity(piece["severity"]) for piece in self.pieces),
-            key=lambda severity: severity.rank,
+        """Return the row of some recommendations: of the least certain, and the most severe."""
+        first = pieces[0]
+        added = compatible(pieces, ExclusiveKey.of_form)
+        dollars = sum(map(dollars_per_day, added))
+        confidence = min(float(piece["confidence"]) for piece in pieces)
+        severity = max((Severity(piece["severity"]) for piece in pieces), key=lambda one: one.rank)
+        return cls(
+            pieces=tuple(pieces),
+            title=f"{len(pieces)} {_noun(pieces)} of {_team(first)}"
+            if len(pieces) > 1
+            else str(first["key"] or first_names(first["devices"], _MOST_NAMED)),
+            cluster=first["cluster"],
+            team=first["team"],
+            freed_gpus=sum(savings_of(piece).gpus for piece in added),
+            to_do=heading_of(first["action"], first["finding"], first["reasons"][0]),
+            severity=severity,
+            saves_dollars_per_day=dollars,
+            rank=worth_rank(severity, dollars, confidence),
+            confidence=confidence,
+            id=first["id"] if len(pieces) == 1 else "below",
         )
-        return worth_rank(severity, self.dollars_per_day, self.confidence)
 
     @property
-    def gpus(self) -> float:
-        """GPUs that they give back."""
-        return sum(savings_of(piece).gpus for piece in self.added)
-
-    @property
-    def confidence(self) -> float:
-        """Of the least certain."""
-        return min(float(piece["confidence"]) for piece in self.pieces)
-
-    @property
-    def heading(self) -> str:
-        """What to do and why."""
-        first = self.pieces[0]
-        return heading_of(first["action"], first["finding"], first["reasons"][0])
-
-    @property
-    def subject(self) -> str:
-        """Whom it concerns: a workload, a node, a pool, GPUs; of several, how many of whom."""
-        first = self.pieces[0]
-        if len(self.pieces) > 1:
-            return f"{len(self.pieces)} {_noun(self.pieces)} of {_team(first)}"
-        return str(first["key"] or first_names(first["devices"], _MOST_NAMED))
-
-    @property
-    def dollars_per_day(self) -> float:
-        """What they save."""
-        return sum(map(dollars_per_day, self.added))
-
-    @property
-    def title(self) -> str:
+    def name(self) -> str:
         """What they are, whose, and what they save: `180 idle pods of team research: $3,974 a day`.
 
         Without a price, the GPUs.
         """
         first = self.pieces[0]
         gpus = {uuid for piece in self.pieces for uuid in piece["devices"]}
-        dollars = self.dollars_per_day
+        dollars = self.saves_dollars_per_day
         worth = f"{dollars_text(dollars)} a day" if dollars else counted(len(gpus), "GPU")
         if len(self.pieces) == 1:
-            return f"{self.heading}, {self.subject}: {worth}"
+            return f"{self.to_do}, {self.title}: {worth}"
         is_idle = first["finding"] == FindingKind.IDLE
         reason = "" if is_idle else f", {uncapitalized(reason_label(first['reasons'][0]))}"
         what = f"{'idle ' if is_idle else ''}{_noun(self.pieces)} of {_team(first)}"
@@ -107,18 +87,32 @@ class AdviceGroup(Struct, frozen=True):
         """Commands of all, each once."""
         return tuple(dict.fromkeys(text for piece in self.pieces for text in _commands(piece)))
 
+    @property
+    def opened(self) -> Section:
+        """What it opens to: its reason, savings and confidence, or which ones it is of."""
+        if len(self.pieces) == 1:
+            (piece,) = self.pieces
+            action = action_label(piece["action"], piece["finding"])
+            return advice_block(piece, action, piece["key"] or "")
+        keys = [str(piece["key"] or piece["workload"]) for piece in self.pieces]
+        ids = first_names([piece["id"] for piece in self.pieces], MOST_IDS)
+        commands = self.commands
+        how: Block = f"{len(commands)} commands; --commands FILE writes them" if commands else ""
+        if len(commands) == 1:
+            how = Code(commands[0])
+        return section(self.name, f"{first_names(keys, _MOST_NAMED)} ({ids})", how)
+
     def encoded(self) -> dict[str, Any]:
         """Encode the group; what its recommendations say is in theirs."""
-        first = self.pieces[0]
         return {
-            "heading": self.heading,
-            "subject": self.subject,
-            "title": self.title,
-            "cluster": first["cluster"],
-            "team": first["team"],
+            "heading": self.to_do,
+            "subject": self.title,
+            "title": self.name,
+            "cluster": self.cluster,
+            "team": self.team,
             "advice": [piece["id"] for piece in self.pieces],
-            "gpus": self.gpus,
-            "dollars_per_day": self.dollars_per_day or None,
+            "gpus": self.freed_gpus,
+            "dollars_per_day": self.saves_dollars_per_day or None,
             "confidence": self.confidence,
             "commands": list(self.commands),
         }
@@ -147,7 +141,7 @@ def commands_text(groups: Iterable[AdviceGroup]) -> str:
 
 
 def _section(group: AdviceGroup) -> str:
-    lines = [f"# {group.title}"] if len(group.pieces) > 1 else []
+    lines = [f"# {group.name}"] if len(group.pieces) > 1 else []
     seen = set[str]()
     for piece in group.pieces:
         lines.append(f"# {piece['id']}: {' '.join(piece['summary'].split())}")

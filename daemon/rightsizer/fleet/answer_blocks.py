@@ -5,8 +5,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
-from rightsizer.console.advice import advice_block
-from rightsizer.fleet.advice_groups import AdviceGroup, heading_of, opened
+from rightsizer.fleet.advice_groups import MOST_IDS, AdviceGroup, heading_of, opened
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.fleet.served_blocks import served_blocks
 from rightsizer.fleet.summary import summary_of
@@ -25,18 +24,18 @@ from rightsizer.report.blocks import (
     Block,
     Cell,
     CellKind,
-    Code,
     Column,
     Heading,
     Items,
     Key,
     Section,
+    Table,
     number_column,
     section,
     table_of,
 )
-from rightsizer.report.labels import action_label, first_names, readable_name, reason_label
-from rightsizer.report.rows import WORKLOAD_COLUMNS, WorkloadRow, rows_table
+from rightsizer.report.labels import first_names, readable_name, reason_label
+from rightsizer.report.rows import WORKLOAD_COLUMNS, rows_table
 
 _JsonMapping = Mapping[str, Any]
 _MOST_ROWS: Final = 20
@@ -145,41 +144,21 @@ def _step(step: _JsonMapping) -> str:
 
 
 _MOST_GROUPS: Final = 10
-_MOST_IDS: Final = 3
+_MOST_PAGE_GROUPS: Final = 200
 
 
-def _advice(groups: Sequence[AdviceGroup], top: int) -> Iterator[Block]:
-    """Yield a table of what to do, most savings first, and then each row in sentences."""
-    more = sum(len(group.pieces) for group in groups[top:])
-    note = f"and {more} more; --top shows more, --json has all" if more else ""
-    rows = list(map(_row, groups[:top]))
-    yield rows_table(rows, WORKLOAD_COLUMNS, "whose", note=note)
-    yield section("What to do:", *map(_group, groups[:top]))
-
-
-def _row(group: AdviceGroup) -> WorkloadRow:
-    return WorkloadRow(
-        title=group.subject,
-        freed_gpus=group.gpus,
-        saves_dollars_per_day=group.dollars_per_day,
-        to_do=group.heading,
-        confidence=group.confidence,
-        id=group.pieces[0]["id"] if len(group.pieces) == 1 else "below",
+def advice_table(groups: Sequence[AdviceGroup], shown: int) -> Table:
+    """Return the table of what to do, in order; so many rows are shown as text."""
+    return rows_table(
+        groups,
+        WORKLOAD_COLUMNS,
+        "whose",
+        row_maximum=shown,
+        page_row_maximum=_MOST_PAGE_GROUPS,
+        rest="; --top shows more, --json has all",
+        anchors=tuple(group.pieces[0]["id"] for group in groups),
+        search="a name, a reason, an id",
     )
-
-
-def _group(group: AdviceGroup) -> Section:
-    if len(group.pieces) == 1:
-        (piece,) = group.pieces
-        action = action_label(piece["action"], piece["finding"])
-        return advice_block(piece, action, piece["key"] or "")
-    keys = [str(piece["key"] or piece["workload"]) for piece in group.pieces]
-    ids = first_names([piece["id"] for piece in group.pieces], _MOST_IDS)
-    commands = group.commands
-    how: Block = f"{len(commands)} commands; --commands FILE writes them" if commands else ""
-    if len(commands) == 1:
-        how = Code(commands[0])
-    return section(group.title, f"{first_names(keys, _MOST_NAMED)} ({ids})", how)
 
 
 def _node_advice(pieces: Sequence[_JsonMapping], advice: Sequence[_JsonMapping]) -> Section:
@@ -193,7 +172,7 @@ def _node_advice(pieces: Sequence[_JsonMapping], advice: Sequence[_JsonMapping])
         ids.setdefault(heading_of(piece["action"], piece["finding"], piece["reason"]), []).append(
             piece["id"]
         )
-    lines = (f"{heading} ({first_names(named, _MOST_IDS)})" for heading, named in ids.items())
+    lines = (f"{heading} ({first_names(named, MOST_IDS)})" for heading, named in ids.items())
     return section(title, Items(tuple(lines)))
 
 
@@ -215,7 +194,8 @@ def fleet_blocks(answer: _JsonMapping, top: int = _MOST_GROUPS) -> Iterator[Bloc
     yield known_text(answer)
     yield summary.headline
     yield f"{summary.reclaim_text}."
-    yield from _advice(summary.groups, top)
+    yield advice_table(summary.groups, top)
+    yield section("What to do:", *(group.opened for group in summary.groups[:top]))
     yield from rest_blocks(answer, top)
     yield _NEXT if summary.advice else _NOTHING_FOUND
 

@@ -5,14 +5,15 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import starmap
 from operator import sub
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from rightsizer.advice.compatible import savings_of
 from rightsizer.fleet.advice_groups import AdviceGroup
-from rightsizer.fleet.answer_blocks import known_text, rest_blocks
+from rightsizer.fleet.answer_blocks import advice_table, known_text, rest_blocks
 from rightsizer.fleet.summary import HOUR_PARTS, FleetSummary, summary_of
 from rightsizer.io.terminal import counted
 from rightsizer.model.units import dollars_text, number_text, percent_text
@@ -30,7 +31,8 @@ from rightsizer.report.blocks import (
     section,
 )
 from rightsizer.report.figures import dollars
-from rightsizer.report.labels import savings_label
+from rightsizer.report.labels import uncapitalized
+from rightsizer.report.rows import GPU_COLUMNS
 from rightsizer.report.template import rendered, scripts
 from rightsizer.sizing.estimate import EstimateInterval
 
@@ -62,16 +64,9 @@ def _blocks(answer: _JsonMapping, group_maximum: int, *, has_plan_form: bool) ->
     yield Bar("GPU-hours", tuple(BarPart(part.name, color, part.ratio) for color, part in parts))
     names = ((color, f"{percent_text(part.ratio)} {part.name}") for color, part in parts)
     yield Key(tuple(names))
-    todo = partial(
-        _fragment,
-        "fleet_advice.html",
-        groups=summary.groups,
-        most_groups=group_maximum,
-        prices=_prices(answer["usage"]["total"]),
-        savings_of=savings_of,
-        savings_label=savings_label,
-    )
-    yield section("What to do", Chart(todo))
+    rows = [*starmap(_with_details, enumerate(summary.groups[:group_maximum]))]
+    todo = advice_table(rows, group_maximum)
+    yield section("What to do", todo, _prices(answer["usage"]["total"]) if rows else _NOTHING)
     models, teams, *rest = rest_blocks(answer)
     yield models
     yield teams
@@ -79,6 +74,20 @@ def _blocks(answer: _JsonMapping, group_maximum: int, *, has_plan_form: bool) ->
         packed = _packed(answer, summary.groups[:group_maximum])
         yield Chart(partial(_fragment, "fleet_gpus.html", holdings=packed))
     yield from rest
+
+
+_MOST_DETAILS: Final = 60
+"""Rows that open to commands, which are long."""
+_NOTHING: Final = "Nothing to do: no rule found anything that holds over both of its spans."
+
+
+def _with_details(place: int, group: AdviceGroup) -> AdviceGroup:
+    """Return a row that opens to its details, and the first ones to commands and links, too."""
+    details = group.opened
+    draw = partial(_fragment, "fleet_advice.html", pieces=group.pieces)
+    has_steps = any(piece["workload"] or piece["instructions"] for piece in group.pieces)
+    steps = (Chart(draw),) if has_steps and place < _MOST_DETAILS else ()
+    return replace(group, details=section(details.title, *details.blocks, *steps))
 
 
 def _tiles(answer: _JsonMapping, summary: FleetSummary) -> Iterator[Tile]:
@@ -145,7 +154,7 @@ def _packed(answer: _JsonMapping, shown: Sequence[AdviceGroup]) -> str:
     A name is there once; shares of the hours are whole percents, what they lack is headroom.
     """
     rows = sorted(answer["holdings"], key=lambda row: (row["node"], row["name"], row["workload"]))
-    groups = [(group.pieces[0]["id"], f"{group.heading}, {group.subject}") for group in shown]
+    groups = [(group.pieces[0]["id"], f"{group.to_do}, {group.title}") for group in shown]
     by_uuid = {
         uuid: place
         for place, group in reversed([*enumerate(shown)])
@@ -174,6 +183,7 @@ def _packed(answer: _JsonMapping, shown: Sequence[AdviceGroup]) -> str:
         "cents": [round(_PERCENT * (row["dollars_per_day"] or 0.0)) for row in rows],
         "parts": parts,
         "names": HOUR_PARTS,
+        "headings": {column.name: uncapitalized(column.name) for column in GPU_COLUMNS},
         "colors": _COLORS,
         "groups": groups,
         # The place of a group that the page has, else -1.
@@ -185,10 +195,13 @@ def _packed(answer: _JsonMapping, shown: Sequence[AdviceGroup]) -> str:
 def _prices(total: _JsonMapping) -> str:
     """Return whose prices those of an answer are, and of when."""
     if not total["price_basis"]:
-        return "No price is known."
+        return "No price is known. Each row opens to why and how."
     months = sorted(_MONTH.findall(total["price_date"]))
     when = f" of {' to '.join(dict.fromkeys((months[0], months[-1])))}" if months else ""
-    return f"At {total['price_basis'].replace('; ', ' and ')}{when}."
+    return (
+        f"At {total['price_basis'].replace('; ', ' and ')}{when}. Rows that exclude each other "
+        "count in each sum. Each opens to why and how; rightsizer fleet --explain ID has evidence."
+    )
 
 
 def _cut(text: str) -> str:

@@ -77,7 +77,14 @@ class Figure(Struct, frozen=True):
     text: str
 
 
-Cell: TypeAlias = str | float | Figure | Sentence | Bar | Chart | None
+class Fold(Struct, frozen=True):
+    """Text of a cell that a page unfolds."""
+
+    text: str
+    inside: "Section"
+
+
+Cell: TypeAlias = str | float | Figure | Fold | Sentence | Bar | Chart | None
 """A text as it is, a number in the base unit of its column, or `None` if it is not known."""
 
 
@@ -117,6 +124,10 @@ class Column(Struct, frozen=True):
     """Whether a page has its cells below those of the column before."""
     widest: int | None = None
     """Characters of a text beyond which all but a page cut it."""
+    is_filter: bool = False
+    """Whether only a page has it, where its texts can be chosen from."""
+    is_summed: bool = False
+    """Whether such a page sums up its numbers, of the rows shown."""
 
     @property
     def is_text(self) -> bool:
@@ -130,7 +141,7 @@ class Column(Struct, frozen=True):
                 return NOTHING
             case Bar():
                 return f"{cell.glyphs} {cell.text}" if cell.text else ""
-            case Sentence() | Chart() | Figure():
+            case Sentence() | Chart() | Figure() | Fold():
                 return cell.text
             case str():
                 return cell
@@ -157,6 +168,8 @@ class Table(Struct, frozen=True):
     """Rows of a page."""
     rest: str = ""
     """What the other rows are, and where, such as ` teams; --json has all`."""
+    anchors: tuple[str, ...] = ()
+    """Fragments of a page that lead to its rows."""
     search: str = ""
     """What a page with scripts searches in it; it sorts by each column, too."""
 
@@ -175,11 +188,12 @@ class Table(Struct, frozen=True):
 
     @property
     def written(self) -> "Table":
-        """The same as text: without columns that are only drawn, and cut."""
+        """The same as text: without columns of a page alone, and cut."""
         places = [
             place
             for place in range(len(self.columns))
-            if not all(_is_drawn(row[place]) for row in self.rows)
+            if not self.columns[place].is_filter
+            and not all(_is_drawn(row[place]) for row in self.rows)
         ]
         columns = tuple(self.columns[place] for place in places)
         cut = self.cut(self.row_maximum)

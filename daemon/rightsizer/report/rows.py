@@ -11,7 +11,18 @@ from rightsizer.model.finding import UNADVISED, Rank
 from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import GIB, dollars_text, number_text, percent_text
-from rightsizer.report.blocks import Cell, CellKind, Column, Heading, Table, table_of
+from rightsizer.report.blocks import (
+    NOTHING,
+    Cell,
+    CellKind,
+    Column,
+    Figure,
+    Fold,
+    Heading,
+    Section,
+    Table,
+    table_of,
+)
 from rightsizer.report.labels import STATE_ORDER, display_name, uncapitalized
 from rightsizer.report.served_labels import served_label
 
@@ -30,6 +41,8 @@ class SubjectRow(Struct, frozen=True, kw_only=True):
     """What a GPU or a workload used and wasted, and what is advised about it."""
 
     title: str
+    cluster: str = ""
+    team: str = ""
     past: Cell = None
     """States over the past, where blocks draw them."""
     used_ratio: float | None = None
@@ -49,6 +62,8 @@ class SubjectRow(Struct, frozen=True, kw_only=True):
     to_do: str = ""
     """Its first open recommendation, in the order of `advise`; empty without one."""
     to_do_detail: str = ""
+    details: Section | None = None
+    """More of it, which a page unfolds."""
     severity: str = ""
     saves_dollars_per_day: float = 0.0
     saves_detail: str = ""
@@ -246,12 +261,19 @@ GPU_COLUMNS: Final = (
 """Of every table of GPUs, in this order; tables that are not live leave out empty ones."""
 WORKLOAD_COLUMNS: Final = (
     RowColumn("Workload", lambda row: row.title, kind="workload"),
+    RowColumn("Cluster", lambda row: row.cluster, kind="filter"),
+    RowColumn("Team", lambda row: row.team, kind="filter"),
     RowColumn("GPUs", lambda row: row.gpus, kind="below"),
     RowColumn("Class", lambda row: row.workload_class, kind="below"),
     _PAST,
     RowColumn("Busy", lambda row: _share(row.busy_ratio), meaning=_BUSY),
     RowColumn("Held", lambda row: _hours(row.held_gpu_hours)),
-    RowColumn("GPUs back", lambda row: number_text(row.freed_gpus) if row.freed_gpus else ""),
+    RowColumn(
+        "GPUs back",
+        lambda row: number_text(row.freed_gpus) if row.freed_gpus else "",
+        lambda row: row.freed_gpus or 0.0,
+        kind="summed",
+    ),
     RowColumn("Of all time", lambda row: _share(row.held_ratio)),
     _USED,
     *_WORTH,
@@ -262,6 +284,7 @@ WORKLOAD_COLUMNS: Final = (
 _KINDS: Final = {
     "number": CellKind.NUMBER,
     "below number": CellKind.NUMBER,
+    "summed": CellKind.NUMBER,
     "saves": CellKind.MONEY,
 }
 _HEADINGS: Final = {"Last 24 h": "time", "Saves": "saves a day"}
@@ -295,12 +318,16 @@ def filled(rows: Sequence[SubjectRow], columns: Iterable[RowColumn]) -> list[Row
 
 
 def _table_cell(column: RowColumn, row: SubjectRow) -> Cell:
-    """Return a cell with its second line in brackets; money as a number."""
+    """Return a cell with its second line in brackets; what is summed as a number."""
     if column.kind == "past":
         return row.past
     if column.kind == "saves":
         return row.saves_dollars_per_day or None
     text = column.text(row)
+    if column.kind == "summed" and column.sort:
+        return Figure(float(column.sort(row)), text or NOTHING)
+    if column.kind == "todo" and row.details:
+        return Fold(text, row.details)
     detail = column.detail(row)
     return (f"{text} ({detail})" if detail else text) or None
 
@@ -313,4 +340,6 @@ def _heading(column: RowColumn, subject: str) -> Column:
         _KINDS.get(column.kind, CellKind.TEXT),
         is_below=column.kind in {"below", "cause"},
         widest=_WIDEST_TITLE if is_workload and subject else None,
+        is_filter=column.kind == "filter",
+        is_summed=column.kind in {"saves", "summed"},
     )

@@ -26,6 +26,11 @@ document.addEventListener("DOMContentLoaded", async () => {
   let groups = [], sorted = "wasted", falls = true;
   const counted = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
   const money = (dollars) => `$${dollars.toLocaleString("en-US", { maximumFractionDigits: dollars < 10 ? 1 : 0 })}`;
+  const linked = (at) => {
+    const link = element("a", data.groups[at][1]);
+    link.href = `#${data.groups[at][0]}`;
+    return link;
+  };
   const one = (members, column) => {
     const names = new Set(members.map((row) => word(row, column)));
     return names.size === 1 ? [...names][0] : `${names.size} of them`;
@@ -41,16 +46,18 @@ document.addEventListener("DOMContentLoaded", async () => {
         if (losses.includes(part)) found.wasted += (dollars * data.parts[part][row]) / 100;
       });
     }
+    found.todo = data.advice[members[0]] ?? -1;
     found.used = found.parts[parts.indexOf("used")] / (found.gpus || 1);
     for (const column of ["cluster", "team", "pool", "workload"]) found[column] = one(members, column) || "-";
     return found;
   };
   const numbers = ["gpus", "used", "dollars", "wasted"], every = {
-    name: ["name", (group) => group.name], workload: ["held by", (group) => group.workload], cluster: ["cluster", (group) => group.cluster], team: ["team", (group) => group.team],
+    name: ["name", (group) => group.name], workload: [data.headings.Holder, (group) => group.workload], cluster: ["cluster", (group) => group.cluster], team: ["team", (group) => group.team],
     pool: ["pool", (group) => group.pool], gpus: ["GPUs", (group) => Number(group.gpus.toFixed(2)).toLocaleString("en-US")], parts: ["time", strip],
-    used: ["used", (group) => `${Math.round(group.used)}%`], dollars: ["$ a day", (group) => money(group.dollars)], wasted: ["wasted", (group) => money(group.wasted)],
+    used: [data.headings.Used, (group) => `${Math.round(group.used)}%`], dollars: ["$ a day", (group) => money(group.dollars)], wasted: [data.headings.Wasted, (group) => money(group.wasted)],
+    todo: [data.headings["To do"], (group) => (group.todo < 0 ? "-" : linked(group.todo))],
   };
-  const columns = () => Object.keys(every).filter((key) => (key === "workload" ? way.value === "gpu" : key === "cluster" ? isSeveral && way.value === "workload" : key !== "pool" || way.value !== "gpu"));
+  const columns = () => Object.keys(every).filter((key) => (["workload", "todo"].includes(key) ? way.value === "gpu" : key === "cluster" ? isSeveral && way.value === "workload" : key !== "pool" || way.value !== "gpu"));
   function strip(group) {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     let left = 0;
@@ -118,11 +125,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     title.textContent = only ? `${{ workload: "Workload", node: "Node", gpu: "GPU" }[only.kind]} ${only.name || "(nobody)"}` : "All that is held, and what is free";
     facts.textContent = `${counted(groups.length, "row")}, ${counted(Number(whole.gpus.toFixed(2)), "GPU")}, ${money(whole.dollars)} a day, ${money(whole.wasted)} of it wasted, ${Math.round(whole.used)}% used. `;
     const found = only ? [...new Set(kept.map((row) => data.advice[row]).filter((at) => at >= 0))] : [];
-    advice.replaceChildren(...found.flatMap((at) => {
-      const link = element("a", data.groups[at][1]);
-      link.href = `#${data.groups[at][0]}`;
-      return [link, " "];
-    }));
+    advice.replaceChildren(...found.flatMap((at) => [linked(at), " "]));
     if (only) {
       const back = element("a", "Show all");
       back.href = "#gpus";

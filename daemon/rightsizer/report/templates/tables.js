@@ -30,7 +30,7 @@ document.addEventListener("DOMContentLoaded", () => {
         row.hidden = !isChosen || !row.textContent.toLowerCase().includes(wanted);
       }
       for (const cell of sums) {
-        const sum = rows.reduce((total, row) => total + (row.hidden ? 0 : Number(row.cells[cell.cellIndex].dataset.sort)), 0);
+        const sum = rows.reduce((total, row) => total + (row.hidden ? 0 : Math.max(0, Number(row.cells[cell.cellIndex].dataset.sort))), 0);
         const text = sum.toLocaleString("en-US", { maximumFractionDigits: sum < 10 ? 1 : 0 });
         cell.textContent = cell.dataset.sum === "dollars" ? `$${text}` : text;
       }
