@@ -66,7 +66,8 @@ def _blocks(answer: _JsonMapping, group_maximum: int, *, has_plan_form: bool) ->
     yield Key(tuple(names))
     rows = [*starmap(_with_details, enumerate(summary.groups[:group_maximum]))]
     todo = advice_table(rows, group_maximum)
-    yield section("What to do", todo, _prices(answer["usage"]["total"]) if rows else _NOTHING)
+    note = _prices(answer["usage"]["total"]) if rows else _NOTHING
+    yield section("What to do", todo, Sentence(note, Tone.FAINT))
     models, teams, *rest = rest_blocks(answer)
     yield models
     yield teams

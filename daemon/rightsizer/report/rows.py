@@ -261,8 +261,6 @@ GPU_COLUMNS: Final = (
 """Of every table of GPUs, in this order; tables that are not live leave out empty ones."""
 WORKLOAD_COLUMNS: Final = (
     RowColumn("Workload", lambda row: row.title, kind="workload"),
-    RowColumn("Cluster", lambda row: row.cluster, kind="filter"),
-    RowColumn("Team", lambda row: row.team, kind="filter"),
     RowColumn("GPUs", lambda row: row.gpus, kind="below"),
     RowColumn("Class", lambda row: row.workload_class, kind="below"),
     _PAST,
@@ -278,6 +276,8 @@ WORKLOAD_COLUMNS: Final = (
     _USED,
     *_WORTH,
     RowColumn("Sure", lambda row: _share(row.confidence)),
+    RowColumn("Cluster", lambda row: row.cluster, kind="filter"),
+    RowColumn("Team", lambda row: row.team, kind="filter"),
     RowColumn("Id", lambda row: row.id, kind="id"),
 )
 """Of every table of workloads, or of what else is advised about, in this order."""
