@@ -68,10 +68,16 @@ def agent_of(folder: Path, fault: str, grafana: Grafana, inbox: Inbox) -> Iterat
     jobs = "".join(WORKLOAD % (gpu, gpu) for gpu in range(8))
     scenario.write_text(f"{SCENARIO}{jobs}faults:\n  - {fault}\n")
     base = Settings()
+    # A busy machine reads all GPUs, but late; a driver that hangs is waited for in vain.
+    patience_seconds = base.sources.nvml.deadline_seconds if "hang" in fault else 30.0
     settings = replace(
         base,
         sampling=replace(base.sampling, interval=300.0),
-        sources=replace(base.sources, simulated=SimulatedSettings(scenario=str(scenario))),
+        sources=replace(
+            base.sources,
+            simulated=SimulatedSettings(scenario=str(scenario)),
+            nvml=replace(base.sources.nvml, deadline_seconds=patience_seconds),
+        ),
         grafana=GrafanaSettings(url=grafana.url, token_file=str(folder / "token")),
         webhooks=(WebhookSettings(url=inbox.url),),
         recommender=replace(base.recommender, jitter=0.0),

@@ -13,7 +13,7 @@ from rightsizer.profiler.workload import judged_workloads
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.registry import open_profile
 
-_PROCESSES: Final = 3
+_PROCESSES: Final = 6
 _AGAIN: Final = 5
 _STEPS: Final = 8
 _STEP: Final = 10_000.0
