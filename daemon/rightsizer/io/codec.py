@@ -39,23 +39,6 @@ def convert(value: Any, kind: type[_Value]) -> _Value:
         raise ValueError(str(error)) from None
 
 
-def plain(value: object) -> Any:
-    """Convert a value without a type to JSON values; structs by field, sets sorted."""
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return plain(value._asdict())
-    if isinstance(value, Mapping):
-        return {str(key): plain(inside) for key, inside in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inside) for inside in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(str, value))
-    if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    return str(value)
-
-
 def plain_fields(value: msgspec.Struct) -> dict[str, Any]:
     """Fields of a value, and of those in it, as JSON has them."""
     fields: dict[str, Any] = msgspec.to_builtins(value, enc_hook=_plain)

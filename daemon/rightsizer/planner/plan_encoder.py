@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from rightsizer.io.codec import plain
+from rightsizer.io.codec import to_json
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
 from rightsizer.planner.cost_blocks import shortcomings
 from rightsizer.planner.growth import GrowthOutlook
@@ -119,15 +119,15 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
                 "load_ratio": step.load_ratio,
                 "gpu": step.candidate.gpu,
                 "count": step.candidate.count,
-                "layout": plain(step.candidate.layout),
+                "layout": to_json(step.candidate.layout),
                 "fits": step.candidate.fits,
                 **_hourly(step.candidate),
             }
             for step in plan.growth
         ],
         "growth_outlook": None if outlook is None else _encode_outlook(plan, outlook),
-        "validation": plain(tuple(steps)),
-        "launch": None if launch is None else {**plain(launch), "text": launch.text},
+        "validation": to_json(steps),
+        "launch": None if launch is None else {**to_json(launch), "text": launch.text},
         "notes": list(notes),
     }
 
@@ -166,7 +166,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "count": candidate.count,
         "paid_count": candidate.paid_count,
         "rental": None if candidate.rental is None else _encode_rental(candidate.rental),
-        "layout": plain(candidate.layout),
+        "layout": to_json(candidate.layout),
         "fits": candidate.fits,
         "fits_memory": candidate.fits_memory,
         "format": candidate.format and candidate.format.name,
@@ -204,7 +204,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
 def _adjusted(candidate: PlanCandidate) -> dict[str, Any]:
     """Encode the correction by a site's measurements; nothing without any."""
     adjustment = candidate.adjustment
-    return {} if adjustment is None else {"adjusted": plain(adjustment)}
+    return {} if adjustment is None else {"adjusted": to_json(adjustment)}
 
 
 def _hourly(candidate: PlanCandidate) -> dict[str, float | None]:
@@ -237,7 +237,7 @@ def _encode_point(point: CurvePoint) -> dict[str, Any]:
         **{f"{name}_asked": limit for name, limit in point.limits.items()},
         "gpu": candidate.gpu,
         "count": candidate.count,
-        "layout": plain(candidate.layout),
+        "layout": to_json(candidate.layout),
         "certainty": candidate.certainty,
         **_hourly(candidate),
     }
@@ -249,7 +249,7 @@ def _encode_outlook(plan: GpuPlan, outlook: GrowthOutlook) -> dict[str, Any]:
         "months": outlook.kinds[0].months,
         "outgrown_in_month": outlook.outgrown,
         "cheapest": None if cheapest is None else cheapest.gpu,
-        "switch": plain(outlook.switch),
+        "switch": to_json(outlook.switch),
         "kinds": [
             {
                 "gpu": kind.gpu,

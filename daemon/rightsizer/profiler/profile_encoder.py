@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import asdict, replace
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.io.codec import JsonObject, plain, plain_fields
+from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.io.terminal import counted
 from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
@@ -39,7 +39,7 @@ def encode_profile(profile: Profile) -> JsonObject:
                 "operators": step.operators,
                 "dispatch_seconds": step.dispatch_seconds,
                 "pause_seconds": step.pause_seconds,
-                "read_backs": plain(step.read_backs),
+                "read_backs": step.read_backs,
             }
             for step in profile.host_steps
         ],

@@ -14,7 +14,6 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock
-from rightsizer.io.codec import plain
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
@@ -187,13 +186,13 @@ def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
                 "id": profile.id,
                 "taken": seconds(profile.taken),
                 "moment": seconds(profile.moment),
-                "sources": plain(profile.sources),
+                "sources": profile.sources,
                 "format": profile.format,
                 "outcome": profile.outcome,
                 "workload": profile.key,
                 "unmatched": profile.unmatched or None,
-                "devices": plain(profile.devices),
-                "contradictions": plain(profile.contradictions),
+                "devices": profile.devices,
+                "contradictions": profile.contradictions,
                 "findings": [encode_finding(finding) for finding in profile.findings],
             }
             for profile in profiles()

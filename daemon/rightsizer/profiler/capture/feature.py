@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rightsizer.io.codec import JsonObject, plain
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.units import optional_seconds, seconds
 from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
@@ -50,7 +50,7 @@ def encode_state(state: CaptureState) -> JsonObject:
                 "workload": capture.workload,
                 "finding": capture.finding,
                 "reason": capture.reason,
-                "devices": plain(capture.devices),
+                "devices": capture.devices,
                 "started": seconds(capture.started),
                 "ended": optional_seconds(capture.ended),
                 "outcome": capture.outcome,
@@ -62,7 +62,7 @@ def encode_state(state: CaptureState) -> JsonObject:
             {
                 "workload": candidate.finding.key,
                 "finding": candidate.finding.id,
-                "reasons": plain(candidate.finding.reasons),
+                "reasons": candidate.finding.reasons,
                 "confidence": candidate.finding.confidence,
                 "why_not": candidate.why_not,
             }
