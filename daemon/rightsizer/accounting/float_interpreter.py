@@ -5,7 +5,7 @@ What a layout of signals does not have is folded away, so that a closure reads w
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import nextafter
-from operator import attrgetter, itemgetter
+from operator import attrgetter, ge, itemgetter, lt
 from typing import Any, Final, TypeAlias, TypeVar
 
 from rightsizer.accounting import expressions as e
@@ -36,14 +36,6 @@ def margin_below(value: float, threshold: float) -> float:
     if value < threshold:
         return MATCH_MARGIN + MATCH_MARGIN * (threshold - value) / threshold
     return min(JUST_OUTSIDE, MATCH_MARGIN * threshold / value) if value > 0 else 0.0
-
-
-def _is_above(value: float, threshold: float) -> bool:
-    return value >= threshold
-
-
-def _is_below(value: float, threshold: float) -> bool:
-    return value < threshold
 
 
 class FloatInterpreter:
@@ -99,7 +91,7 @@ class FloatInterpreter:
         """Compile a claim into whether it holds."""
         match claim:
             case e.Comparison():
-                return self._comparison(claim, _is_above, _is_below)
+                return self._comparison(claim, ge, lt)
             case e.Known(name) | e.Flag(name) | e.HasBits(name):
                 return self._of_name(claim, name)
             case e.Not(inner):
