@@ -94,6 +94,7 @@ THROUGH_VALUES: Final = (
     "owners/",
     "simulator/",
     "telemetry/",
+    "web/",
 )
 """Packages that import the model's values from one place, but for the files in SHORT."""
 
@@ -113,6 +114,10 @@ SHORT: Final = (
     "host/process_table",
     "host/settings",
     "telemetry/source",
+    "web/advice_api",
+    "web/message",
+    "web/router",
+    "web/settings",
 )
 """Loaded by commands that end at once, which load no more of the model than they use."""
 

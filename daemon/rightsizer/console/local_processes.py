@@ -1,9 +1,10 @@
 """Names and users of processes on this host, which no agent tells."""
 
-import pwd
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from rightsizer.host.process_table import user_name
 
 
 class LocalProcess(NamedTuple):
@@ -19,13 +20,6 @@ def local_process(pid: int, root: Path = Path("/proc")) -> LocalProcess:
     with suppress(OSError):
         owner = folder.stat().st_uid
         return LocalProcess(
-            _user_name(owner), (folder / "comm").read_text("utf-8", "replace").strip()
+            user_name(owner), (folder / "comm").read_text("utf-8", "replace").strip()
         )
     return LocalProcess()
-
-
-def _user_name(owner: int) -> str:
-    try:
-        return pwd.getpwuid(owner).pw_name
-    except KeyError:
-        return str(owner)

@@ -6,9 +6,7 @@ from typing import Any, Final, Self, TypeVar
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
 from rightsizer.console.advice import advice_block, dollars_per_day
 from rightsizer.io.terminal import counted
-from rightsizer.model.advice import OPEN_STATES
-from rightsizer.model.finding import FindingKind, Severity, worth_rank
-from rightsizer.model.units import dollars_text
+from rightsizer.model.values import OPEN_STATES, FindingKind, Severity, dollars_text, worth_rank
 from rightsizer.report.blocks import Block, Code, Section, section
 from rightsizer.report.labels import action_label, first_names, reason_label, uncapitalized
 from rightsizer.report.rows import WorkloadRow

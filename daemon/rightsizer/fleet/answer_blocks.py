@@ -10,9 +10,9 @@ from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.fleet.served_blocks import served_blocks
 from rightsizer.fleet.summary import summary_of
 from rightsizer.io.terminal import counted
-from rightsizer.model.finding import Reason
-from rightsizer.model.units import (
+from rightsizer.model.values import (
     MIB,
+    Reason,
     elapsed_text,
     format_duration,
     percent_text,

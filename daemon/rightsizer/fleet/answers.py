@@ -12,11 +12,16 @@ from rightsizer.fleet.served_blocks import served_rank
 from rightsizer.fleet.summary import summarized
 from rightsizer.fleet.tables import cluster_rows, pools_of_team, usage_tables
 from rightsizer.io.codec import convert, decode, plain_fields
-from rightsizer.model.advice import OPEN_STATES
-from rightsizer.model.errors import UsageError
-from rightsizer.model.evidence import Evidence, EvidenceKind
-from rightsizer.model.finding import Savings, Severity
-from rightsizer.model.units import DAY_SECONDS, format_duration
+from rightsizer.model.values import (
+    DAY_SECONDS,
+    OPEN_STATES,
+    Evidence,
+    EvidenceKind,
+    Savings,
+    Severity,
+    UsageError,
+    format_duration,
+)
 from rightsizer.report.evidence import noted
 
 _JsonObject = dict[str, Any]

@@ -16,7 +16,7 @@ from rightsizer.fleet.advice_groups import AdviceGroup
 from rightsizer.fleet.answer_blocks import advice_table, known_text, rest_blocks
 from rightsizer.fleet.summary import HOUR_PARTS, FleetSummary, summary_of
 from rightsizer.io.terminal import counted
-from rightsizer.model.units import dollars_text, number_text, percent_text
+from rightsizer.model.values import dollars_text, number_text, percent_text
 from rightsizer.report.block_page import page_of
 from rightsizer.report.blocks import (
     Bar,

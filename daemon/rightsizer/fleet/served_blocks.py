@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from rightsizer.io.terminal import counted
-from rightsizer.model.units import number_text
+from rightsizer.model.values import number_text
 from rightsizer.report.blocks import (
     NOTHING,
     Block,

@@ -11,8 +11,7 @@ from rightsizer.fleet.advice_groups import AdviceGroup, groups_of, opened
 from rightsizer.fleet.pools.pool import is_of_whole_pool, pool_key
 from rightsizer.io.codec import plain_fields
 from rightsizer.io.terminal import counted
-from rightsizer.model.finding import Savings
-from rightsizer.model.units import DAY_SECONDS, dollars_text, number_text, percent_text
+from rightsizer.model.values import DAY_SECONDS, Savings, dollars_text, number_text, percent_text
 from rightsizer.report.advice_rows import sum_known
 from rightsizer.report.figures import dollars
 from rightsizer.report.labels import HOURS_A_DAY

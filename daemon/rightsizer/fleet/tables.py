@@ -11,7 +11,7 @@ from rightsizer.fleet.documents import HeldGpuDocument
 from rightsizer.fleet.focus import fleet_focus
 from rightsizer.fleet.served_blocks import SERVED_COLUMNS, served_rows
 from rightsizer.fleet.usage import FREE, FREE_NAME
-from rightsizer.model.units import HOUR_SECONDS
+from rightsizer.model.values import HOUR_SECONDS
 from rightsizer.report.focus import FOCUS, FOCUS_COLUMNS
 from rightsizer.report.labels import HOURS_A_DAY
 from rightsizer.report.table_file import csv_text

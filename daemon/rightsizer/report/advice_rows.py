@@ -6,9 +6,17 @@ from typing import Final
 from msgspec.structs import asdict
 
 from rightsizer.advice.compatible import ExclusiveKey, compatible
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.finding import Finding, Reason, Savings, Severity
-from rightsizer.model.units import HOURS_PER_MONTH, optional_seconds, seconds
+from rightsizer.model.values import (
+    HOURS_PER_MONTH,
+    Advice,
+    AdviceState,
+    Finding,
+    Reason,
+    Savings,
+    Severity,
+    optional_seconds,
+    seconds,
+)
 from rightsizer.report.facts import PriceRate, ReportFacts, spanning_rate
 from rightsizer.report.labels import confidence_label, risk_word
 from rightsizer.report.model import AdviceRow, FindingRow, OutcomeRow, SavingsSummary, priced

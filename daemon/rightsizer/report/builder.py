@@ -7,10 +7,19 @@ from typing import Any, Final
 
 from msgspec.structs import asdict, astuple
 
-from rightsizer.model.evidence import Evidence, EvidenceKind
-from rightsizer.model.state import Cause, Condition, Resource, State
-from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import (
+    HOUR_SECONDS,
+    NANOSECONDS_PER_SECOND,
+    Cause,
+    Condition,
+    Evidence,
+    EvidenceKind,
+    Nanoseconds,
+    Resource,
+    State,
+    Window,
+    seconds,
+)
 from rightsizer.report.advice_rows import (
     advice_rows,
     finding_rows,

@@ -12,19 +12,21 @@ from typing import IO, Final, TypeAlias
 
 from msgspec import Struct
 
-from rightsizer.model.block import Blocks, Measure
-from rightsizer.model.device import Device
-from rightsizer.model.state import (
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Blocks,
     Cause,
     Condition,
+    Device,
+    Measure,
     Observation,
     Resource,
     State,
     Tier,
     UnknownReason,
+    Window,
+    seconds,
 )
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
-from rightsizer.model.window import Window
 from rightsizer.report.blocks import Block, Cell, Heading, number_column, table_of
 from rightsizer.report.labels import first_names, readable_name
 from rightsizer.report.table_file import TableColumnKind, write_parquet_table

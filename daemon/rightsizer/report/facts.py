@@ -9,12 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
-from rightsizer.model.advice import Advice
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Finding
-from rightsizer.model.state import State
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.window import Provisioning, Window
+from rightsizer.model.values import (
+    Advice,
+    Device,
+    Finding,
+    Nanoseconds,
+    Provisioning,
+    State,
+    Window,
+)
 
 
 class PriceRate(Struct, frozen=True):

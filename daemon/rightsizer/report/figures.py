@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from rightsizer.model.state import Cause, Resource
-from rightsizer.model.units import dollars_text, number_text, percent_text
+from rightsizer.model.values import Cause, Resource, dollars_text, number_text, percent_text
 from rightsizer.report.labels import CAUSE_LABELS, GROUPS, RESOURCE_LABELS, StateGroup
 from rightsizer.report.model import DeviceRow, FitRow, ReportModel, ReportSpan, UsageAmount
 

@@ -4,9 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from rightsizer.model.evidence import Evidence
-from rightsizer.model.finding import Instruction
-from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR
+from rightsizer.model.values import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, Evidence, Instruction
 from rightsizer.report.facts import Gap, PriceRate, ReportDeviceFacts, RuleFacts
 
 

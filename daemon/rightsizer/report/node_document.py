@@ -9,20 +9,37 @@ import msgspec
 from msgspec.structs import replace
 
 from rightsizer.io.codec import JsonObject, to_json
-from rightsizer.model.driver_codes import OTHER_XID, XidLog
-from rightsizer.model.reading import Missing, ProcessKind
-from rightsizer.model.report import AgentReport, DeviceReport, JobReport, Report, Span, Totals
-from rightsizer.model.served_load import ServedLoad, ServedNeed
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import CollectorOutcome, Down
-from rightsizer.model.state import Cause, Condition, State, Tier
-from rightsizer.model.topology import (
+from rightsizer.model.values import (
+    OTHER_XID,
+    AgentReport,
+    Cause,
+    CollectorOutcome,
+    Condition,
+    DeviceReport,
+    Down,
+    EnergySource,
     FabricPort,
+    Holding,
+    JobReport,
+    Missing,
+    Nanoseconds,
     Nvlink,
+    ProcessKind,
+    Provisioning,
+    Report,
+    ServedLoad,
+    ServedNeed,
+    Signal,
+    Span,
+    State,
+    Tier,
+    Totals,
+    Workload,
+    WorkloadClass,
+    XidLog,
+    optional_seconds,
+    seconds,
 )
-from rightsizer.model.units import Nanoseconds, optional_seconds, seconds
-from rightsizer.model.window import EnergySource, Provisioning
-from rightsizer.model.workload import Holding, Workload, WorkloadClass
 from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.freshness import window_coverage_ratio
 from rightsizer.report.topology_document import TopologyDocument, topology_document

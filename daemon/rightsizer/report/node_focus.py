@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.model.state import Cause, State
+from rightsizer.model.values import Cause, State
 from rightsizer.report.focus import FocusCharge, focus_csv, focus_rows
 from rightsizer.report.model import DeviceRow, ReportModel
 

@@ -5,10 +5,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from rightsizer.model.advice import OPEN_STATES, AdviceState
-from rightsizer.model.finding import Rank, worth_rank
-from rightsizer.model.state import Cause, Condition, Resource
-from rightsizer.model.units import HOURS_PER_MONTH, number_text
+from rightsizer.model.values import (
+    HOURS_PER_MONTH,
+    OPEN_STATES,
+    AdviceState,
+    Cause,
+    Condition,
+    Rank,
+    Resource,
+    number_text,
+    worth_rank,
+)
 from rightsizer.report import figures
 from rightsizer.report.blocks import (
     Bar,

@@ -8,9 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from rightsizer.model.device import Device
-from rightsizer.model.topology import LinkKind, Topology, cpu_list
-from rightsizer.model.units import MIB, Nanoseconds, seconds
+from rightsizer.model.values import MIB, Device, LinkKind, Nanoseconds, Topology, cpu_list, seconds
 
 _HEAD: Final = (
     "# gres.conf of this node, in place of AutoDetect; docs/slurm.md tells where it is from.",

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from rightsizer.model.advice import AdviceState
-from rightsizer.model.state import Cause, UnknownReason
-from rightsizer.model.units import number_text
+from rightsizer.model.values import AdviceState, Cause, UnknownReason, number_text
 from rightsizer.report.figures import dollars, hours, money, percent, span_text
 from rightsizer.report.labels import (
     CAUSE_LABELS,

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from rightsizer.io.files import whole_file
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.window import Entry
+from rightsizer.model.values import Entry, Nanoseconds
 
 _HEADER: Final = ("device", "start", "end", "state", "second_cause", "score", "conditions")
 _NANO: Final = Decimal(10) ** -9

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from rightsizer.model.device import Device
-from rightsizer.model.topology import (
+from rightsizer.model.values import (
     Adapter,
     Bridge,
+    Device,
     GpuLink,
     LinkKind,
     Placement,

@@ -10,21 +10,25 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.negotiation import Rendering, accepts_gzip
 from rightsizer.io.codec import plain_fields
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.errors import ConfigurationError, UsageError
-from rightsizer.model.finding import Reason
-from rightsizer.model.report import (
+from rightsizer.model.values import (
     DEFAULT_SPAN,
     SPANS,
+    Advice,
+    AdviceState,
+    ConfigurationError,
     DeviceReport,
+    Nanoseconds,
+    Reason,
     Report,
     ServedLoads,
+    Signal,
     Span,
+    UsageError,
     WholeAccounts,
+    format_duration,
+    seconds,
     span_named,
 )
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.report.advice_document import encode_advice
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
 from rightsizer.report.node_document import encode_report, encode_serving

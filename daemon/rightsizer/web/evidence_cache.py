@@ -5,9 +5,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.evidence import Evidence
-from rightsizer.model.report import Report, WholeAccounts
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Evidence,
+    Nanoseconds,
+    Report,
+    WholeAccounts,
+)
 from rightsizer.report.evidence import accounts_evidence
 
 _FRESH_FOR: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND

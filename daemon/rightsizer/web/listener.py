@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rightsizer.host.listeners import listening_process
 from rightsizer.io.log import logger
 from rightsizer.io.thread import DaemonThread, outlive_shortages
-from rightsizer.model.errors import ListenError, RightsizerError
+from rightsizer.model.values import ListenError, RightsizerError
 from rightsizer.web.answer_threads import AnswerThreads
 from rightsizer.web.handler import Handler
 from rightsizer.web.message import Answer

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.io.log import logger
-from rightsizer.model.errors import RightsizerError
+from rightsizer.model.values import RightsizerError
 from rightsizer.web.message import SocketPeer
 
 _log: Final = logger("web")

@@ -11,9 +11,20 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from rightsizer.accounting.rollup_store import WindowQuery, device_span
-from rightsizer.model.block import Blocks
-from rightsizer.model.report import SPANS, BlocksOf, DeviceSpan, PastOf, Report, Span, TimeRange
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, dollars_text, percent_text
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    SPANS,
+    Blocks,
+    BlocksOf,
+    DeviceSpan,
+    Nanoseconds,
+    PastOf,
+    Report,
+    Span,
+    TimeRange,
+    dollars_text,
+    percent_text,
+)
 from rightsizer.report import labels
 from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings

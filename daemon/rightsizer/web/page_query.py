@@ -7,9 +7,18 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.model.block import BLOCK_SPAN, Blocks
-from rightsizer.model.report import DEFAULT_SPAN, SPANS, DeviceSpan, Report, Span, TimeRange
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    DEFAULT_SPAN,
+    NANOSECONDS_PER_SECOND,
+    SPANS,
+    Blocks,
+    DeviceSpan,
+    Nanoseconds,
+    Report,
+    Span,
+    TimeRange,
+)
 from rightsizer.report.facts import RateOf, no_rate
 
 _LEAST: Final[Nanoseconds] = 6 * BLOCK_SPAN

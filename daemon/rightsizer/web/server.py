@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.model.report import BlocksOf, PastOf, Report, WholeAccounts
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import BlocksOf, Nanoseconds, PastOf, Report, WholeAccounts
 from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.answer_threads import AnswerThreads

@@ -9,11 +9,19 @@ from msgspec.structs import asdict
 
 from rightsizer.advice.compatible import savings_sum
 from rightsizer.io.codec import JsonObject
-from rightsizer.model.finding import Severity
-from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, StripCell
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    DeviceReport,
+    DeviceSpan,
+    Nanoseconds,
+    Report,
+    Severity,
+    Signal,
+    Span,
+    State,
+    StripCell,
+    seconds,
+)
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.web.view.strip import spans_of_report
 from rightsizer.web.view.totals import device_counts

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from msgspec import Struct
 
 from rightsizer.io.log import logger
-from rightsizer.model.settings import Spec
+from rightsizer.model.values import Spec
 
 VERSIONS: Final[Mapping[str, ssl.TLSVersion]] = {
     "TLS12": ssl.TLSVersion.TLSv1_2,

@@ -14,9 +14,13 @@ from rightsizer.config.validator import rule_fault
 from rightsizer.io.files import file_bytes
 from rightsizer.io.log import logger
 from rightsizer.io.yaml import Document, YamlError, load_yaml
-from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.settings import Spec
-from rightsizer.model.units import Nanoseconds, nanoseconds, parse_duration
+from rightsizer.model.values import (
+    ConfigurationError,
+    Nanoseconds,
+    Spec,
+    nanoseconds,
+    parse_duration,
+)
 from rightsizer.web.tls import ServerContext, TlsError, TlsPolicy, server_context
 
 _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {

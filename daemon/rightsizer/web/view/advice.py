@@ -4,9 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Action, Finding, Option
-from rightsizer.model.units import Nanoseconds, format_duration, percent_text
+from rightsizer.model.values import (
+    Action,
+    Advice,
+    Finding,
+    Nanoseconds,
+    Option,
+    format_duration,
+    percent_text,
+)
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
 from rightsizer.report.labels import (
     ABSENT,

@@ -5,14 +5,24 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.block import Blocks
-from rightsizer.model.reading import Missing
-from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, TimeRange
-from rightsizer.model.served_load import ServedLoad, ServedNeed
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Resource, State
-from rightsizer.model.units import Nanoseconds, percent_text
-from rightsizer.model.window import Provisioning, ResourceProvisioning
+from rightsizer.model.values import (
+    Blocks,
+    DeviceReport,
+    DeviceSpan,
+    Missing,
+    Nanoseconds,
+    Provisioning,
+    Report,
+    Resource,
+    ResourceProvisioning,
+    ServedLoad,
+    ServedNeed,
+    Signal,
+    Span,
+    State,
+    TimeRange,
+    percent_text,
+)
 from rightsizer.report.labels import MomentLabel, display_name, moment_label
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.signals import SignalChart, signal_charts

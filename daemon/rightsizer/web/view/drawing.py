@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.topology import GpuLink, LinkKind, Topology
+from rightsizer.model.values import GpuLink, LinkKind, Topology
 
 
 class LinkGroup(Struct, frozen=True):

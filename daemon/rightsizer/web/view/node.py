@@ -8,21 +8,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer import __version__
-from rightsizer.model.advice import Advice
-from rightsizer.model.block import Blocks
-from rightsizer.model.device import Device
-from rightsizer.model.report import DeviceSpan, Report, Span, Totals, WorkloadReport
-from rightsizer.model.state import ACTIVE_STATES, State
-from rightsizer.model.units import (
+from rightsizer.model.values import (
+    ACTIVE_STATES,
     JOULES_PER_KILOWATT_HOUR,
+    Advice,
+    Blocks,
+    Device,
+    DeviceSpan,
     Nanoseconds,
+    Report,
+    Span,
+    State,
+    Totals,
+    WorkloadClass,
+    WorkloadReport,
     dollars_text,
     elapsed_text,
     format_duration,
     percent_text,
     seconds,
 )
-from rightsizer.model.workload import WorkloadClass
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.labels import MomentLabel, display_name, moment_label, uncapitalized
 from rightsizer.report.rows import WorkloadRow

@@ -6,8 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from rightsizer.advice.compatible import savings_sum
-from rightsizer.model.advice import Advice
-from rightsizer.model.device import Device
+from rightsizer.model.values import Advice, Device
 from rightsizer.report.labels import HOURS_A_DAY, action_label
 from rightsizer.report.rows import GpuRow
 from rightsizer.web.view.advice import group_label, grouped, target_label, title_label

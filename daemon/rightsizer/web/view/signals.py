@@ -7,10 +7,18 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.model.advice import Advice
-from rightsizer.model.block import BLOCK_SPAN, Block, Blocks, Measure
-from rightsizer.model.report import Span, TimeRange
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    NANOSECONDS_PER_SECOND,
+    Advice,
+    Block,
+    Blocks,
+    Measure,
+    Nanoseconds,
+    Span,
+    TimeRange,
+    percent_text,
+)
 from rightsizer.report.labels import action_label, uncapitalized
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.view.strip import STRIP_WIDTH, StripSegment, clock_range, clock_text, ticks_of

@@ -7,9 +7,17 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from rightsizer.model.report import DeviceSpan, Report, Span, StripCell
-from rightsizer.model.state import State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text, seconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    DeviceSpan,
+    Nanoseconds,
+    Report,
+    Span,
+    State,
+    StripCell,
+    percent_text,
+    seconds,
+)
 from rightsizer.report.labels import STATE_ORDER, display_name
 
 STRIP_WIDTH: Final = 1440

@@ -5,9 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.state import State
-from rightsizer.model.topology import LinkKind, Placement, Topology
+from rightsizer.model.values import DeviceReport, LinkKind, Placement, Report, State, Topology
 from rightsizer.report.labels import ABSENT, TIMES, display_name
 from rightsizer.web.view.drawing import Drawing, DrawingPlace, Frame, draw, nvlink_groups
 

@@ -7,14 +7,19 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.advice.compatible import SavingsSum
-from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Savings, Severity
-from rightsizer.model.report import DeviceSpan, Report, Totals
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import IDLE_STATES, Cause, State
-from rightsizer.model.units import (
+from rightsizer.model.values import (
     HOUR_SECONDS,
+    IDLE_STATES,
     JOULES_PER_KILOWATT_HOUR,
+    Advice,
+    Cause,
+    DeviceSpan,
+    Report,
+    Savings,
+    Severity,
+    Signal,
+    State,
+    Totals,
     dollars_text,
     percent_text,
 )
