@@ -66,7 +66,7 @@ def test_every_unreadable_cell_is_counted() -> None:
     notes = RecordingNotes("log.csv")
     table = CellTable([CellColumn(0, "utilization.gpu", Signal.GPU_BUSY, "%")])
     for line in (7, 8, 9):
-        table.read(["wat"], line, notes)
+        table.note(["wat"], line, notes, "")
     assert notes.warnings == (
         "log.csv:7: unreadable cell in 'utilization.gpu': 'wat', the first of 3",
     )
@@ -80,9 +80,12 @@ def test_the_last_of_two_columns_with_one_signal_is_believed() -> None:
             CellColumn(1, "power.draw", Signal.POWER_WATTS, "W"),
         ]
     )
-    notes = RecordingNotes("log.csv")
-    assert table.read(["80 W", "70 W"], 1, notes) == ({Signal.POWER_WATTS: 70.0}, {})
-    assert table.read(["80 W", "[N/A]"], 2, notes) == ({Signal.POWER_WATTS: 80.0}, {})
+    rows = [["80 W", "70 W"], ["80 W", "[N/A]"]]
+    assert [*table.read(rows[:1])] == [({Signal.POWER_WATTS: 70.0}, {})]
+    assert [values for values, _ in table.read(rows)] == [
+        {Signal.POWER_WATTS: 70.0},
+        {Signal.POWER_WATTS: 80.0},
+    ]
 
 
 def test_no_blank_of_a_driver_passes_for_a_reading() -> None:

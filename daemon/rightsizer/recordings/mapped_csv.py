@@ -20,7 +20,7 @@ from rightsizer.recordings.headed_table import TimeColumns, csv_table
 from rightsizer.recordings.heading_words import Heading
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.recordings.table import columns_text
-from rightsizer.recordings.table_layout import LayoutColumns, layout_rows
+from rightsizer.recordings.table_layout import LayoutColumns, TableLayout
 from rightsizer.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.recordings.timestamps import parse_calendar
 
@@ -169,6 +169,7 @@ def mapped_csv(column_map: ColumnMap, columns: Mapping[str, Heading]) -> Recordi
             workload=None if workload is None else place(workload),
         )
         times = TimeColumns(names, notes, (place(column_map.time_column), parse))
-        return layout_rows(table, mapped, times, notes)
+        layout = TableLayout(table, mapped, times, notes)
+        return (row for row, _ in layout.rows(table.rows(notes)))
 
     return RecordingFormat("CSV by a column map", bool, rows)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing
@@ -82,7 +84,8 @@ class BoardLimits:
         ]
         if not outliers:
             return row
-        return row._replace(
+        return replace(
+            row,
             values={name: value for name, value in row.values.items() if name not in outliers},
             missing={**row.missing, **dict.fromkeys(outliers, Missing.INVALID)},
         )

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.model.reading import Process, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.recordings.headed_table import HeadedTable, TimeColumns
 from rightsizer.recordings.heading_words import PIDS, place_of
 from rightsizer.recordings.nvidia_smi_columns import column_name
 from rightsizer.recordings.row import SUMMED, RecordingNotes, RecordingRow, recorded_process
-from rightsizer.recordings.table_layout import LayoutColumns, TableLayout
+from rightsizer.recordings.table_layout import LayoutColumns, LayoutRow, TableLayout
 
 _SHARED: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES)
 """Signals of which each process has a part."""
@@ -21,7 +23,7 @@ PARTS: Final = frozenset({"used_gpu_memory", "used_memory", "dmon.sm", "dmon.fb"
 _KINDS: Final = frozenset({"type"})
 _PROGRAMS: Final = frozenset({"command", "process name", "program"})
 
-Poll = list[tuple[RecordingRow, Sequence[str]]]
+Poll = list[LayoutRow]
 """Rows of one GPU at one time, with their cells."""
 
 
@@ -36,12 +38,7 @@ def process_rows(
 
     def polls(notes: RecordingNotes) -> Iterator[Poll]:
         layout = TableLayout(table, columns, times.again(notes), notes)
-        rows = (
-            (row, cells)
-            for number, cells in table.rows(notes)
-            for row in layout.rows(number, cells)
-        )
-        for _, at_once in groupby(rows, lambda pair: pair[0].time):
+        for _, at_once in groupby(layout.rows(table.rows(notes)), lambda pair: pair[0].time):
             by_device: dict[str, Poll] = {}
             for row, cells in at_once:
                 by_device.setdefault(row.device, []).append((row, cells))
@@ -62,13 +59,13 @@ def process_rows(
         notes.remark("its rows are of processes: the parts of a GPU at one time are added up")
     rank = SUMMED if signals <= parts else 0
     for poll in polls(notes):
-        row = _joined(poll, parts)._replace(rank=rank)
+        row = replace(_joined(poll, parts), rank=rank)
         if not (parts or stated):
             yield row
             continue
         processes = tuple(_processes(table.headings, poll, parts))
         count = {Signal.PROCESS_COUNT: float(count_computing(processes))}
-        yield row._replace(values={**row.values, **count}, processes=processes)
+        yield replace(row, values={**row.values, **count}, processes=processes)
 
 
 def _joined(poll: Poll, parts: set[Signal]) -> RecordingRow:
@@ -84,7 +81,7 @@ def _joined(poll: Poll, parts: set[Signal]) -> RecordingRow:
         else:
             values.pop(signal, None)
     missing = {signal: why for signal, why in first.missing.items() if signal not in values}
-    return first._replace(values=values, missing=missing)
+    return replace(first, values=values, missing=missing)
 
 
 def _processes(headings: Sequence[str], poll: Poll, parts: set[Signal]) -> Iterator[Process]:

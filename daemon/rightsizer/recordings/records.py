@@ -124,14 +124,13 @@ def _table_rows(
         return
     layout = TableLayout(table, study.columns, times, notes)
     processes_at = place_of(table.headings, {PROCESSES})
-    for number, cells in table.rows(notes):
+    for row, cells in layout.rows(table.rows(notes)):
         if processes_at is None:
-            yield from layout.rows(number, cells)
+            yield row
         else:
             processes = listed_processes(cells[processes_at])
             count = {Signal.PROCESS_COUNT: float(count_computing(processes))} if processes else {}
-            for row in layout.rows(number, cells):
-                yield row._replace(values={**row.values, **count}, processes=processes)
+            yield replace(row, values={**row.values, **count}, processes=processes)
 
 
 def _is_csv(head: Sequence[str]) -> bool:

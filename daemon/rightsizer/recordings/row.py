@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.reading import Missing, Process, ProcessKind
@@ -14,7 +16,7 @@ from rightsizer.model.workload import Holding
 from rightsizer.telemetry.device_description import DeviceDescription
 
 _NOT_COUNTED: Final = "these readings are not accounted for"
-_NOTHING: Final[Mapping[Signal, Missing]] = {}
+NOTHING: Final[Mapping[Signal, Missing]] = {}
 _SERVERS: Final = frozenset(
     {
         "x",
@@ -42,13 +44,13 @@ SUMMED: Final = -1
 """Rank of sums over processes, below any other stream."""
 
 
-class RecordingRow(NamedTuple):
+class RecordingRow(Struct, frozen=True):
     """Readings of one device at one time."""
 
     time: Nanoseconds
     device: str
     values: Mapping[Signal, float]
-    missing: Mapping[Signal, Missing] = _NOTHING
+    missing: Mapping[Signal, Missing] = NOTHING
     stream: str = ""
     """Values read together at one cadence: a file, or for some formats a part of it."""
     rank: int = 0

@@ -8,6 +8,8 @@ from heapq import merge
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import HOUR, Nanoseconds, format_duration, seconds
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
@@ -52,7 +54,15 @@ class SortedRows:
         self._database.close()
 
     def _encode(self, row: RecordingRow) -> tuple[int, int, bytes]:
-        shape = (row.device, tuple(row.values), tuple(row.missing.items()), *row[4:])
+        shape = (
+            row.device,
+            tuple(row.values),
+            tuple(row.missing.items()),
+            row.stream,
+            row.rank,
+            row.holdings,
+            row.processes,
+        )
         number = self._shapes.get(shape)
         if number is None:
             number = self._shapes[shape] = len(self._by_number)
@@ -98,7 +108,7 @@ class RowFile:
             return rows
         names = self.names
         return (
-            row if (name := names.get(row.device)) is None else row._replace(device=name)
+            row if (name := names.get(row.device)) is None else replace(row, device=name)
             for row in rows
         )
 
@@ -140,7 +150,7 @@ class RowFile:
                 longest = max(longest, back)
             last[key] = time
             read += 1
-            yield row._replace(time=time) if ahead else row
+            yield replace(row, time=time) if ahead else row
         if steps and steps * _ROWS_BETWEEN_STEPS <= read:
             self.notes.remark(
                 f"times go back by up to {format_duration(seconds(longest))}, as where a clock is "

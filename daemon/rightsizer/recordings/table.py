@@ -3,26 +3,28 @@
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from operator import getitem, itemgetter
+from itertools import islice, repeat
+from operator import itemgetter
 from string import digits
-from typing import Final
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from rightsizer.model.reading import Missing, impossibility, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import convert
 from rightsizer.recordings.heading_words import UNITS, Heading
-from rightsizer.recordings.row import RecordingNotes, RecordingRow
+from rightsizer.recordings.row import NOTHING, RecordingNotes, RecordingRow
 
 _REASONS: Final = {
     row["cell"]: Missing(row["reason"]) for row in table_rows(__file__, "missing.csv")
 }
+RowValues: TypeAlias = tuple[Mapping[Signal, float], Mapping[Signal, Missing]]
 _COLUMNS_SHOWN: Final = 12
 _REMEMBERED: Final = 4096
-_NOTED: Final = frozenset({Missing.INVALID, Missing.FAILED})
 _ROWS_WITH_MARKS: Final = 100
 """Rows whose numbers tell the decimal mark of a file."""
 _LEAST_TOTAL_BYTES: Final = 2.0**29
@@ -117,6 +119,8 @@ class CellColumn(dict[str, float | Missing]):
         super().__init__()
         self.is_spaced = False
         """Whether its numbers have blanks between thousands."""
+        self.has_missing = False
+        """Whether any cell so far had no value."""
         self.index = index
         self.name = name
         self.signal = signal
@@ -129,6 +133,8 @@ class CellColumn(dict[str, float | Missing]):
         if len(self) >= _REMEMBERED:
             self.clear()
         value = self[cell] = self._convert(cell)
+        if not isinstance(value, float):
+            self.has_missing = True
         return value
 
     def fault(self, cell: str) -> str:
@@ -212,37 +218,33 @@ class CellTable:
         self.columns = tuple(columns)
         self._signals = tuple(column.signal for column in self.columns)
         self._cells = cells_at([column.index for column in self.columns])
-        self._has_rivals = len(set(self._signals)) < len(self.columns)
 
-    def read(
-        self, cells: Sequence[str], line: int, notes: RecordingNotes, device: str = ""
-    ) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
-        """Return the values of a row, and reasons for missing ones; note faults of the device."""
-        of_row = self._cells(cells)
-        row_values = [*map(getitem, self.columns, of_row)]
+    def read(self, rows: Sequence[Sequence[str]]) -> Iterator[RowValues]:
+        """Yield the values of rows, and reasons for missing ones; each column is read at once."""
+        cells = zip(*map(self._cells, rows), strict=True)
+        columns = [
+            [*map(column.__getitem__, of_column)]
+            for column, of_column in zip(self.columns, cells, strict=True)
+        ]
+        read = zip(*columns, strict=True) if columns else repeat((), len(rows))
+        if any(column.has_missing for column in self.columns):
+            return map(self._parted, read)
+        return ((dict(zip(self._signals, row, strict=True)), NOTHING) for row in read)
+
+    def _parted(self, row: Sequence[float | Missing]) -> RowValues:
         values: dict[Signal, float] = {}
         missing: dict[Signal, Missing] = {}
-        for signal, value in zip(self._signals, row_values, strict=True):
+        for signal, value in zip(self._signals, row, strict=True):
             if isinstance(value, float):
                 values[signal] = value
             else:
                 missing[signal] = value
-        if missing:
-            if not _NOTED.isdisjoint(row_values):
-                self._note(of_row, row_values, line, notes, device)
-            if self._has_rivals:
-                missing = {signal: why for signal, why in missing.items() if signal not in values}
-        return values, missing
+        return values, {signal: why for signal, why in missing.items() if signal not in values}
 
-    def _note(
-        self,
-        cells: Sequence[str],
-        values: Sequence[float | Missing],
-        line: int,
-        notes: RecordingNotes,
-        device: str,
-    ) -> None:
-        for column, cell, value in zip(self.columns, cells, values, strict=True):
+    def note(self, row: Sequence[str], line: int, notes: RecordingNotes, device: str) -> None:
+        """Note the faults of a row of a device."""
+        for column, cell in zip(self.columns, self._cells(row), strict=True):
+            value = column[cell]
             if value is Missing.INVALID:
                 notes.count(column.fault(cell), line, cell.strip())
             elif value is Missing.FAILED and device:
@@ -255,9 +257,9 @@ def with_clock_events(row: RecordingRow, states: Mapping[int, str]) -> Recording
     signal = Signal.CLOCK_EVENT_REASONS
     if {"active", "not active"}.isdisjoint(by_bit.values()):
         reason = missing_cell(next(iter(by_bit.values()), "")) or Missing.INVALID
-        return row._replace(missing={**row.missing, signal: reason})
+        return replace(row, missing={**row.missing, signal: reason})
     mask = sum(bit for bit, state in by_bit.items() if state == "active")
-    return row._replace(values={**row.values, signal: float(mask)})
+    return replace(row, values={**row.values, signal: float(mask)})
 
 
 def number_in(cell: str) -> float | None:

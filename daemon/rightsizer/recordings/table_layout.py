@@ -2,15 +2,17 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Final
+from itertools import chain, islice
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from rightsizer.model.device import BY_INDEX
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.recordings.headed_table import HeadedTable, TimeColumns
+from rightsizer.recordings.headed_table import HeadedTable, NumberedRow, TimeColumns
 from rightsizer.recordings.heading_words import DMON_MARK, Heading, gpu_index
 from rightsizer.recordings.nvidia_smi_columns import FACTS
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
@@ -29,6 +31,10 @@ from rightsizer.telemetry.device_description import DeviceDescription, mig_profi
 
 _LINK_ENDS: Final = ("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
 """Of the generation of a link, whose smaller one counts."""
+_BATCH: Final = 256
+"""Rows whose columns are read at once."""
+LayoutRow: TypeAlias = tuple[RecordingRow, Sequence[str]]
+"""A device's row, with the cells that it was read from."""
 _MEMORY_PARTS: Final = ("memory.free", "memory.used", "memory.reserved")
 
 
@@ -76,8 +82,9 @@ class TableLayout:
             columns.instance,
         )
         constant = [at for name, at in columns.facts.items() if name in FACTS]
-        self._cells_of = cells_at([at for at in (*self._identity, *constant) if at is not None])
-        self._known: dict[tuple[str, ...], str] = {}
+        places = dict.fromkeys(at for at in (*self._identity, *constant) if at is not None)
+        self._cells_of = cells_at([*places])
+        self._known: dict[tuple[str, tuple[str, ...]], str] = {}
         self._facts: dict[str, DeviceDescription] = {}
         # A query may have nothing but the reasons of clocks.
         by_device: dict[str | None, list[CellColumn]] = {None: []} if columns.reasons else {}
@@ -112,39 +119,54 @@ class TableLayout:
                 None if counted is None else int(counted),
             )
 
-    def rows(self, line: int, cells: Sequence[str]) -> Iterable[RecordingRow]:
-        """Return a row per device, except devices whose own columns are empty."""
-        try:
-            time = self._time.parse(cells)
-        except ValueError:
-            # Records of other events may lack a time.
-            if any(_has_cells(table, cells) for table in self._tables.values()):
-                self._notes.count("unreadable timestamp", line, self._time.text(cells))
-            return ()
-        return self._read(line, cells, time)
+    def rows(self, numbered: Iterable[NumberedRow]) -> Iterator[LayoutRow]:
+        """Yield a row per device, except devices whose own columns are empty, with its cells."""
+        rest = iter(numbered)
+        while self._tables and (batch := [*islice(rest, _BATCH)]):
+            yield from self._read(batch)
 
-    def _read(self, line: int, cells: Sequence[str], time: Nanoseconds) -> Iterator[RecordingRow]:
-        identity = self._cells_of(cells)
-        columns = self._columns
-        holdings = None if columns.workload is None else _holdings(cells[columns.workload].strip())
-        for device, table in self._tables.items():
-            if device is not None and not _has_cells(table, cells):
+    def _read(self, batch: Sequence[NumberedRow]) -> Iterator[LayoutRow]:
+        rows = [cells for _, cells in batch]
+        read = zip(*(table.read(rows) for table in self._tables.values()), strict=True)
+        identities = map(self._cells_of, rows)
+        for (line, cells), identity, read_values in zip(batch, identities, read, strict=True):
+            try:
+                time = self._time.parse(cells)
+            except ValueError:
+                # Records of other events may lack a time.
+                if any(_has_cells(table, cells) for table in self._tables.values()):
+                    self._notes.count("unreadable timestamp", line, self._time.text(cells))
                 continue
-            named = (device or (self._order(time, line) if self._order else ""), *identity)
-            if (key := self._known.get(named)) is None:
-                key = self._known[named] = self._key(named[0], cells)
-            if not key:
-                # Records of other things may lie between those of GPUs.
-                if _has_cells(table, cells):
+            for (device, table), (values, missing) in zip(
+                self._tables.items(), read_values, strict=True
+            ):
+                if device is not None and not _has_cells(table, cells):
+                    continue
+                named = (device or (self._order(time, line) if self._order else ""), identity)
+                if (key := self._known.get(named)) is None:
+                    key = self._known[named] = self._key(named[0], cells)
+                if key:
+                    if missing:
+                        table.note(cells, line, self._notes, key)
+                    yield self._row(time, key, values, missing, cells), cells
+                elif _has_cells(table, cells):
+                    # Records of other things may lie between those of GPUs.
                     self._notes.count("row without a device", line)
-                continue
-            values, missing = table.read(cells, line, self._notes, key)
-            row = RecordingRow(time, key, values, missing, self._file, holdings=holdings)
-            if columns.reasons:
-                row = with_clock_events(
-                    row, {bit: cells[at] for bit, at in columns.reasons.items()}
-                )
-            yield row
+
+    def _row(
+        self,
+        time: Nanoseconds,
+        device: str,
+        values: Mapping[Signal, float],
+        missing: Mapping[Signal, Missing],
+        cells: Sequence[str],
+    ) -> RecordingRow:
+        workload_at = self._columns.workload
+        holdings = None if workload_at is None else _holdings(cells[workload_at].strip())
+        row = RecordingRow(time, device, values, missing, self._file, 0, holdings)
+        if reasons := self._columns.reasons:
+            row = with_clock_events(row, {bit: cells[at] for bit, at in reasons.items()})
+        return row
 
     def _key(self, device: str, cells: Sequence[str]) -> str:
         """Return the key of a row's device, and note its facts."""
@@ -201,12 +223,11 @@ class TableLayout:
 
     def _sampled(self, table: HeadedTable) -> Iterator[SampledRow]:
         """Yield rows without a device for the search of their order."""
-        notes = RecordingNotes(self._file)
-        times = self._time.again(notes)
-        for line, cells in table.rows(notes):
+        times = self._time.again(RecordingNotes(self._file))
+        for cells in table.cells():
             with contextlib.suppress(ValueError):
                 time = times.parse(cells)
-                values, _ = self._tables[None].read(cells, line, notes)
+                values, _ = next(self._tables[None].read([cells]))
                 yield SampledRow(time, values, self._cells_of(cells))
 
 
@@ -218,12 +239,3 @@ def _has_cells(table: CellTable, cells: Sequence[str]) -> bool:
 def _holdings(name: str) -> tuple[Holding, ...]:
     holder = Workload(f"recorded:{name}", WorkloadKind.RECORDED, name)
     return (Holding(holder, 1.0),) if name else ()
-
-
-def layout_rows(
-    table: HeadedTable, columns: LayoutColumns, times: TimeColumns, notes: RecordingNotes
-) -> Iterator[RecordingRow]:
-    """Yield the rows of a table."""
-    layout = TableLayout(table, columns, times, notes)
-    for number, cells in table.rows(notes):
-        yield from layout.rows(number, cells)

@@ -56,10 +56,18 @@ _LEAP_YEAR: Final = 1972
 _FRACTION: Final = re.compile(r"(?<=:\d\d)[.,](\d+)")
 _DATE_MARKS: Final = ("-", "/")
 _SECOND_END: Final = 19
+_REMEMBERED: Final = 4096
+_SECONDS: Final[dict[str, Nanoseconds]] = {}
+_FRACTIONS: Final[dict[str, Nanoseconds]] = {}
+"""Whole seconds and fractions by their texts: devices of a poll, files and passes share them."""
 
 
 def parse_timestamp(text: str) -> Nanoseconds:
     """Parse a date with time or an epoch; `ValueError` for anything else."""
+    whole = _SECONDS.get(text[:_SECOND_END])
+    below = _FRACTIONS.get(text[_SECOND_END:])
+    if whole is not None and below is not None:
+        return whole + below
     if text[4:5] in _DATE_MARKS and text[:4].isdigit():
         return parse_calendar(_ZONE.sub("", text) if text[-3:].isalpha() else text)
     if _EPOCH.fullmatch(text):
@@ -192,7 +200,14 @@ def parse_calendar(text: str) -> Nanoseconds:
     if text[16:17] == ":" and (
         len(text) == _SECOND_END or (text[19:20] == "." and fraction.isdigit())
     ):
-        return _whole_second(text[:19]) + _below_second(fraction)
+        whole = _whole_second(text[:_SECOND_END])
+        below = _below_second(fraction)
+        for remembered in (_SECONDS, _FRACTIONS):
+            if len(remembered) >= _REMEMBERED:
+                remembered.clear()
+        _SECONDS[text[:_SECOND_END]] = whole
+        _FRACTIONS[text[_SECOND_END:]] = below
+        return whole + below
     match = _FRACTION.search(text)
     if match:
         text = text[: match.start()] + text[match.end() :]
@@ -201,9 +216,7 @@ def parse_calendar(text: str) -> Nanoseconds:
     return storable(whole * NANOSECONDS_PER_SECOND + _below_second(match[1] if match else ""))
 
 
-@lru_cache(maxsize=1024)
 def _whole_second(text: str) -> Nanoseconds:
-    """Parse whole seconds; cached, since devices of a poll and files share them."""
     return storable(_whole_minute(text[:16]) + int(text[17:]) * NANOSECONDS_PER_SECOND)
 
 
