@@ -313,6 +313,8 @@ class TimeColumns:
         unit = EPOCH_UNITS.get(words[-1]) if words else None
         by_heading = parse_timestamp if unit is None else partial(parse_epoch, unit=unit)
         self._read: Callable[[str], Nanoseconds] = by_heading if stated is None else stated[1]
+        self._last: tuple[str | None, Nanoseconds] = (None, 0)
+        """Time of the latest row, which others of its poll share."""
         self._dates = DayAndMonth()
         first = map(self.text, islice(rows(), 1)) if self.places else ()
         self._has_open_order = has_open_order(first)
@@ -358,17 +360,23 @@ class TimeColumns:
         other = copy(self)
         other._notes = notes  # noqa: SLF001 - its own kind.
         other._days = DayTimes(notes, self._remedy)  # noqa: SLF001
+        other._last = (None, 0)  # noqa: SLF001
         return other
 
     def text(self, cells: Sequence[str]) -> str:
         """Return the time of a row as written, with its date first."""
         if len(self.places) == 1:
             return cells[self.places[0]].strip()
-        return " ".join(cells[at].strip() for at in self.places)
+        return " ".join([cells[at].strip() for at in self.places])
 
     def parse(self, cells: Sequence[str]) -> Nanoseconds:
         """Return the time of a row; raise `ValueError` for an invalid one."""
         text = self.text(cells)
+        if text != self._last[0]:
+            self._last = text, self._parsed(text)
+        return self._last[1]
+
+    def _parsed(self, text: str) -> Nanoseconds:
         if self._has_open_order and (dated := self._dates.parse(text)) is not None:
             return dated
         try:

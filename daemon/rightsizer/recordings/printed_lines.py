@@ -62,7 +62,7 @@ def _counter_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[in
     times = AssumedTimes(notes, remedy)
     for number, line in text.lines(notes):
         time, rest = leading_time(line, notes)
-        if heading := _counter_names(rest):
+        if "#" in rest and (heading := _counter_names(rest)):
             names = heading
             continue
         entity = _ENTITY.search(rest) if "Entity" in names else None

@@ -3,9 +3,11 @@
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.model.reading import Process, count_computing
@@ -27,23 +29,23 @@ Poll = list[LayoutRow]
 """Rows of one GPU at one time, with their cells."""
 
 
-def process_rows(
+class ProcessParts(Struct, frozen=True):
+    """Signals of which each process has a part, by all rows of a table."""
+
+    signals: AbstractSet[Signal]
+    are_listed: bool
+    """Whether rows are known to be of processes."""
+    rank: int
+
+
+def process_parts(
     table: HeadedTable, columns: LayoutColumns, times: TimeColumns, notes: RecordingNotes
-) -> Iterator[RecordingRow]:
-    """Yield the rows of GPUs by those of their processes, whose parts are added up.
+) -> ProcessParts:
+    """Return the parts that processes have.
 
     A signal that is always equal for all processes of a GPU is the GPU's, unless nvidia-smi has it
     for processes alone.
     """
-
-    def polls(notes: RecordingNotes) -> Iterator[Poll]:
-        layout = TableLayout(table, columns, times.again(notes), notes)
-        for _, at_once in groupby(layout.rows(table.rows(notes)), lambda pair: pair[0].time):
-            by_device: dict[str, Poll] = {}
-            for row, cells in at_once:
-                by_device.setdefault(row.device, []).append((row, cells))
-            yield from by_device.values()
-
     stated = {
         heading.signal
         for at, heading in columns.headings.items()
@@ -51,24 +53,46 @@ def process_rows(
     }
     parts = {*stated}
     signals: set[Signal] = set()
-    for poll in polls(RecordingNotes(table.text.name)):
+    for poll in _polls(table, columns, times, RecordingNotes(table.text.name)):
         signals.update(*(row.values for row, _ in poll))
         parts.update(s for s in _SHARED if len({row.values.get(s) for row, _ in poll}) > 1)
     parts &= signals
     if parts - stated:
         notes.remark("its rows are of processes: the parts of a GPU at one time are added up")
-    rank = SUMMED if signals <= parts else 0
-    for poll in polls(notes):
-        row = replace(_joined(poll, parts), rank=rank)
-        if not (parts or stated):
+    return ProcessParts(parts, bool(parts or stated), SUMMED if signals <= parts else 0)
+
+
+def process_rows(
+    table: HeadedTable,
+    columns: LayoutColumns,
+    parts: ProcessParts,
+    times: TimeColumns,
+    notes: RecordingNotes,
+) -> Iterator[RecordingRow]:
+    """Yield the rows of GPUs by those of their processes, whose parts are added up."""
+    pid, kind, program = (place_of(table.headings, of) for of in (PIDS, _KINDS, _PROGRAMS))
+    for poll in _polls(table, columns, times, notes):
+        row = replace(_joined(poll, parts.signals), rank=parts.rank)
+        if not parts.are_listed:
             yield row
             continue
-        processes = tuple(_processes(table.headings, poll, parts))
+        processes = tuple(_processes(poll, parts.signals, (pid, kind, program)))
         count = {Signal.PROCESS_COUNT: float(count_computing(processes))}
         yield replace(row, values={**row.values, **count}, processes=processes)
 
 
-def _joined(poll: Poll, parts: set[Signal]) -> RecordingRow:
+def _polls(
+    table: HeadedTable, columns: LayoutColumns, times: TimeColumns, notes: RecordingNotes
+) -> Iterator[Poll]:
+    layout = TableLayout(table, columns, times.again(notes), notes)
+    for _, at_once in groupby(layout.rows(table.rows(notes)), lambda pair: pair[0].time):
+        by_device: dict[str, Poll] = {}
+        for row, cells in at_once:
+            by_device.setdefault(row.device, []).append((row, cells))
+        yield from by_device.values()
+
+
+def _joined(poll: Poll, parts: AbstractSet[Signal]) -> RecordingRow:
     """Return one row for those of a GPU's processes; memory only where all have theirs."""
     first, _ = poll[0]
     values = {signal: value for row, _ in reversed(poll) for signal, value in row.values.items()}
@@ -84,13 +108,12 @@ def _joined(poll: Poll, parts: set[Signal]) -> RecordingRow:
     return replace(first, values=values, missing=missing)
 
 
-def _processes(headings: Sequence[str], poll: Poll, parts: set[Signal]) -> Iterator[Process]:
+def _processes(
+    poll: Poll, parts: AbstractSet[Signal], places: Sequence[int | None]
+) -> Iterator[Process]:
     """Yield the processes of a poll; a dash in the place of a pid is of none."""
-    pid_at, kind_at, program_at = (place_of(headings, of) for of in (PIDS, _KINDS, _PROGRAMS))
     for row, cells in poll:
-        pid, letters, program = (
-            "" if at is None else cells[at].strip() for at in (pid_at, kind_at, program_at)
-        )
+        pid, letters, program = ("" if at is None else cells[at].strip() for at in places)
         if pid.isdecimal():
             shares = {signal: row.values.get(signal) for signal in parts}
             yield recorded_process(

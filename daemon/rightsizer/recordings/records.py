@@ -38,7 +38,12 @@ from rightsizer.recordings.named_columns import (
     has_named_columns,
     named_columns,
 )
-from rightsizer.recordings.process_rows import listed_processes, process_rows
+from rightsizer.recordings.process_rows import (
+    ProcessParts,
+    listed_processes,
+    process_parts,
+    process_rows,
+)
 from rightsizer.recordings.prometheus_text import (
     TimedSample,
     is_json,
@@ -93,6 +98,8 @@ class _TableStudy(Struct, frozen=True):
     """Of a table with a metric a row."""
     times: TimeColumns
     columns: LayoutColumns
+    parts: ProcessParts | None = None
+    """Of a table with a process a row."""
 
 
 def _study(table: HeadedTable) -> _TableStudy:
@@ -105,7 +112,10 @@ def _study(table: HeadedTable) -> _TableStudy:
     times = TimeColumns(table.headings, notes, rows=table.cells)
     if samples.are_complete:
         return _TableStudy(table, notes, samples, times, LayoutColumns({}))
-    return _TableStudy(table, notes, None, times, named_columns(table, times, notes))
+    columns = named_columns(table, times, notes)
+    has_processes = place_of(table.headings, PIDS) is not None
+    parts = process_parts(table, columns, times, notes) if has_processes else None
+    return _TableStudy(table, notes, None, times, columns, parts)
 
 
 def _table_rows(
@@ -119,8 +129,8 @@ def _table_rows(
     if study.samples is not None:
         yield from long_rows(table, study.samples, times, notes)
         return
-    if place_of(table.headings, PIDS) is not None:
-        yield from process_rows(table, study.columns, times, notes)
+    if study.parts is not None:
+        yield from process_rows(table, study.columns, study.parts, times, notes)
         return
     layout = TableLayout(table, study.columns, times, notes)
     processes_at = place_of(table.headings, {PROCESSES})

@@ -208,7 +208,7 @@ def cells_at(places: Sequence[int]) -> Callable[[Sequence[str]], tuple[str, ...]
     """Return a getter of cells at positions."""
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda cells: tuple(cells[place] for place in places)
+    return lambda cells: tuple([cells[place] for place in places])
 
 
 class CellTable:
