@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, add_history_flag
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
-from rightsizer.model.errors import RightsizerError
+from rightsizer.model.values import RightsizerError
 
 _HELP: Final = help_of(__file__)
 _LOGIN: Final = {"user": "user", "password-file": "password_file", "ca-file": "ca_file"}

@@ -24,7 +24,7 @@ from mcp_types import (
 
 from rightsizer import __version__
 from rightsizer.assistant.tools import TOOL_ROWS, AssistantTool, ToolSources
-from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.model.values import RightsizerError, UsageError
 
 _INSTRUCTIONS = (
     "Rightsizer accounts for every second of every GPU and says what size it should have been. "

@@ -13,8 +13,8 @@ from rightsizer.cli.main import COMMANDS
 from rightsizer.console.command import Command
 from rightsizer.console.flags import whole_number
 from rightsizer.io.files import is_there
-from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.table import table_rows
+from rightsizer.model.values import RightsizerError, UsageError
 
 _REQUIRED: Final = "*"
 _LIMIT: Final = "limit"

@@ -8,12 +8,16 @@ from msgspec import Struct
 from rightsizer.exposition.families import escaped
 from rightsizer.exposition.settings import DcgmLabels
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DcgmCounter
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import XID_MEANINGS
-from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Tier
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.values import (
+    XID_MEANINGS,
+    Device,
+    DeviceReport,
+    Holding,
+    Report,
+    Signal,
+    Tier,
+    Workload,
+)
 from rightsizer.owners.registry import owner_of
 
 Labels = dict[str, str]

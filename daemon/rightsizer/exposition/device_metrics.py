@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rightsizer.exposition.families import Families
-from rightsizer.model.driver_codes import OTHER_XID, ClockEvent
 from rightsizer.model.metric import (
     DETAIL_SIGNALS,
     DISTRIBUTION_SIGNALS,
@@ -13,13 +12,21 @@ from rightsizer.model.metric import (
     QUANTITY_SIGNALS,
     RATIO_GAUGES,
 )
-from rightsizer.model.metric_family import Collector
-from rightsizer.model.report import DeviceReport, Totals
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Cause, Condition, Resource, State
-from rightsizer.model.topology import Nvlink
-from rightsizer.model.units import seconds
-from rightsizer.model.window import Provisioning
+from rightsizer.model.values import (
+    OTHER_XID,
+    Cause,
+    ClockEvent,
+    Collector,
+    Condition,
+    DeviceReport,
+    Nvlink,
+    Provisioning,
+    Resource,
+    Signal,
+    State,
+    Totals,
+    seconds,
+)
 from rightsizer.report.freshness import WINDOW_SECONDS, window_coverage_ratio
 
 CLOCK_EVENT_REASONS: Final = {

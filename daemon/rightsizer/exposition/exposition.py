@@ -21,10 +21,7 @@ from rightsizer.exposition.process_metrics import process_families
 from rightsizer.exposition.report_collector import add_report
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.host.node_name import node_name
-from rightsizer.model.errors import UsageError
-from rightsizer.model.metric_family import Collector
-from rightsizer.model.report import Report
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Collector, Nanoseconds, Report, UsageError
 from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 

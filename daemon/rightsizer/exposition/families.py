@@ -9,10 +9,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, Level
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.values import (
+    DEFAULT_COLLECTORS,
+    NANOSECONDS_PER_SECOND,
+    Collector,
+    Histogram,
+    Level,
+)
 
 _WHOLE_DIGITS: Final = 6
 """Digits from which on Go writes an exponent."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from rightsizer.exposition.families import FamilyHead, MetricSeries, SampleFamily
 from rightsizer.host.files import read_file
-from rightsizer.model.metric_family import Collector
+from rightsizer.model.values import Collector
 
 _HEADS: Final = tuple(
     FamilyHead(name, sentence, kind, Collector.PROCESS)

@@ -8,14 +8,22 @@ from rightsizer import __version__
 from rightsizer.advice.compatible import savings_sum
 from rightsizer.exposition.device_metrics import add_device
 from rightsizer.exposition.families import Families
-from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Risk
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_family import MetricKind, Origin
-from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeReport, Report
-from rightsizer.model.served_load import ServedLoad
-from rightsizer.model.units import optional_seconds, seconds
-from rightsizer.model.workload import namespace_of
+from rightsizer.model.values import (
+    Advice,
+    AgentReport,
+    DeviceReport,
+    JobReport,
+    MetricKind,
+    NodeReport,
+    Origin,
+    Report,
+    Risk,
+    ServedLoad,
+    namespace_of,
+    optional_seconds,
+    seconds,
+)
 from rightsizer.report.labels import first_names
 
 _RECOMMENDERS: Final = frozenset({"recommend", "fleet"})

@@ -7,8 +7,15 @@ from typing import Annotated, Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector, Level
-from rightsizer.model.settings import CONSTANT, Spec, settings_class
+from rightsizer.model.values import (
+    COLLECTORS,
+    CONSTANT,
+    DEFAULT_COLLECTORS,
+    Collector,
+    Level,
+    Spec,
+    settings_class,
+)
 
 
 class DcgmLabels(StrEnum):

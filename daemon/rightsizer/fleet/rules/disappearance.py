@@ -19,19 +19,25 @@ from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, LostDevice
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
 from rightsizer.fleet.rules.rule import PRESENT, FleetRule, node_key
 from rightsizer.io.terminal import counted
-from rightsizer.model.driver_codes import CRITICAL_XIDS
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import State
-from rightsizer.model.units import (
+from rightsizer.model.values import (
+    CONSTANT,
+    CRITICAL_XIDS,
     HOUR_SECONDS,
+    Action,
+    Case,
+    Finding,
+    Instruction,
     Nanoseconds,
+    Reason,
+    Risk,
+    Spec,
+    State,
+    Window,
     format_duration,
     nanoseconds,
     seconds,
     utc_text,
 )
-from rightsizer.model.window import Window
 from rightsizer.report.labels import first_names
 
 NAME: Final = "disappearance"

@@ -23,20 +23,26 @@ from rightsizer.fleet.pools.pool import (
 from rightsizer.fleet.pools.reclaim import take_out
 from rightsizer.fleet.rules.rule import PRESENT, FleetRule, node_key
 from rightsizer.io.terminal import counted
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import State
-from rightsizer.model.units import (
+from rightsizer.model.values import (
+    CONSTANT,
     DAY_SECONDS,
     HOUR_SECONDS,
+    Action,
+    Case,
+    Device,
+    Finding,
     Nanoseconds,
+    Option,
+    Reason,
+    Risk,
+    Spec,
+    State,
+    Window,
     format_duration,
     nanoseconds,
     seconds,
     utc_text,
 )
-from rightsizer.model.window import Window
 from rightsizer.report.labels import first_names
 
 NAME: Final = "empty_gpus"

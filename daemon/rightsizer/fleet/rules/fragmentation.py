@@ -15,10 +15,20 @@ from rightsizer.fleet.pools.pool import PoolSubject, part_of, waiting_for
 from rightsizer.fleet.pools.reclaim import Defragmentation, is_fragmented, residents_of, room_for
 from rightsizer.fleet.rules.rule import pool_rule
 from rightsizer.io.terminal import counted
-from rightsizer.model.finding import Action, Finding, Instruction, Option, Reason, Risk, Savings
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    DAY_SECONDS,
+    HOUR_SECONDS,
+    Action,
+    Finding,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+    Spec,
+    WorkloadClass,
+)
 from rightsizer.owners.registry import scheduler_of
 
 NAME: Final = "fragmentation"

@@ -20,8 +20,7 @@ from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, may_wait_
 from rightsizer.fleet.pools.reclaim import take_out
 from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
 from rightsizer.io.terminal import counted
-from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.values import Action, Finding, Option, Reason, Spec
 
 NAME: Final = "idle_pool"
 _STEPS: Final = 20

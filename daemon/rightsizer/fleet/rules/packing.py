@@ -19,9 +19,16 @@ from rightsizer.fleet.rules.rule import (
     pool_rule,
 )
 from rightsizer.io.terminal import counted
-from rightsizer.model.finding import Action, Finding, Option, Reason, Risk
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Finding,
+    Option,
+    Reason,
+    Risk,
+    Spec,
+    WorkloadClass,
+)
 
 NAME: Final = "packing"
 _REASONS: Final = {

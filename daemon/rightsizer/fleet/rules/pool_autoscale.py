@@ -22,10 +22,17 @@ from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values,
 from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, may_wait_for
 from rightsizer.fleet.pools.reclaim import follow_the_load
 from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
-from rightsizer.model.block import BLOCK_SPAN
-from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import DAY_SECONDS, percent_text
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    CONSTANT,
+    DAY_SECONDS,
+    Action,
+    Finding,
+    Option,
+    Reason,
+    Spec,
+    percent_text,
+)
 
 NAME: Final = "pool_autoscale"
 _PLACES: Final = 6

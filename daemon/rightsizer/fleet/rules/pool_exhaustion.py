@@ -10,9 +10,18 @@ from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.pools.hourly import GrowthSettings, growth_of
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
-from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import DAY_SECONDS, percent_text
+from rightsizer.model.values import (
+    CONSTANT,
+    DAY_SECONDS,
+    Action,
+    Finding,
+    Instruction,
+    Reason,
+    Risk,
+    Savings,
+    Spec,
+    percent_text,
+)
 
 NAME: Final = "pool_exhaustion"
 _SOON_DAYS: Final = 14.0

@@ -23,10 +23,7 @@ from rightsizer.fleet.rules.rule import (
     least_certain,
     pool_rule,
 )
-from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.settings import Spec
-from rightsizer.model.state import Resource
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import Action, Finding, Option, Reason, Resource, Spec, WorkloadClass
 
 NAME: Final = "replica_consolidation"
 

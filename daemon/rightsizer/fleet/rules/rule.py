@@ -9,8 +9,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, SettingsT, TunableRule
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.pools.pool import PoolSubject
-from rightsizer.model.finding import Finding
-from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
+from rightsizer.model.values import DAY_SECONDS, HOUR_SECONDS, Finding
 
 
 class FleetRule(TunableRule[SettingsT], frozen=True):

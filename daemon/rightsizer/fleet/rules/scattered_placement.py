@@ -13,9 +13,17 @@ from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.rules.rule import FleetRule
-from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Finding,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+    Spec,
+    WorkloadClass,
+)
 from rightsizer.owners.registry import scheduler_of
 
 NAME: Final = "scattered_placement"

@@ -12,8 +12,16 @@ from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject
 from rightsizer.fleet.rules.rule import least_certain, pool_rule
-from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Finding,
+    Instruction,
+    Reason,
+    Risk,
+    Savings,
+    Spec,
+)
 
 NAME: Final = "stragglers"
 _COMPARE: Final = """\

@@ -20,9 +20,17 @@ from rightsizer.fleet.rules.rule import (
     WEEKLY,
     FleetRule,
 )
-from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    CONSTANT,
+    Action,
+    Finding,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+    Spec,
+    WorkloadClass,
+)
 from rightsizer.owners.registry import scheduler_of
 
 NAME: Final = "wrong_gpu_type"
