@@ -95,6 +95,8 @@ THROUGH_VALUES: Final = (
     "host/",
     "notify/",
     "owners/",
+    "profiler/",
+    "recordings/",
     "simulator/",
     "telemetry/",
     "web/",

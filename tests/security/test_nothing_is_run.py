@@ -27,7 +27,6 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "which it starts and alone talks to",
     "fleet/process_pool.py: multiprocessing.connection": "the pipe to each of them",
     "fleet/process_pool.py: multiprocessing.context": "the name of its type",
-    "fleet/process_pool.py: multiprocessing.reduction": "what those send, kept in memory as sent",
     "io/program.py: subprocess": "the profiler or the action that an operator has configured, "
     "and this very program, which plans what engines serve, of fleets and of nodes with the form; "
     "an argument list, never a shell, with bounds on time and output, and without a secret",

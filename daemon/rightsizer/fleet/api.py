@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rightsizer.fleet.encoder import FleetAnswer, encode_answer
 from rightsizer.fleet.page import fleet_document, page_policy
-from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.values import Nanoseconds, format_duration, seconds
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 

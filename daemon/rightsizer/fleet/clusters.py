@@ -15,7 +15,7 @@ from rightsizer.fleet.source import MetricStore
 from rightsizer.fleet.sources.dcgm_names import presence_spellings
 from rightsizer.fleet.sources.series import divided, first_label, one_of, over_time
 from rightsizer.model.dcgm_fields import UUID_LABELS
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 
 CLUSTER_LABELS: Final = (
     "cluster",

@@ -31,7 +31,7 @@ from rightsizer.io.clock import FastClock, SystemClock
 from rightsizer.io.files import whole_file
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.model.values import RightsizerError, UsageError
 from rightsizer.report.explanation_blocks import explanation_blocks
 from rightsizer.report.focus import FOCUS, focus_csv, write_focus
 

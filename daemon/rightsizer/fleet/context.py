@@ -24,9 +24,15 @@ from rightsizer.fleet.sources.pod_owners import LookbackSpan
 from rightsizer.fleet.sources.series import last_seen
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
-from rightsizer.model.errors import ConfigurationError, StoreError
-from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import (
+    ConfigurationError,
+    Nanoseconds,
+    StoreError,
+    Workload,
+    format_duration,
+    nanoseconds,
+    seconds,
+)
 
 
 def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource, ...]:

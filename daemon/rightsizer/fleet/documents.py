@@ -8,9 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from rightsizer.fleet.model import NodeAdvice, WaitingWork
 from rightsizer.fleet.source import StoreUse
 from rightsizer.fleet.usage import UseRow
-from rightsizer.model.finding import Action, Reason
-from rightsizer.model.served_load import ServedLoad
-from rightsizer.model.state import Tier
+from rightsizer.model.values import Action, Reason, ServedLoad, Tier
 from rightsizer.report.advice_document import AdviceDocument, FindingDocument
 
 _Count: TypeAlias = Annotated[int, Meta(ge=0)]

@@ -20,8 +20,12 @@ from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.prometheus.endpoint import WaitingCallback
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport, StoreUse
-from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    StoreLimitError,
+    nanoseconds,
+)
 
 _SAMPLES_A_STRETCH: Final = 2
 """Five minutes need at least two samples."""

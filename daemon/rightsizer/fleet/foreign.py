@@ -8,8 +8,13 @@ from rightsizer.fleet.source import MetricStore
 from rightsizer.fleet.sources.dcgm_names import NAMELESS, spellings
 from rightsizer.fleet.sources.series import last_seen, one_of
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, EXPORTER
-from rightsizer.model.errors import StoreError, StoreLimitError
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    StoreError,
+    StoreLimitError,
+    format_duration,
+)
 
 _NAMES: Final = (
     "rightsizer_device_up",

@@ -58,11 +58,18 @@ from rightsizer.fleet.usage import WorkloadOwner, usage_of
 from rightsizer.io.clock import Clock
 from rightsizer.io.codec import convert
 from rightsizer.io.log import logger
-from rightsizer.model.advice import Advice
-from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.finding import Action, Reason
-from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
-from rightsizer.model.workload import Allocator, Workload
+from rightsizer.model.values import (
+    Action,
+    Advice,
+    Allocator,
+    ConfigurationError,
+    Nanoseconds,
+    Reason,
+    Workload,
+    format_duration,
+    nanoseconds,
+    seconds,
+)
 
 
 def with_workloads(inventory: FleetInventory, cached: Mapping[str, Workload]) -> FleetInventory:

@@ -8,9 +8,7 @@ from rightsizer.advice.lookup import find_advice
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.settings import FleetConfig, ledger_path, ledger_settings, rule_trees
 from rightsizer.io.files import Called
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Advice, AdviceState, HistoryError, Nanoseconds
 from rightsizer.report.explanation import Explanation, explain_advice
 
 _CALLED: Final = Called("the fleet's ledger", "fleet.path", "run or service")

@@ -14,8 +14,7 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.pools.pool import is_of_whole_pool, pool_key
 from rightsizer.fleet.usage import HeldGpu
-from rightsizer.model.finding import Finding, FindingKind, Savings
-from rightsizer.model.units import HOURS_PER_MONTH
+from rightsizer.model.values import HOURS_PER_MONTH, Finding, FindingKind, Savings
 from rightsizer.sizing.estimate import EstimateInterval
 
 

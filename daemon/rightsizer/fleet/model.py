@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.finding import Case
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Resource
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.values import (
+    Case,
+    Device,
+    Nanoseconds,
+    Resource,
+    Signal,
+    Workload,
+    WorkloadClass,
+    XidLog,
+)
 
 if TYPE_CHECKING:  # Rules and settings do without numpy.
     from rightsizer.fleet.cache.day_frame import DayFrame

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_policy
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.fleet.model import FleetInventory
-from rightsizer.model.finding import Case
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Case, Nanoseconds
 
 
 class FleetPolicies(Struct, frozen=True):

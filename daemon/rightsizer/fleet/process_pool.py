@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
-from rightsizer.model.errors import RightsizerError
+from rightsizer.model.values import RightsizerError
 
 
 @contextmanager

@@ -12,8 +12,15 @@ from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.settings import FleetConfig, ledger_settings
 from rightsizer.fleet.source import MetricStore
 from rightsizer.io.http_result import Failure
-from rightsizer.model.advice import OPEN_STATES, AdviceState, Region, Scraped
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    OPEN_STATES,
+    AdviceState,
+    Nanoseconds,
+    Region,
+    Scraped,
+    nanoseconds,
+)
 from rightsizer.notify.grafana.client import GrafanaClient, http_client
 from rightsizer.notify.grafana.settings import GrafanaSettings
 

@@ -27,9 +27,7 @@ from rightsizer.fleet.sources.figures import (
     rules_text,
 )
 from rightsizer.io.clock import Clock
-from rightsizer.model.advice import AdviceEvent
-from rightsizer.model.errors import StoreError
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import AdviceEvent, Nanoseconds, StoreError
 from rightsizer.notify.service import NotificationService
 from rightsizer.report.explanation import Explanation, explain_advice, explain_finding
 

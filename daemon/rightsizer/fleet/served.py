@@ -13,9 +13,7 @@ from rightsizer.fleet.sources.pod_owners import LookbackSpan
 from rightsizer.fleet.sources.served_models import GpuWorkload, served_loads
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.io.terminal import counted
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.served_load import ServedLoad
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, RightsizerError, ServedLoad
 from rightsizer.report.served_answers import served_answers
 
 if TYPE_CHECKING:

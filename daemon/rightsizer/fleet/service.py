@@ -28,10 +28,16 @@ from rightsizer.io.log_queue import drain_standard_error
 from rightsizer.io.shutdown import ended_by_signals
 from rightsizer.io.systemd import Notifier
 from rightsizer.io.thread import DaemonThread
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.report import AgentReport, Report
-from rightsizer.model.units import format_duration, nanoseconds, seconds
+from rightsizer.model.values import (
+    Advice,
+    AdviceState,
+    AgentReport,
+    Report,
+    RightsizerError,
+    format_duration,
+    nanoseconds,
+    seconds,
+)
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.plan_route import plan_route
 from rightsizer.web.server import WebServer, configured_access

@@ -20,9 +20,15 @@ from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.io.files import private_folder
 from rightsizer.io.log_settings import LogSettings
-from rightsizer.model.errors import UsageError
-from rightsizer.model.settings import CONSTANT, Spec, bounds_of, settings_class
-from rightsizer.model.units import DAY_SECONDS, format_duration
+from rightsizer.model.values import (
+    CONSTANT,
+    DAY_SECONDS,
+    Spec,
+    UsageError,
+    bounds_of,
+    format_duration,
+    settings_class,
+)
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.mail.settings import MailSettings
 from rightsizer.notify.webhook.settings import WebhookSettings

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import Cluster, FleetDay, FleetDevice, FleetInventory
-from rightsizer.model.state import State, Tier
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, State, Tier
 
 
 class StoreUse(Struct, frozen=True):

@@ -17,10 +17,10 @@ from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.columns.segment import Segment
 from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.model.state import Cause
-from rightsizer.model.units import (
+from rightsizer.model.values import (
     HOUR_SECONDS,
     JOULES_PER_KILOWATT_HOUR,
+    Cause,
     Nanoseconds,
     seconds,
 )

@@ -8,10 +8,7 @@ from msgspec.structs import replace
 
 from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
-from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Finding
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import Advice, Finding, Nanoseconds, Workload
 from rightsizer.profiler.taken_profile import TakenProfile
 
 _PREFIX: Final = "profile_"

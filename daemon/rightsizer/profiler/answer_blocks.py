@@ -5,7 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from rightsizer.model.units import percent_text
+from rightsizer.model.values import percent_text
 from rightsizer.profiler import figures
 from rightsizer.profiler.figures import ProfileDocument, judged_time, size_text, time_text
 from rightsizer.profiler.page_charts import (

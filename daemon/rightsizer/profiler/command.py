@@ -13,7 +13,7 @@ from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, write_up_to_now
 from rightsizer.console.progress import ProgressLine
 from rightsizer.io.files import whole_file
-from rightsizer.model.errors import UsageError
+from rightsizer.model.values import UsageError
 from rightsizer.profiler.answer_blocks import profile_blocks
 from rightsizer.profiler.page import TITLE, profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer

@@ -7,10 +7,18 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.block import Measure
-from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State, Tier
-from rightsizer.model.units import Nanoseconds, format_duration, seconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import (
+    ACTIVE_STATES,
+    Condition,
+    Measure,
+    Nanoseconds,
+    Resource,
+    State,
+    Tier,
+    Window,
+    format_duration,
+    seconds,
+)
 from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.settings import ProfileComparisonSettings
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import asdict
 
 from rightsizer.model.profile import CollectiveUse
-from rightsizer.model.units import percent_text, utc_text
+from rightsizer.model.values import percent_text, utc_text
 from rightsizer.profiles.names import kernel_architecture
 from rightsizer.report.figures import NOTHING, percent
 from rightsizer.report.labels import readable_name

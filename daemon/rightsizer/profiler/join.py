@@ -6,9 +6,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.model.device import Device
 from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Device, Nanoseconds, nanoseconds
 from rightsizer.profiler.comparison import (
     ACTIVE_SECONDS,
     ProfileComparison,

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.model.profile import StepUse
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, seconds
 from rightsizer.profiler.member import ProfiledMember
 
 _A_PAIR: Final = 2

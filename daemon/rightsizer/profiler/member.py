@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.values import NANOSECONDS_PER_SECOND
 from rightsizer.profiler.settings import ProfileSteadySettings
 
 

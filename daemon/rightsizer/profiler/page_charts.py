@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.units import percent_text
+from rightsizer.model.values import percent_text
 from rightsizer.profiler.figures import (
     CAUSES,
     ProfileDocument,

@@ -7,10 +7,15 @@ from msgspec.structs import asdict, replace
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.io.terminal import counted
-from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
-from rightsizer.model.state import ACTIVE_STATES, Condition
-from rightsizer.model.units import optional_seconds, seconds
+from rightsizer.model.values import (
+    ACTIVE_STATES,
+    Condition,
+    Evidence,
+    EvidenceKind,
+    optional_seconds,
+    seconds,
+)
 from rightsizer.profiler.changes import (
     KernelChanges,
     differences,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from rightsizer.advice.storage import Storage
 from rightsizer.host.settings import PathSettings
-from rightsizer.model.errors import HistoryError
+from rightsizer.model.values import HistoryError
 from rightsizer.profiler.join import ProfileJoin, join
 from rightsizer.profiler.settings import ProfileComparisonSettings, ProfileSettings
 from rightsizer.profiler.taken_profile import history_telemetry, weighed

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
+from rightsizer.model.values import ProfileError
 from rightsizer.profiler.member import ProfiledMember, members_of, no_timeline, source_of, torn_text
 from rightsizer.profiler.rules.rule import NoVerdictError, at_work
 from rightsizer.profiler.settings import ProfileSteadySettings

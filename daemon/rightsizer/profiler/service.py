@@ -15,10 +15,14 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
-from rightsizer.model.advice import Advice
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.metric_family import series_key
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.values import (
+    Advice,
+    HistoryError,
+    Nanoseconds,
+    nanoseconds,
+    seconds,
+    series_key,
+)
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.report.advice_document import encode_finding
 from rightsizer.web.message import WebRequest, WebResponse

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Struct
 
-from rightsizer.model.settings import CONSTANT, Spec, settings_class
+from rightsizer.model.values import CONSTANT, Spec, settings_class
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.profiles.limits import FileLimits, ReadLimits, TimeSettings
 

@@ -16,11 +16,18 @@ from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.verdict import finding_id
 from rightsizer.io.codec import decode, plain_fields
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Finding, Instruction, Reason
 from rightsizer.model.profile import Profile
-from rightsizer.model.units import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import (
+    HOUR,
+    NANOSECONDS_PER_SECOND,
+    Device,
+    Finding,
+    Instruction,
+    Nanoseconds,
+    Reason,
+    Window,
+    seconds,
+)
 from rightsizer.profiler.comparison import (
     ACTIVE_SECONDS,
     PCIE_BOUND_RATIO,

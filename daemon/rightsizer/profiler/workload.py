@@ -5,9 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from rightsizer.model.errors import UsageError
-from rightsizer.model.finding import Finding
 from rightsizer.model.profile import Profile
+from rightsizer.model.values import Finding, UsageError
 from rightsizer.profiler.join import ProfileJoin
 from rightsizer.profiler.matched_collectives import clock_offsets
 from rightsizer.profiler.member import members_of, source_of

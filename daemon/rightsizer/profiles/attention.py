@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.model.profile import AttentionUse, KernelFamily
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, seconds
 
 _BETWEEN: Final = frozenset({KernelFamily.ELEMENTWISE, KernelFamily.COPY})
 """Scale, mask, dropout and casts."""

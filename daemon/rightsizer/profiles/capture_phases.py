@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 from rightsizer.profiles.timeline import Interval, Intervals, united
 
 

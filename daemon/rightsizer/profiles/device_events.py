@@ -7,7 +7,7 @@ from typing import Final
 
 from rightsizer.io.terminal import counted
 from rightsizer.model.profile import ProfiledDevice
-from rightsizer.model.units import seconds
+from rightsizer.model.values import seconds
 from rightsizer.profiles.call_stacks import FrameTree
 from rightsizer.profiles.columns import Texts, chosen, coded, grouped
 from rightsizer.profiles.limits import ReadLimits

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 from rightsizer.profiles.call_stacks import CallKind, CallStacks, Nesting
 from rightsizer.profiles.columns import summed
 from rightsizer.profiles.limits import TimeSettings

@@ -6,7 +6,7 @@ from statistics import median_low
 import numpy as np
 
 from rightsizer.model.profile import GapUse, HostSpanUse, SpanKind
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, seconds
 from rightsizer.profiles.columns import summed
 from rightsizer.profiles.tables import HostSpans
 from rightsizer.profiles.timeline import (

@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import numpy as np
 
-from rightsizer.model.errors import ProfileError
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, ProfileError
 from rightsizer.profiles.columns import integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.reader import Unpacked

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from rightsizer.model.errors import ProfileError
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, ProfileError, Spec
 
 
 class TimeSettings(Struct, frozen=True):

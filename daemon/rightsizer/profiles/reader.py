@@ -12,8 +12,8 @@ from typing import Final, Self, TypeAlias
 
 from msgspec import Struct
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.model.values import ProfileError
 from rightsizer.profiles.limits import ReadLimits
 
 _GZIP: Final = b"\x1f\x8b"

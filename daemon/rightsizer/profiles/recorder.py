@@ -18,7 +18,7 @@ from rightsizer.model.profile import (
     SpanKind,
     StepUse,
 )
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import Nanoseconds, seconds
 from rightsizer.profiles.attention import unfused_attention
 from rightsizer.profiles.call_stacks import CallStacks, FrameTree
 from rightsizer.profiles.capture_phases import CapturePhases

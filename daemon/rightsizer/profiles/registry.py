@@ -18,8 +18,8 @@ from rightsizer.host.files import natural_order
 from rightsizer.io.codec import convert
 from rightsizer.io.files import packing_of
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.model.values import ProfileError
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.mlperf.load_generator import (
     MLPERF_DETAIL,

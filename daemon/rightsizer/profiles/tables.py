@@ -19,7 +19,7 @@ from rightsizer.model.profile import (
     KernelUse,
     SpanKind,
 )
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.profiles.columns import Texts, chosen, coded, grouped, summed
 from rightsizer.profiles.json_events import whole_number
 from rightsizer.profiles.limits import ReadLimits

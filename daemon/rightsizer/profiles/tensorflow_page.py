@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import HostStep, Profile, ProfileFormat
+from rightsizer.model.values import ProfileError
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.reader import ProfileReader, Unpacked
 from rightsizer.profiles.tables import short_name

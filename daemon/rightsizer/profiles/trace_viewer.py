@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from rightsizer.model.profile import Profile, ProfileFormat
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 from rightsizer.profiles.columns import chosen, ends_of, grouped
 from rightsizer.profiles.json_events import JsonEvents, TraceEvent, nanoseconds_of
 from rightsizer.profiles.limits import ReadLimits

@@ -13,11 +13,17 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.evidence import EvidenceKind
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
+from rightsizer.model.values import (
+    DAY,
+    EPOCH_UNITS,
+    EvidenceKind,
+    Nanoseconds,
+    RecordingError,
+    Signal,
+    Unit,
+    convert,
+    parse_epoch,
+)
 from rightsizer.recordings.column_choice import LEAST_ORDER, order_of
 from rightsizer.recordings.heading_words import (
     DMON,

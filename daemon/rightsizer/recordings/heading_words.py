@@ -9,9 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
-from rightsizer.model.device import BY_INDEX
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import convert
+from rightsizer.model.values import BY_INDEX, Signal, convert
 from rightsizer.recordings.nvidia_smi_columns import (
     SIGNAL_COLUMNS,
     SignalColumn,

@@ -12,8 +12,7 @@ from itertools import combinations, pairwise
 from statistics import StatisticsError, correlation, fmean
 from typing import Final, NamedTuple
 
-from rightsizer.model.device import Device
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.values import Device, Workload, WorkloadKind
 from rightsizer.recordings.jobs import RecordedJob, gpu_list
 from rightsizer.recordings.survey import Load, LoadSeries
 

@@ -5,11 +5,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.device import Device
-from rightsizer.model.errors import UsageError
-from rightsizer.model.topology import cpu_list
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.values import (
+    Device,
+    Holding,
+    Nanoseconds,
+    UsageError,
+    Workload,
+    WorkloadKind,
+    cpu_list,
+)
 
 NO_JOBS: Final = "none"
 """Stated instead of GPUs: they share no job."""

@@ -6,8 +6,7 @@ from functools import cache, partial
 from typing import Final
 
 from rightsizer.model.dcgm_fields import holder_of
-from rightsizer.model.device import BY_INDEX
-from rightsizer.model.units import Unit, convert
+from rightsizer.model.values import BY_INDEX, Unit, convert
 from rightsizer.recordings.headed_table import (
     HeadedTable,
     TimeColumns,

@@ -11,11 +11,16 @@ from msgspec import Struct
 
 from rightsizer.config.loader import read_document
 from rightsizer.io.yaml import YamlError, load_yaml, yaml_text
-from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
-from rightsizer.model.errors import ConfigurationError, RecordingError
-from rightsizer.model.settings import Spec
-from rightsizer.model.signal import Signal, in_unit
-from rightsizer.model.units import convert
+from rightsizer.model.values import (
+    EPOCH_UNITS,
+    ConfigurationError,
+    RecordingError,
+    Signal,
+    Spec,
+    convert,
+    in_unit,
+    parse_epoch,
+)
 from rightsizer.recordings.headed_table import TimeColumns, csv_table
 from rightsizer.recordings.heading_words import Heading
 from rightsizer.recordings.row import RecordingNotes, RecordingRow

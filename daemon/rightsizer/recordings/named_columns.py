@@ -4,9 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rightsizer.io.near import near_words
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.evidence import EvidenceKind
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import EvidenceKind, RecordingError, Signal
 from rightsizer.recordings.column_choice import DeviceScores
 from rightsizer.recordings.headed_table import (
     QUERY,

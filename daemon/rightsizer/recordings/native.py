@@ -12,13 +12,22 @@ from msgspec.structs import replace
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import completed
 from rightsizer.io.codec import convert, plain_fields
-from rightsizer.model.device import Device
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import CollectorOutcome, Down, Refusal, Snapshot
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.values import (
+    CollectorOutcome,
+    Device,
+    Down,
+    Holding,
+    Missing,
+    Nanoseconds,
+    Process,
+    ProcessKind,
+    Reading,
+    RecordingError,
+    Refusal,
+    Signal,
+    Snapshot,
+    Workload,
+)
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.recordings.survey import IntervalMedian
 from rightsizer.recordings.text_file import Progress, RecordingFormat, TextFile, show_read

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Final
 
-from rightsizer.model.device import BY_INDEX
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import (
+from rightsizer.model.values import (
+    BY_INDEX,
     NANOSECONDS_PER_SECOND,
     Nanoseconds,
+    RecordingError,
+    Signal,
     format_duration,
     seconds,
 )

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
+from rightsizer.model.values import ClockEvent, Signal
 
 
 class SignalColumn(NamedTuple):

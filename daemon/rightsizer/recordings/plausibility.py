@@ -7,9 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.model.device import Device
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import Device, Missing, Signal
 from rightsizer.recordings.row import RecordingRow
 
 _EXCESS_RATIO: Final = 1.5

@@ -7,9 +7,8 @@ from functools import partial
 from typing import Final
 
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
-from rightsizer.model.errors import RecordingError
 from rightsizer.model.table import table_rows
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, RecordingError
 from rightsizer.recordings.headed_table import DMON_QUERY, PMON_QUERY
 from rightsizer.recordings.heading_words import DMON
 from rightsizer.recordings.json_records import PROCESSES, Record

@@ -10,8 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.model.reading import Process, count_computing
-from rightsizer.model.signal import Signal
+from rightsizer.model.values import Process, Signal, count_computing
 from rightsizer.recordings.headed_table import HeadedTable, TimeColumns
 from rightsizer.recordings.heading_words import PIDS, place_of
 from rightsizer.recordings.nvidia_smi_columns import column_name

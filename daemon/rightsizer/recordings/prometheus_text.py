@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rightsizer.model.dcgm_fields import DIVIDED_DCGM_FIELDS
-from rightsizer.model.device import BY_INDEX
-from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import (
+    BY_INDEX,
+    EPOCH_UNITS,
+    Missing,
+    Nanoseconds,
+    RecordingError,
+    Signal,
+    parse_epoch,
+)
 from rightsizer.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, exported_spellings
 from rightsizer.recordings.row import SUMMED, RecordingNotes, RecordingRow, on_node
 from rightsizer.recordings.text_file import TextFile, json_objects

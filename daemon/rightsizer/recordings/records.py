@@ -11,10 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.model.evidence import EvidenceKind
-from rightsizer.model.reading import count_computing
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import EvidenceKind, Nanoseconds, Signal, count_computing
 from rightsizer.recordings.headed_table import (
     HeadedTable,
     NumberedRow,

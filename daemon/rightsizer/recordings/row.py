@@ -7,12 +7,17 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from rightsizer.model.device import BY_INDEX
-from rightsizer.model.evidence import Evidence, EvidenceKind
-from rightsizer.model.reading import Missing, Process, ProcessKind
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding
+from rightsizer.model.values import (
+    BY_INDEX,
+    Evidence,
+    EvidenceKind,
+    Holding,
+    Missing,
+    Nanoseconds,
+    Process,
+    ProcessKind,
+    Signal,
+)
 from rightsizer.telemetry.device_description import DeviceDescription
 
 _NOT_COUNTED: Final = "these readings are not accounted for"

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import HOUR, Nanoseconds, format_duration, seconds
+from rightsizer.model.values import HOUR, Nanoseconds, Signal, format_duration, seconds
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.recordings.text_file import RecordingFormat, TextFile
 

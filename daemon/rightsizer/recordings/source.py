@@ -13,14 +13,23 @@ from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.io.terminal import counted
-from rightsizer.model.device import Device
-from rightsizer.model.errors import RecordingError, UsageError
-from rightsizer.model.evidence import Evidence, EvidenceKind
-from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Down, Snapshot
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds, utc_text
-from rightsizer.model.workload import Holding
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Device,
+    Down,
+    Evidence,
+    EvidenceKind,
+    Holding,
+    Missing,
+    Nanoseconds,
+    Reading,
+    RecordingError,
+    Signal,
+    Snapshot,
+    UsageError,
+    seconds,
+    utc_text,
+)
 from rightsizer.recordings.inferred_jobs import inferred_jobs
 from rightsizer.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv

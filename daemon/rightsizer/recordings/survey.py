@@ -12,10 +12,15 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.reading import Missing, Process, ProcessKind
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Missing,
+    Nanoseconds,
+    Process,
+    ProcessKind,
+    RecordingError,
+    Signal,
+)
 from rightsizer.recordings.node_check import RepeatedTimes, of_one_node, other_names
 from rightsizer.recordings.row import RecordingRow
 from rightsizer.recordings.row_file import RowFile, merge_rows

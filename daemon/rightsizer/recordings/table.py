@@ -12,10 +12,8 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from rightsizer.model.reading import Missing, impossibility, plausible, scaled
-from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
-from rightsizer.model.units import convert
+from rightsizer.model.values import Missing, Signal, convert, impossibility, plausible, scaled
 from rightsizer.recordings.heading_words import UNITS, Heading
 from rightsizer.recordings.row import NOTHING, RecordingNotes, RecordingRow
 

@@ -7,11 +7,15 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from rightsizer.model.device import BY_INDEX
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.values import (
+    BY_INDEX,
+    Holding,
+    Missing,
+    Nanoseconds,
+    Signal,
+    Workload,
+    WorkloadKind,
+)
 from rightsizer.recordings.headed_table import HeadedTable, NumberedRow, TimeColumns
 from rightsizer.recordings.heading_words import DMON_MARK, Heading, gpu_index
 from rightsizer.recordings.nvidia_smi_columns import FACTS

@@ -19,7 +19,7 @@ from typing import IO, Any, Final, TypeVar, cast
 from msgspec import Struct
 
 from rightsizer.io.files import packing_of
-from rightsizer.model.errors import RecordingError
+from rightsizer.model.values import RecordingError
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.recordings.timestamps import page_time
 from rightsizer.recordings.unnamed_devices import NOTHING_STATED, StatedDevices

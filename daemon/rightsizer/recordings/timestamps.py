@@ -8,8 +8,14 @@ from functools import lru_cache
 from operator import sub
 from typing import Final
 
-from rightsizer.model.epoch import parse_epoch, storable
-from rightsizer.model.units import DAY, HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    DAY,
+    HOUR,
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    parse_epoch,
+    storable,
+)
 from rightsizer.recordings.row import RecordingNotes
 
 _FORMATS: Final = (

@@ -6,9 +6,8 @@ from itertools import pairwise
 from shlex import quote
 from typing import Final
 
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
+from rightsizer.model.values import RecordingError, Signal
 from rightsizer.recordings.headed_table import heading_line
 from rightsizer.recordings.heading_words import (
     DEVICES,

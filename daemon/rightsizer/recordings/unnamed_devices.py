@@ -9,9 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, RecordingError, Signal
 from rightsizer.recordings.row import RecordingNotes
 
 _MILLISECOND: Final = 1_000_000

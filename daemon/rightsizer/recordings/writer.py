@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Self, cast
 
 from rightsizer import __version__
-from rightsizer.model.errors import RecordingError
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Nanoseconds, RecordingError, Snapshot, nanoseconds
 from rightsizer.recordings.native import encode_sections, header
 
 _FLUSH_SECONDS: Final = 10.0

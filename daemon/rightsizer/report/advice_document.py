@@ -7,9 +7,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from rightsizer.io.codec import JsonObject, to_json
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.finding import (
+from rightsizer.model.values import (
     Action,
+    Advice,
+    AdviceState,
     Finding,
     FindingKind,
     Instruction,
@@ -18,8 +19,9 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
     Severity,
+    optional_seconds,
+    seconds,
 )
-from rightsizer.model.units import optional_seconds, seconds
 
 
 class FindingDocument(msgspec.Struct, frozen=True):

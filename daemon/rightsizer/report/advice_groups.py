@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from rightsizer.model.finding import FindingKind
+from rightsizer.model.values import FindingKind
 
 _Piece = TypeVar("_Piece")
 Unit = tuple[_Piece, ...]

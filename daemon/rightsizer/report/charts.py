@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from rightsizer.model.units import percent_text
+from rightsizer.model.values import percent_text
 from rightsizer.report.blocks import Bar
 
 _T = TypeVar("_T")

@@ -5,11 +5,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rightsizer.io.terminal import counted
-from rightsizer.model.device import Device
-from rightsizer.model.evidence import Evidence, EvidenceKind, weightiest
-from rightsizer.model.state import Tier, UnknownReason
-from rightsizer.model.units import HOUR, NANOSECONDS_PER_SECOND
-from rightsizer.model.window import Window
+from rightsizer.model.values import (
+    HOUR,
+    NANOSECONDS_PER_SECOND,
+    Device,
+    Evidence,
+    EvidenceKind,
+    Tier,
+    UnknownReason,
+    Window,
+    weightiest,
+)
 from rightsizer.report.labels import unknown_parts
 
 SHOWN: Final = 3

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.model.units import GIB, format_duration, percent_text
+from rightsizer.model.values import GIB, format_duration, percent_text
 from rightsizer.report.labels import EVIDENCE_LABELS, display_name, uncapitalized
 
 _DEVICES: Final = ("GPU-", "MIG-")

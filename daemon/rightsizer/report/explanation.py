@@ -9,13 +9,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.io.codec import JsonObject, convert
-from rightsizer.model.advice import Advice
-from rightsizer.model.device import BY_INDEX
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.finding import Finding, Option, Reason
-from rightsizer.model.settings import bounds_of, descriptions_of, key_in_file
-from rightsizer.model.state import Condition, State
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.values import (
+    BY_INDEX,
+    Advice,
+    Condition,
+    Finding,
+    Nanoseconds,
+    Option,
+    Reason,
+    RightsizerError,
+    State,
+    bounds_of,
+    descriptions_of,
+    key_in_file,
+    seconds,
+)
 from rightsizer.report.advice_document import (
     FindingDocument,
     LifecycleDocument,

@@ -3,9 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from rightsizer.model.advice import AdviceState
-from rightsizer.model.finding import Instruction, Savings
-from rightsizer.model.units import format_duration, percent_text, utc_text
+from rightsizer.model.values import (
+    AdviceState,
+    Instruction,
+    Savings,
+    format_duration,
+    percent_text,
+    utc_text,
+)
 from rightsizer.report.advice_document import FindingDocument, LifecycleDocument
 from rightsizer.report.blocks import Block, Code, Items, KeyValues, section
 from rightsizer.report.evidence_labels import evidence_labels, value_label

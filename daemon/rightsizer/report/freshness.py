@@ -4,10 +4,14 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.settings import Spec
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.window import Provisioning
+from rightsizer.model.values import (
+    DeviceReport,
+    Nanoseconds,
+    Provisioning,
+    Report,
+    Spec,
+    nanoseconds,
+)
 
 
 class FreshnessSettings(Struct, frozen=True):

@@ -8,10 +8,26 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from rightsizer.model.finding import Action, FindingKind, Reason, Risk, Savings, Severity, typical
-from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
 from rightsizer.model.table import table_rows
-from rightsizer.model.units import Nanoseconds, dollars_text, format_duration, seconds, utc_text
+from rightsizer.model.values import (
+    Action,
+    Cause,
+    Condition,
+    FindingKind,
+    Nanoseconds,
+    Reason,
+    Resource,
+    Risk,
+    Savings,
+    Severity,
+    State,
+    UnknownReason,
+    dollars_text,
+    format_duration,
+    seconds,
+    typical,
+    utc_text,
+)
 
 
 class StateGroup(StrEnum):

@@ -7,10 +7,17 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from rightsizer.model.finding import UNADVISED, Rank
-from rightsizer.model.served_load import ServedLoad, ServedNeed
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import GIB, dollars_text, number_text, percent_text
+from rightsizer.model.values import (
+    GIB,
+    UNADVISED,
+    Rank,
+    ServedLoad,
+    ServedNeed,
+    Signal,
+    dollars_text,
+    number_text,
+    percent_text,
+)
 from rightsizer.report.blocks import (
     NOTHING,
     Cell,

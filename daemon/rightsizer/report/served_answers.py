@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rightsizer.io.codec import convert, decode, encode
 from rightsizer.io.program import own_answer
-from rightsizer.model.served_load import ServedLoad, ServedNeed
+from rightsizer.model.values import ServedLoad, ServedNeed
 
 _LONGEST_SECONDS: Final = 600.0
 """Source: measured, .2 s an engine and three kinds of GPU on one core, so a thousand engines."""

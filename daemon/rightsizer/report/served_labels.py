@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from rightsizer.model.served_load import ServedLatency, ServedLoad
-from rightsizer.model.units import number_text, percent_text
+from rightsizer.model.values import ServedLatency, ServedLoad, number_text, percent_text
 
 _DIGITS: Final = 3
 """Of latencies, as the planner has them."""

@@ -9,7 +9,7 @@ from io import StringIO
 from itertools import islice
 from typing import IO, Any, Final, TypeAlias
 
-from rightsizer.model.errors import UsageError
+from rightsizer.model.values import UsageError
 
 
 class TableColumnKind(StrEnum):

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from rightsizer.model.units import dollars_text, number_text
+from rightsizer.model.values import dollars_text, number_text
 from rightsizer.report.figures import percent
 from rightsizer.report.labels import risk_word
 

@@ -18,8 +18,7 @@ from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.io import codec
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import Nanoseconds, Workload
 
 _FIRST: Final = """
 CREATE TABLE track (

@@ -17,9 +17,7 @@ import numpy as np
 
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, Floats, FrameLayout
 from rightsizer.fleet.cache.grid import Grid
-from rightsizer.model.block import Measure
-from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.values import Cause, Condition, Histogram, Measure, Resource, State, Tier
 
 _VERSION: Final = b"\x01"
 _SIZES: Final = struct.Struct("<HH")

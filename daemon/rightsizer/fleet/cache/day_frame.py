@@ -13,8 +13,7 @@ from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from rightsizer.fleet.cache.grid import DAY, Grid
-from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import Resource, State
+from rightsizer.model.values import Histogram, Resource, State
 
 Floats: TypeAlias = NDArray[Any]
 """Numbers; `nan` if unknown."""

@@ -4,8 +4,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from rightsizer.model.block import BLOCK_SPAN
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import BLOCK_SPAN, NANOSECONDS_PER_SECOND, Nanoseconds
 
 DAY: Final[Nanoseconds] = 86400 * NANOSECONDS_PER_SECOND
 FINE_STEP: Final[Nanoseconds] = BLOCK_SPAN

@@ -29,10 +29,17 @@ from rightsizer.fleet.model import MOVABLE_CLASSES, FleetView
 from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.usage import WorkloadOwner
-from rightsizer.model.advice import Advice
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Case, Finding, FindingKind, Reason
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.values import (
+    Advice,
+    Case,
+    Device,
+    Finding,
+    FindingKind,
+    Nanoseconds,
+    Reason,
+    nanoseconds,
+    seconds,
+)
 
 
 class VerdictKind(NamedTuple):

@@ -14,9 +14,7 @@ from rightsizer.accounting.settings import LoadPatternSettings
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.columns.subject import Subject
-from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import BLOCK_SPAN, Blocks, Measure, Nanoseconds, Series, Window
 
 _BLOCKS_AN_HOUR: Final = COARSE_STEP // BLOCK_SPAN
 

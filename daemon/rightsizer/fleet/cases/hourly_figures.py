@@ -19,7 +19,7 @@ from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.columns.subject_columns import SubjectColumns
 from rightsizer.fleet.model import HourlySeries
 from rightsizer.fleet.usage import HeldDevice
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 
 
 class HourlyFigures(Sequence[float | None]):

@@ -12,9 +12,7 @@ from msgspec.structs import replace
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.model.finding import Case, Node
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.values import Case, Holding, Nanoseconds, Node, Workload, WorkloadKind
 
 
 class Occupancy(Struct, frozen=True):

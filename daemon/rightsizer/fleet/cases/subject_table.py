@@ -16,17 +16,20 @@ from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
 from rightsizer.fleet.columns.distributions import DistributionTable
 from rightsizer.fleet.columns.span_sums import SpanSums
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import (
+from rightsizer.model.values import (
     IDLE_STATES,
+    NANOSECONDS_PER_SECOND,
+    Allocator,
     Condition,
     Observation,
     Resource,
+    Signal,
     State,
     Tier,
+    Workload,
+    WorkloadClass,
+    nanoseconds,
 )
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
-from rightsizer.model.workload import Allocator, Workload, WorkloadClass
 
 
 class TableRow(NamedTuple):

@@ -42,10 +42,7 @@ from rightsizer.fleet.usage import (
     holder_hours,
     uses_of,
 )
-from rightsizer.model.finding import Case
-from rightsizer.model.state import Tier
-from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.model.window import Window
+from rightsizer.model.values import Case, Nanoseconds, Tier, Window, seconds
 
 
 @dataclass(slots=True)

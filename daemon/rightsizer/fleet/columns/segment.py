@@ -19,9 +19,7 @@ from rightsizer.fleet.cache.day_frame import (
     zero_where_unknown,
 )
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
-from rightsizer.model.block import BLOCK_UNITS, Measure
-from rightsizer.model.state import Resource, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.values import BLOCK_UNITS, NANOSECONDS_PER_SECOND, Measure, Resource, State
 
 _HELD: Final = ColumnKind.STATE.column(State.IDLE_HELD)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3

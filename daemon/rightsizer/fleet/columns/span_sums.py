@@ -12,8 +12,16 @@ import numpy as np
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats, FrameLayout
 from rightsizer.fleet.columns.distributions import Demands, DistributionTable, SegmentDemands
 from rightsizer.fleet.columns.segment import Segment
-from rightsizer.model.state import IDLE_STATES, Cause, Condition, Resource, State, Tier
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    IDLE_STATES,
+    NANOSECONDS_PER_SECOND,
+    Cause,
+    Condition,
+    Nanoseconds,
+    Resource,
+    State,
+    Tier,
+)
 
 _MEMBERS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
     ColumnKind.STATE: State,

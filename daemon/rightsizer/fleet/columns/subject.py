@@ -14,12 +14,18 @@ from rightsizer.fleet.columns.blocks import BlockColumns, ColumnBlocks, SegmentR
 from rightsizer.fleet.columns.segment import Segment
 from rightsizer.fleet.columns.span_sums import SpanSums
 from rightsizer.fleet.columns.subject_columns import SubjectColumns
-from rightsizer.model.block import Blocks
-from rightsizer.model.histogram import Distribution, Histogram
 from rightsizer.model.lazy import LazyMapping
-from rightsizer.model.state import Observation, State, Tier
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.window import Window, workload_subject
+from rightsizer.model.values import (
+    Blocks,
+    Distribution,
+    Histogram,
+    Nanoseconds,
+    Observation,
+    State,
+    Tier,
+    Window,
+    workload_subject,
+)
 
 _WORKLOAD: Final = workload_subject("")
 _NEARLY_ALL: Final = 0.95

@@ -23,9 +23,7 @@ from rightsizer.fleet.columns.distributions import SegmentDemands
 from rightsizer.fleet.columns.segment import Segment, hourly
 from rightsizer.fleet.columns.span_sums import SpanPart, SpanSums, is_of_this_version
 from rightsizer.fleet.settings import DemandSettings
-from rightsizer.model.histogram import BINS
-from rightsizer.model.state import Resource
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import BINS, Nanoseconds, Resource
 
 _MEASURES: Final = (ColumnKind.MEAN, ColumnKind.PEAK)
 _OF_TIME: Final = (

@@ -14,10 +14,15 @@ from rightsizer.accounting.load_patterns import (
 )
 from rightsizer.accounting.settings import TrendSettings
 from rightsizer.fleet.model import FleetPool, HourlySeries
-from rightsizer.model.block import BLOCK_SPAN, Series
-from rightsizer.model.pattern import Trend
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    CONSTANT,
+    HOUR_SECONDS,
+    NANOSECONDS_PER_SECOND,
+    Series,
+    Spec,
+    Trend,
+)
 
 HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 

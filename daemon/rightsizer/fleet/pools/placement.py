@@ -14,8 +14,7 @@ from rightsizer.fleet.pools.hourly import known_values
 from rightsizer.fleet.pools.pool import kind_of, part_of, workloads_in
 from rightsizer.fleet.pools.pool_room import PoolRoom, ReclaimStep
 from rightsizer.fleet.pools.reclaim import reclaims_of
-from rightsizer.model.units import GIB
-from rightsizer.model.workload import WorkloadKind
+from rightsizer.model.values import GIB, WorkloadKind
 from rightsizer.report.labels import first_names
 
 _SLURM_QUEUE: Final = "slurm"

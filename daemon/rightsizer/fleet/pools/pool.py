@@ -13,12 +13,21 @@ from rightsizer.advice.savings import release_savings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, HourlySeries, WaitingWork
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values, mean_of
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Case, Finding, Reason, Savings
-from rightsizer.model.settings import CONSTANT, Spec
-from rightsizer.model.state import State
-from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, format_duration, percent_text
-from rightsizer.model.window import Window
+from rightsizer.model.values import (
+    CONSTANT,
+    DAY_SECONDS,
+    HOUR_SECONDS,
+    Case,
+    Device,
+    Finding,
+    Reason,
+    Savings,
+    Spec,
+    State,
+    Window,
+    format_duration,
+    percent_text,
+)
 from rightsizer.owners.registry import SCHEDULER_KINDS
 
 MOST_DEVICES: Final = 64

@@ -17,8 +17,7 @@ from rightsizer.fleet.pools.reclaim import (
     residents_of,
     room_for,
 )
-from rightsizer.model.finding import Action
-from rightsizer.model.settings import Spec
+from rightsizer.model.values import Action, Spec
 
 _PACKING_PLACES: Final = 9
 

@@ -10,10 +10,15 @@ from msgspec import Struct
 from rightsizer.advice.autoscale_schedule import ReplicaSchedule, hours_of
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.model import FleetDevice, FleetView, FleetWorkload
-from rightsizer.model.finding import Action, Instruction, Risk
-from rightsizer.model.state import State
-from rightsizer.model.units import HOUR_SECONDS, seconds
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.values import (
+    HOUR_SECONDS,
+    Action,
+    Instruction,
+    Risk,
+    State,
+    WorkloadClass,
+    seconds,
+)
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import scheduler_of
 

@@ -13,9 +13,7 @@ from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.fleet.model import MOVABLE_CLASSES, FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
-from rightsizer.model.finding import Action, Case, Risk
-from rightsizer.model.state import Resource
-from rightsizer.model.workload import Allocator
+from rightsizer.model.values import Action, Allocator, Case, Resource, Risk
 from rightsizer.sizing.mig import SliceNeed, fitting_slices
 
 _ROUNDING: Final = 0.01

@@ -17,8 +17,7 @@ from rightsizer.fleet.prometheus.response_parser import BrokenAnswerError, parse
 from rightsizer.fleet.prometheus.selector import Matchers, with_exact_names
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SampledSeries, StoreUse
-from rightsizer.model.errors import StoreError, StoreLimitError
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, StoreError, StoreLimitError
 
 POINTS_MAXIMUM: Final = 11_000
 """Prometheus returns no more points per series, regardless of configuration."""

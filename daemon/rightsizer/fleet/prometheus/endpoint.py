@@ -21,7 +21,7 @@ from rightsizer.io.http import HttpClient
 from rightsizer.io.http_proxy import proxy_for
 from rightsizer.io.http_result import Excess, Failure, FailureKind, Response
 from rightsizer.io.http_settings import HttpSettings, checked_url
-from rightsizer.model.errors import StoreError
+from rightsizer.model.values import StoreError
 
 
 class LimitKind(StrEnum):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.source import SampledSeries
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.values import NANOSECONDS_PER_SECOND
 
 _LENGTH: Final = 400
 

@@ -17,8 +17,7 @@ from rightsizer.model.dcgm_fields import (
     entity_of,
     why_no_gpu,
 )
-from rightsizer.model.signal import PIPES, Signal
-from rightsizer.model.state import Tier
+from rightsizer.model.values import PIPES, Signal, Tier
 
 
 def fields(*names: str) -> tuple[DcgmField, ...]:

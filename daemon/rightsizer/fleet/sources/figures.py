@@ -19,8 +19,7 @@ from rightsizer.fleet.source import MetricStore
 from rightsizer.fleet.sources import dcgm_names as dcgm
 from rightsizer.fleet.sources.series import SCRAPER_LABELS, names_of, shares_of
 from rightsizer.model.dcgm_fields import EXPORTER, UUID_LABELS, DcgmField
-from rightsizer.model.state import Cause
-from rightsizer.model.units import MIB, NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import MIB, NANOSECONDS_PER_SECOND, Cause, Nanoseconds
 
 Labels = Mapping[str, str | tuple[str, ...]]
 """By name, one value or several for a selector."""

@@ -19,7 +19,7 @@ from rightsizer.fleet.sources.pod_owners import (
     workload_key,
 )
 from rightsizer.fleet.sources.series import first_label, names_of_node
-from rightsizer.model.units import MIB, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.values import MIB, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
 _BY: Final = f"{POD}, container, exported_container, resource"
 _REQUESTED: Final = 'kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu.*|mig_.+)"}'

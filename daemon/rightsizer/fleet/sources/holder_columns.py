@@ -15,10 +15,7 @@ from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.column_interpreter import ColumnInterpreter
-from rightsizer.model.device import Device
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import seconds
-from rightsizer.model.workload import Allocator, Holding
+from rightsizer.model.values import Allocator, Device, Holding, Signal, seconds
 
 _COMPARED: Final = (Signal.GPU_BUSY, Signal.POWER)
 

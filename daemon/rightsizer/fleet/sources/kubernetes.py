@@ -26,8 +26,7 @@ from rightsizer.fleet.sources.pod_owners import (
     object_labels,
 )
 from rightsizer.fleet.sources.series import first_label, names_of, names_of_node
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.values import Nanoseconds, Workload, WorkloadKind
 
 _NAMES: Final = (
     "kube_pod_owner",

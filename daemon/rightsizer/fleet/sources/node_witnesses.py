@@ -10,7 +10,7 @@ from rightsizer.fleet.prometheus.selector import any_of, quoted, selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.pod_owners import NODE_LABELS
 from rightsizer.fleet.sources.series import first_label, instance_of, names_of_node, shares_of
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _BY: Final = ", ".join((*NODE_LABELS, "resource"))
 _GPUS: Final = 'resource=~"nvidia_com_gpu(_.+)?"'

@@ -13,11 +13,12 @@ from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore
 from rightsizer.fleet.sources.series import first_label, shares_of
-from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.workload import (
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
     PodController,
     PodOwner,
+    StoreLimitError,
     WorkloadClass,
     cron_run_of,
     lasting_name,

@@ -25,16 +25,18 @@ from rightsizer.fleet.sources.serving import (
     ServingMetrics,
     spellings,
 )
-from rightsizer.model.metric_family import Export
-from rightsizer.model.served_counts import (
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Export,
+    Nanoseconds,
     ServedFigure,
+    ServedLoad,
     ServedSample,
+    Workload,
+    seconds,
     side_by_side,
     with_counts,
 )
-from rightsizer.model.served_load import ServedLoad
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.model.workload import Workload
 from rightsizer.telemetry.serving.page import (
     ENGINES,
     EngineDefinition,

@@ -15,8 +15,7 @@ from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.pod_owners import Pod
 from rightsizer.fleet.sources.series import first_label, names_of, placed, shares_of, together
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, Signal, seconds
 from rightsizer.telemetry.serving.page import ENGINES, MeasureKind
 
 

@@ -19,8 +19,7 @@ from rightsizer.fleet.sources.series import (
     number_of,
     one_of,
 )
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import WorkloadKind
+from rightsizer.model.values import Nanoseconds, WorkloadKind
 
 _BLOCKED: Final = (
     "(?i)Dependency.*|JobHeld.*|BeginTime|QOS.*|Assoc.*|Licenses|Reservation"

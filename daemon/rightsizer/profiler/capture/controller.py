@@ -13,12 +13,16 @@ from msgspec.structs import replace
 from rightsizer.host.process_table import end_group
 from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.io.log import logger
-from rightsizer.model.advice import AdviceState
-from rightsizer.model.device import Device
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import (
+    AdviceState,
+    Device,
+    DeviceReport,
+    Nanoseconds,
+    Report,
+    RightsizerError,
+    Workload,
+    nanoseconds,
+)
 from rightsizer.profiler.capture.feature import CaptureContext
 from rightsizer.profiler.capture.policy import (
     CaptureCandidate,

@@ -14,9 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.io.log import logger
-from rightsizer.model.errors import ProfileError, RightsizerError
 from rightsizer.model.profile import DeviceProfile, Profile
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, ProfileError, RightsizerError
 from rightsizer.profiler.capture.repository import CaptureRepository, ReadFile
 from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.profiles.limits import ReadLimits

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from rightsizer.io.codec import JsonObject
-from rightsizer.model.units import optional_seconds, seconds
+from rightsizer.model.values import optional_seconds, seconds
 from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
 
 if TYPE_CHECKING:
     from rightsizer.advice.rules.rule import Judgement
-    from rightsizer.model.advice import Advice
-    from rightsizer.model.report import Report
+    from rightsizer.model.values import Advice, Report
     from rightsizer.profiler.capture.policy import CaptureCandidate
     from rightsizer.profiler.capture.repository import CaptureRecord, ReadFile
 

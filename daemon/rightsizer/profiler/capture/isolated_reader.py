@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from rightsizer.io.codec import decode, encode
 from rightsizer.io.program import own_module
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
+from rightsizer.model.values import ProfileError
 from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.profiles.limits import ReadLimits
 

@@ -9,12 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.advice.rules.rule import Judgement
-from rightsizer.model.finding import Finding
-from rightsizer.model.state import ACTIVE_STATES, State
-from rightsizer.model.units import (
+from rightsizer.model.values import (
+    ACTIVE_STATES,
     DAY_SECONDS,
     NANOSECONDS_PER_SECOND,
+    Finding,
     Nanoseconds,
+    State,
     elapsed_text,
     percent_text,
 )

@@ -17,8 +17,7 @@ from msgspec.structs import astuple
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordCache, RecordTable
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.units import Nanoseconds, percent_text, seconds
+from rightsizer.model.values import Nanoseconds, RightsizerError, percent_text, seconds
 from rightsizer.profiler.capture.settings import CaptureStorageSettings
 
 _SHARED: Final = stat.S_ISGID | stat.S_IRWXU | stat.S_IRWXG | stat.S_IROTH | stat.S_IXOTH

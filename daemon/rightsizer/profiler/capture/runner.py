@@ -20,9 +20,7 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.log import logger
 from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.io.worker import TaskThread
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Finding
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import Device, Finding, Workload
 from rightsizer.notify.webhook.client import post_once
 from rightsizer.owners.registry import owner_of
 from rightsizer.profiler.capture.repository import (

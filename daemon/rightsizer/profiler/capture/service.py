@@ -7,9 +7,8 @@ from typing import Final
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job
-from rightsizer.model.errors import HistoryError
-from rightsizer.model.metric_family import series_key
 from rightsizer.model.profile import Profile
+from rightsizer.model.values import HistoryError, series_key
 from rightsizer.profiler.capture.controller import CaptureController
 from rightsizer.profiler.capture.drop_folder import DropFolderWatcher
 from rightsizer.profiler.capture.feature import CaptureContext, CaptureState

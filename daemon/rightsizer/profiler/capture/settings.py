@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from rightsizer.config.spelling import is_asked_for, unknown_placeholders
 from rightsizer.io.http_settings import HttpSettings, ServerSettings
-from rightsizer.model.finding import Reason
-from rightsizer.model.settings import CONSTANT, Spec
+from rightsizer.model.values import CONSTANT, Reason, Spec
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "pid": "a process of the workload on the GPU",

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile
-from rightsizer.model.units import percent_text
+from rightsizer.model.values import Action, Reason, percent_text
 from rightsizer.profiler.figures import collective_text, size_text
 from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import collective_remedies, host_steps, rule

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import HostSpanUse, Profile, ProfileFormat, SpanKind, TimeUse
+from rightsizer.model.values import Action, Reason, Risk
 from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import host_steps, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict

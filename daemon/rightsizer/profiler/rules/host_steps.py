@@ -5,9 +5,8 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from rightsizer.advice.risk import probability_above
-from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import HostSpanUse, HostStep, Profile, ProfileFormat, SpanKind
-from rightsizer.model.units import seconds
+from rightsizer.model.values import Action, Reason, Risk, seconds
 from rightsizer.profiler.member import source_of
 from rightsizer.profiler.rules import collective_remedies, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict, StepGain

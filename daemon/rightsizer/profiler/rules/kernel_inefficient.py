@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from rightsizer.advice.risk import probability_above
-from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import KernelCounters, KernelUse, Profile
-from rightsizer.model.units import percent_text
+from rightsizer.model.values import Action, Reason, Risk, percent_text
 from rightsizer.profiler.figures import short_text
 from rightsizer.profiler.member import key_of
 from rightsizer.profiler.rules import rule

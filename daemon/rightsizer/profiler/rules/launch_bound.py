@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Instruction, Reason
 from rightsizer.model.profile import KernelUse, Profile
+from rightsizer.model.values import Action, Instruction, Reason
 from rightsizer.profiler.figures import short_text, time_text
 from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import host_steps, rule

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import CopyKind, CopyUse, HostMemory, Profile, TimeUse
+from rightsizer.model.values import Action, Reason, Risk
 from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict

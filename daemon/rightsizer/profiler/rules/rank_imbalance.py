@@ -12,9 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, StepUse
-from rightsizer.model.units import seconds
+from rightsizer.model.values import Action, Reason, seconds
 from rightsizer.profiler.matched_collectives import (
     MatchedCollective,
     matched_collectives,

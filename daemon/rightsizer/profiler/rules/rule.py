@@ -13,7 +13,8 @@ from rightsizer.advice.verdict import finding_id, severity_of
 from rightsizer.io.codec import convert
 from rightsizer.io.terminal import counted
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.finding import (
+from rightsizer.model.profile import Profile, TimeUse
+from rightsizer.model.values import (
     Action,
     Finding,
     FindingKind,
@@ -22,9 +23,8 @@ from rightsizer.model.finding import (
     Reason,
     Risk,
     Savings,
+    percent_text,
 )
-from rightsizer.model.profile import Profile, TimeUse
-from rightsizer.model.units import percent_text
 from rightsizer.profiler.member import (
     ProfiledMember,
     key_of,

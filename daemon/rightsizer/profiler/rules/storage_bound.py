@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, SpanKind
+from rightsizer.model.values import Action, Reason
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileStorageBoundSettings

@@ -4,9 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import KernelUse, Profile
-from rightsizer.model.units import percent_text
+from rightsizer.model.values import Action, Reason, Risk, percent_text
 from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict

@@ -10,10 +10,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.model.table import table_rows
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.values import Nanoseconds, ProfileError, nanoseconds
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.mlperf.training import finite, mlperf_records
 from rightsizer.profiles.printed_text import PrintedText

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
+from rightsizer.model.values import ProfileError
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.printed_text import PrintedText
 from rightsizer.profiles.reader import ProfileReader

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from msgspec.structs import replace
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import (
     CopyKind,
     CopyUse,
@@ -23,7 +22,7 @@ from rightsizer.model.profile import (
     ProfileFormat,
     SpanKind,
 )
-from rightsizer.model.units import seconds
+from rightsizer.model.values import ProfileError, seconds
 from rightsizer.profiles.columns import chosen, coded, ends_of, grouped, integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import is_step, is_wait_call, range_kind, range_name, range_names

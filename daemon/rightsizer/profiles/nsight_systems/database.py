@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rightsizer.model.errors import ProfileError
+from rightsizer.model.values import ProfileError
 from rightsizer.profiles.columns import CodedColumn, Values, coded, integers
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.reader import unreadable

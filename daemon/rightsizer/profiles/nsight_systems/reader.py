@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
+from rightsizer.model.values import ProfileError
 from rightsizer.profiles.call_stacks import CallKind, without_turn
 from rightsizer.profiles.columns import chosen, coded, integers
 from rightsizer.profiles.limits import ReadLimits

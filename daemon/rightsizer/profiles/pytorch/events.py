@@ -9,9 +9,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import CopyKind, HostMemory
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, ProfileError
 from rightsizer.profiles.call_stacks import CallKind, without_turn
 from rightsizer.profiles.columns import ends_of
 from rightsizer.profiles.json_events import (

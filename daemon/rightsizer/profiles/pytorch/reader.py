@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice, ProfileFormat
+from rightsizer.model.values import ProfileError
 from rightsizer.profiles.json_events import JsonEvents
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.pytorch.events import PyTorchEvents

@@ -3,7 +3,7 @@
 from array import array
 from itertools import pairwise
 
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 from rightsizer.profiles.recorder import Recorder
 from rightsizer.profiles.timeline import Column, Interval
 

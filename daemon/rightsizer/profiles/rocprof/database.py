@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.model.values import ProfileError
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.nsight_systems.database import MAGIC, ExportDatabase, open_export
 from rightsizer.profiles.reader import Head, ProfileReader

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.model.values import ProfileError
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.printed_text import PrintedText
 from rightsizer.profiles.reader import Head, ProfileReader

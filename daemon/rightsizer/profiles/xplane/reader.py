@@ -12,9 +12,8 @@ from typing import BinaryIO, Final, cast
 import numpy as np
 
 from rightsizer.io.protobuf import LENGTH, ProtobufError
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds, ProfileError
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.printed_text import plain_words
 from rightsizer.profiles.reader import ProfileReader, open_unpacked

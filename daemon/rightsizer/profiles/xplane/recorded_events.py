@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Nanoseconds
 from rightsizer.profiles.call_stacks import CallKind, without_turn
 from rightsizer.profiles.columns import chosen, grouped, integers
 from rightsizer.profiles.names import copy_kind, is_read_back

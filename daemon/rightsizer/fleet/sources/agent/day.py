@@ -46,9 +46,15 @@ from rightsizer.fleet.sources.figures import (
     grouped,
 )
 from rightsizer.fleet.sources.series import by_label, placed, runs_of, word_of
-from rightsizer.model.device import Device
-from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind, kind_of
+from rightsizer.model.values import (
+    Allocator,
+    Device,
+    Nanoseconds,
+    Workload,
+    WorkloadClass,
+    WorkloadKind,
+    kind_of,
+)
 from rightsizer.owners.registry import owner_of
 
 _LEAST: Final = 0.005

@@ -25,11 +25,11 @@ from rightsizer.fleet.sources.series import (
     seconds_by_day,
     word_of,
 )
-from rightsizer.model.state import Tier
-from rightsizer.model.units import (
+from rightsizer.model.values import (
     DAY_SECONDS,
     NANOSECONDS_PER_SECOND,
     Nanoseconds,
+    Tier,
     format_duration,
     seconds,
 )

@@ -28,11 +28,7 @@ from rightsizer.fleet.sources.series import (
     spans_of,
     word_of,
 )
-from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.finding import Risk
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Resource
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.values import Device, MigInstance, Nanoseconds, Resource, Risk, Signal
 
 DEVICE_LABELS: Final = (
     "uuid",

@@ -21,10 +21,15 @@ from rightsizer.fleet.sources.series import (
     seconds_by_day,
 )
 from rightsizer.model.dcgm_fields import INSTANCE_LABELS, PROFILE_LABELS, UUID_LABELS
-from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
-from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.state import Tier
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
+from rightsizer.model.values import (
+    CRITICAL_XIDS,
+    NANOSECONDS_PER_SECOND,
+    XID_MEANINGS,
+    Nanoseconds,
+    StoreLimitError,
+    Tier,
+    format_duration,
+)
 
 NAME: Final = "dcgm-exporter"
 _SERIES_AT_ONCE: Final = 8
