@@ -7,10 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache, partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from rightsizer.model.profile import FrameUse, ProductUse
 from rightsizer.model.units import seconds
@@ -29,6 +30,7 @@ from rightsizer.profiles.timeline import (
     Numbers,
     SpanLine,
     in_order,
+    reorder,
 )
 
 _LIBRARY_FRAME: Final = re.compile(r"<|.*[/\\](?:site|dist)-packages[/\\]")
@@ -85,9 +87,14 @@ class _Calls(SpanLine):
     def nested(self, numbers: Numbers | None = None) -> tuple[Numbers, Numbers, Numbers]:
         """Return calls, with some names, by start; of equal starts the longer first."""
         starts, ends, names = map(np.asarray, (self._starts, self._ends, self._names))
-        rows = np.lexsort((-ends, starts))
-        if numbers is not None:
-            rows = rows[np.isin(names[rows], numbers)]
+        is_later = (starts[1:] == starts[:-1]) & (ends[1:] > ends[:-1])
+        if (is_later | (starts[1:] < starts[:-1])).any():
+            reorder(np.lexsort((-ends, starts)), starts, ends, names)
+        if numbers is None:
+            return starts, ends, names
+        is_chosen = np.zeros(max(numbers.max(initial=0), names.max(initial=0)) + 1, bool)
+        is_chosen[numbers] = True
+        rows = np.flatnonzero(is_chosen[names])
         return starts[rows], ends[rows], names[rows]
 
 
@@ -118,6 +125,26 @@ class Nesting(Struct, frozen=True):
         is_within = calls >= 0
         return edges[:-1][is_within], edges[1:][is_within], calls[is_within]
 
+    def within(self, calls: Numbers) -> tuple["Nesting", Numbers]:
+        """Return only some calls and those around them, and the places of the first, or -1."""
+        is_used = np.zeros(self.starts.size + 1, bool)
+        is_used[-1] = True
+        inner = calls
+        while (inner := inner[~is_used[inner]]).size:
+            is_used[inner] = True
+            inner = self.parents[inner]
+        used = np.flatnonzero(is_used[:-1])
+        places: NDArray[Any] = np.cumsum(is_used, dtype=np.int32) - 1
+        places[-1] = -1
+        part = Nesting(
+            self.starts[used],
+            self.ends[used],
+            self.names[used],
+            places[self.parents[used]],
+            self.depths[used],
+        )
+        return part, places[calls]
+
     def levels(self) -> Iterator[Numbers]:
         """Yield the calls of each depth."""
         order = np.argsort(self.depths, kind="stable")
@@ -128,6 +155,7 @@ def _nesting(starts: Numbers, ends: Numbers, names: Numbers) -> Nesting:
     until = ends.data
     parents: Column = array("i")
     depths: Column = array("b")
+    deep: list[int] = []
     opened = [-1]
     bounds = [LATEST]
     for row, end in enumerate(until):
@@ -140,7 +168,10 @@ def _nesting(starts: Numbers, ends: Numbers, names: Numbers) -> Nesting:
             opened.append(row)
             bounds.append(end)
         else:
-            ends[row] = NO_NUMBER
+            deep.append(row)
+    if deep:
+        ends = ends.copy()
+        ends[deep] = NO_NUMBER
     return Nesting(starts, ends, names, np.asarray(parents), np.asarray(depths))
 
 
@@ -204,7 +235,7 @@ class CallStacks:
         for calls in self._calls.values():
             starts, ends, numbers = calls.nested()
             rows = np.flatnonzero(np.isin(numbers, wanted))
-            _, lines = self._origins(_nesting(starts, ends.copy(), numbers))
+            _, lines = self._origins(_nesting(starts, ends, numbers))
             columns = (column[rows].tolist() for column in (starts, ends, numbers, lines))
             for start, end, number, line in zip(*columns, strict=True):
                 name = names[number]
@@ -289,7 +320,7 @@ class CallStacks:
         for thread, waits in self._waits.items():
             starts, ends, numbers = waits.nested()
             calls = _nesting(*self._calls.get(thread, _Calls()).nested())
-            around = calls.around(starts, ends)
+            calls, around = calls.within(calls.around(starts, ends))
             origins = (column[around].tolist() for column in self._origins(calls))
             texts: list[str] = []
             for number, *origin in zip(numbers.tolist(), *origins, strict=True):
@@ -314,27 +345,20 @@ class CallStacks:
             rows = np.flatnonzero(threads == thread)
             if rows.size and len(calls):
                 nesting = _nesting(*calls.nested())
-                around = nesting.around(starts[rows], ends[rows])
-                frames, product_calls = self._placed(nesting, around, tree, launches.products)
+                nesting, around = nesting.within(nesting.around(starts[rows], ends[rows]))
+                frames, product_calls = self._placed(nesting, tree, launches.products)
                 launches.frames[rows] = frames[around]
                 launches.product_calls[rows] = product_calls[around]
 
     def _placed(
-        self, calls: Nesting, around: Numbers, tree: "FrameTree", products: Column
+        self, calls: Nesting, tree: "FrameTree", products: Column
     ) -> tuple[Numbers, Numbers]:
-        """Return frame and product call of calls that launched anything, and last -1 for none."""
+        """Return frame and product call of calls that launched something, and last -1 for none."""
         frames = np.full(calls.depths.size + 1, -1)
         product_calls = np.full(calls.depths.size + 1, -1)
-        is_used = np.zeros(calls.depths.size + 1, bool)
-        is_used[around] = True
-        is_used[-1] = False
-        levels: list[Numbers] = []
-        for level in reversed([*calls.levels()]):
-            levels.append(level[is_used[level]])
-            is_used[calls.parents[levels[-1]]] = True
         names = list(self._names)
         has_product = np.array([name.product is not None for name in names])
-        for level in filter(len, reversed(levels)):
+        for level in filter(len, calls.levels()):
             keys = frames[calls.parents[level]] * len(names) + calls.names[level]
             pairs, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
             parted = (divmod(pair, len(names)) for pair in pairs.tolist())

@@ -21,6 +21,7 @@ class LostKernels:
         self._starts: Column = array("q")
         self._ran: Column = array("q")
         self._is_known = True
+        self._launches = 0
 
     def calls(self, names: Texts, correlations: Numbers, starts: Numbers) -> None:
         """Add calls of the host; in a capture kernels are launched without a run."""
@@ -28,6 +29,7 @@ class LostKernels:
         if any("BeginCapture" in name for name in functions.values):
             self._is_known = False
         is_counted = functions.array(_launches_a_kernel, bool)
+        self._launches += int(is_counted.sum())
         self._launched.frombytes(correlations[is_counted].tobytes())
         self._starts.frombytes(starts[is_counted].tobytes())
         for column in (correlations, starts):
@@ -42,14 +44,18 @@ class LostKernels:
 
     @cached_property
     def _counts(self) -> tuple[int, int]:
-        """Runs lost between others, and after the last; 0 if few or unknown."""
+        """Runs lost between others, and after the last; 0 if few or unknown.
+
+        After all calls and runs were added, which are not kept.
+        """
         if not self._is_known or not self._ran:
             return 0, 0
         starts = np.asarray(self._starts)
         is_lost = ~np.isin(np.asarray(self._launched), np.asarray(self._ran))
         last = starts[~is_lost].max(initial=starts.min(initial=LATEST))
         later = int((starts[is_lost] > last).sum())
-        least = _LEAST_RATIO * len(self._launched)
+        self._launched = self._ran = self._starts = array("q")
+        least = _LEAST_RATIO * self._launches
         between, later = (
             count if count >= least else 0 for count in (int(is_lost.sum()) - later, later)
         )
@@ -67,7 +73,7 @@ class LostKernels:
         notes = []
         if between:
             notes.append(
-                f"Not whole: {between:,} of {len(self._launched):,} launched kernels are not in "
+                f"Not whole: {between:,} of {self._launches:,} launched kernels are not in "
                 "it, since the profiler dropped records; record fewer steps."
             )
         if later:
@@ -79,10 +85,10 @@ class LostKernels:
     @property
     def all_lost_text(self) -> str:
         """Sentence on launches without any run; empty without launches."""
-        if not self._launched:
+        if not self._launches:
             return ""
         return (
-            f"{len(self._launched):,} launches of kernels were recorded, but no run: another "
+            f"{self._launches:,} launches of kernels were recorded, but no run: another "
             "profiler may hold the GPU's activities, or its driver restricts them."
         )
 

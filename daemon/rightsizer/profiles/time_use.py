@@ -36,6 +36,7 @@ from rightsizer.profiles.timeline import (
     common,
     in_order,
     outside,
+    reorder,
     united,
 )
 
@@ -105,7 +106,7 @@ class Launches:
 
     def __init__(self) -> None:
         self._columns: tuple[Column, ...] = tuple(array("q") for _ in range(4))
-        self._ordered: tuple[Numbers, ...] | None = None
+        self._is_ordered = False
         self.frames: Numbers | None = None
         """By row, if known: frame of the call; -1 for none."""
         self.product_calls: Numbers = np.empty(0, np.int64)
@@ -123,16 +124,16 @@ class Launches:
         values = correlations, starts, ends, threads
         for column, more in zip(self._columns, values, strict=True):
             column.frombytes(more.tobytes())
-        self._ordered = None
+        self._is_ordered = False
 
     @property
     def columns(self) -> tuple[Numbers, ...]:
         """Correlations, starts, ends and threads; sorted by these, which numbers the rows."""
-        if self._ordered is None:
-            columns = [np.asarray(column) for column in self._columns]
-            rows = np.lexsort((columns[2], columns[1], columns[0]))
-            self._ordered = tuple(column[rows] for column in columns)
-        return self._ordered
+        columns = (*map(np.asarray, self._columns),)
+        if not self._is_ordered:
+            reorder(np.lexsort((columns[2], columns[1], columns[0])), *columns)
+            self._is_ordered = True
+        return columns
 
     def rows(self, correlations: Numbers) -> Numbers:
         """Return the rows of correlations, -1 for none; of several, the earliest."""

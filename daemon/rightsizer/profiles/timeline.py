@@ -37,6 +37,12 @@ def united(starts: Numbers, ends: Numbers) -> Intervals:
     return starts[np.append(0, begins)], reach[np.append(begins, starts.size) - 1]
 
 
+def reorder(rows: Numbers, *columns: Numbers) -> None:
+    """Put columns in the order of rows, one after the other in their place."""
+    for column in columns:
+        column[:] = column[rows]
+
+
 def in_order(*lines: Intervals) -> Intervals:
     """Return the intervals of several lines by start."""
     starts, ends = (np.concatenate(columns) for columns in zip(*lines, strict=True))

@@ -218,6 +218,7 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
         if _TIMES & database.columns(table) and (count := database.count(table)):
             database.unread[table] += count
     starts = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
+    is_whole = lost.is_whole  # Before the devices, which take the memory of its columns.
     devices = recorder.devices()
     unread = Counter(database.unread) + recorder.refused
     diagnostics = tuple(dict.fromkeys(_diagnostics(database)))[:_NOTES_MAXIMUM]
@@ -238,7 +239,7 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
             *_notes(database, gpus, devices, lost),
             *diagnostics,
         ),
-        is_whole=lost.is_whole,
+        is_whole=is_whole,
     )
 
 
