@@ -201,7 +201,7 @@ def accounted_days(
     _add_measures(columns, judged, use, interpreter)
     engines = np.broadcast_to(zero_where_unknown(interpreter.term("media")), length.shape)
     demands = [*map(_media, engines, np.where(is_known, length, 0.0))]
-    return frames_of(grid, columns.found, demands)
+    return frames_of(grid.by(grid.step), columns.found, demands)
 
 
 def _add_measures(
@@ -358,14 +358,22 @@ def _idle_watts(
         power_range.restore(LearnedPower(float(lowest[row]), float(highest[row])))
         since = 0
         idle = power_range.idle_watts(device.power_limit_watts)
+        rested = -math.inf  # Whatever draws no more rests as well, until the idle power changes.
+        draws = watts[row].tolist()
         for place in np.flatnonzero(rests[row] & ~np.isnan(watts[row])).tolist():
-            draw = float(watts[row, place])
-            share = power_ratio(draw, device.power_limit_watts, idle)
-            if share is None or share < limit:
-                power_range.account(draw, State.IDLE_EMPTY, watched.grid.step)
+            draw = draws[place]
+            if draw > rested:
+                share = power_ratio(draw, device.power_limit_watts, idle)
+                if share is not None and share >= limit:
+                    continue
+                rested = draw
+            power_range.account(draw, State.IDLE_EMPTY, watched.grid.step)
+            learned = power_range.idle_watts(device.power_limit_watts)
+            if learned != idle:
                 idle_watts[row, since : place + 1] = idle
                 since = place + 1
-                idle = power_range.idle_watts(device.power_limit_watts)
+                idle = learned
+                rested = -math.inf
         idle_watts[row, since:] = idle
     first = np.argmax(watched.known_seconds > 0.0, axis=1) + 1
     return idle_watts[:, :-1], idle_watts[np.arange(rows), first][:, None]

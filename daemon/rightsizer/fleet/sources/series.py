@@ -253,7 +253,11 @@ def placed(answer: Sequence[SampledSeries], grid: Grid, blank: float = math.nan)
         places = grid.places(np.asarray(answer[rows[0]].times))
         inside = (places >= 0) & (places < grid.count)
         values = np.array([answer[row].values for row in rows])
-        grid_values[np.ix_(rows, places[inside])] = values[:, inside]
+        if inside.all() and (np.diff(places) == 1).all():
+            start = places.min(initial=grid.count)
+            grid_values[rows, start : start + len(places)] = values  # Much faster.
+        else:
+            grid_values[np.ix_(rows, places[inside])] = values[:, inside]
     return grid_values
 
 

@@ -183,6 +183,14 @@ class ExporterPresence:
         return length * np.where(parts >= _WHOLE, 1.0, parts)
 
 
+def begun(grid: Grid, time: Nanoseconds | None) -> Grid:
+    """Return the part of a day that has begun at a time, in whole groups of compared intervals."""
+    if time is None or grid.days > 1:
+        return grid
+    groups = -(-(time - grid.start) // (_COMPARED * grid.step))
+    return replace(grid, clipped=min(grid.count, _COMPARED * max(1, groups)))
+
+
 def presences(
     answer: Sequence[SampledSeries],
     grid: Grid,
@@ -273,7 +281,8 @@ def requested_shares(
     sliced = [device for device in devices if device.uuid in slots and device.mig is None]
     if not sliced:
         return {}
-    containers = containers_of(store.instant(requests_within(grid.days * DAY), grid.end))
+    day_end = grid.by(grid.step).end
+    containers = containers_of(store.instant(requests_within(grid.days * DAY), day_end))
     gpus_held = _held_at_once(exporter_presences.values(), grid)
     shares: dict[str, dict[Workload, float]] = {}
     for device in sliced:

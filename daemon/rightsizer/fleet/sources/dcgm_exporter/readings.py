@@ -104,6 +104,7 @@ _VIOLATIONS: Final = {
     Condition.POWER_THROTTLED: dcgm.POWER_VIOLATION,
     Condition.THERMAL_THROTTLED: dcgm.THERMAL_VIOLATION,
 }
+_LARGEST: Final = float(np.finfo(float).max)
 _AT_WORK: Final = 0.5
 """Alternative reading of the same quantity above which a 0 means a dead counter."""
 
@@ -148,7 +149,7 @@ def plausible_values(values: Floats, field: DcgmField, signal: Signal) -> Floats
     _, factor = convert(field.unit)
     low, high = signal.bounds
     scaled = values * factor
-    scaled = np.where((scaled >= low) & (scaled <= high) & np.isfinite(scaled), scaled, np.nan)
+    scaled = np.where((scaled >= low) & (scaled <= min(high, _LARGEST)), scaled, np.nan)
     return np.minimum(scaled, 1.0) if signal.unit is Unit.RATIO else scaled
 
 
@@ -179,8 +180,10 @@ def read_devices(
             if column is not None and wanted.signal is not None:
                 # The engines of one GPU map to one signal, of which the busiest counts.
                 both = np.maximum if wanted.signal is Signal.JPEG else alive
-                former = columns.get(wanted.signal, np.full_like(column, np.nan))
-                columns[wanted.signal] = together(column, former, both)
+                former = columns.get(wanted.signal)
+                columns[wanted.signal] = (
+                    column if former is None else together(column, former, both)
+                )
         return columns
 
     read = DeviceReadings(signals(MEAN), signals(PEAK))

@@ -24,6 +24,7 @@ from rightsizer.fleet.sources.day_accounting import (
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
     HolderNames,
+    begun,
     held_runs,
     pods_of_exporters,
     presences,
@@ -141,7 +142,7 @@ class DcgmExporterSource(Struct, frozen=True):
             return FleetDay({})
         all_names = (*names, *dcgm.other_presence_names(report.metrics))
         labels, holder_labels = self._labels_of(store, all_names, grid)
-        queries = DayQueries(store, grid, _wholes(chosen), labels)
+        queries = DayQueries(store, begun(grid, report.time), _wholes(chosen), labels)
         recorded_names = report.metrics & {COUNTED.of(name).recorded_name for name in names}
         of_recorded, uuids = queries.where_recorded(recorded_names)
         of_recorded = replace(of_recorded, recorded=report.metrics)
@@ -226,7 +227,7 @@ class DcgmExporterSource(Struct, frozen=True):
                     total = read.means.setdefault(signal, blank.copy())[row]
                     total[:] = together(column, total, both)
         workloads = workloads_of(
-            store, self._owners, holders, LookbackSpan(grid.end, grid.days * DAY)
+            store, self._owners, holders, LookbackSpan(grid.by(grid.step).end, grid.days * DAY)
         )
         for holder, workload in workloads.items():
             if Pod(holder.namespace, holder.pod) in signals:
