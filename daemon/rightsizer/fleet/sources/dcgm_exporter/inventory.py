@@ -179,21 +179,24 @@ def read_inventory(
     )
     figures = _figures(store, report, span.end)
     nodes = _nodes(store, all_labels, shared, span)
+    targets = pods_of_exporters(store, series, (span.end, span.end))
+    exported = HolderNames.seen_in(all_labels, targets)
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
     last: dict[str, Nanoseconds] = {}
+    holders: defaultdict[str, set[Workload]] = defaultdict(set)
     for one in seen:
         entity = dcgm.device_of(one.labels)
         if entity is not None:
             former = labels_of.get(entity.device, (entity, {}))[1]
             labels_of[entity.device] = entity, {**former, **one.labels}
             last[entity.device] = one.span[1]
+            if (holder := exported.holder(one.labels)) and one.span[1] >= span.end:
+                holders[entity.device].add(holder)
     readings = _readings(store, report, span.end)
     gone = [uuid for uuid, at in last.items() if at < span.end]
     xids = _last_xids(store, report, gone, span) | _xids(store, report, span)
-    divided = _divided(seen)
+    divided = _divided(last, (entity for entity, _ in labels_of.values()))
     awaited = _awaited(store, labels_of, last, span.end)
-    targets = pods_of_exporters(store, series, (span.end, span.end))
-    holders = _holders(seen, HolderNames.seen_in(all_labels, targets), span.end)
     devices: dict[str, FleetDevice] = {}
     for uuid, (entity, labels) in sorted(labels_of.items()):
         if (device := _device(entity, labels, figures, catalogue)) is not None:
@@ -209,19 +212,6 @@ def read_inventory(
                 pod=pods.pop() if len(pods) == 1 else "",
             )
     return devices, set[Workload]().union(*holders.values())
-
-
-def _holders(
-    seen: Iterable[SampledSeries], exported: HolderNames, end: Nanoseconds
-) -> dict[str, set[Workload]]:
-    """Return who holds each device at the end of the span."""
-    holders: defaultdict[str, set[Workload]] = defaultdict(set)
-    for series in seen:
-        entity = dcgm.device_of(series.labels)
-        holder = exported.holder(series.labels)
-        if series.span[1] >= end and entity is not None and holder is not None:
-            holders[entity.device].add(holder)
-    return holders
 
 
 def _awaited(
@@ -245,17 +235,13 @@ def _target(labels: Mapping[str, str]) -> tuple[str, str]:
     return labels.get("job", ""), labels.get("instance", "")
 
 
-def _divided(seen: Iterable[SampledSeries]) -> frozenset[str]:
+def _divided(last: Mapping[str, Nanoseconds], entities: Iterable[Entity]) -> frozenset[str]:
     """Return the GPUs with MIG instances: of others, instances have ended, and the GPU goes on."""
-    last: dict[tuple[str, bool], Nanoseconds] = {}
-    for series in seen:
-        if (entity := dcgm.device_of(series.labels)) is not None:
-            key = entity.whole or entity.device, entity.is_instance
-            last[key] = max(series.span[1], last.get(key, 0))
+    instances = (entity for entity in entities if entity.is_instance)
     return frozenset(
-        gpu
-        for (gpu, is_instance), at in last.items()
-        if is_instance and at >= last.get((gpu, False), 0)
+        entity.whole or entity.device
+        for entity in instances
+        if last[entity.device] >= last.get(entity.whole or "", 0)
     )
 
 
