@@ -17,6 +17,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
     HolderNames,
     held_runs,
+    known_seconds,
     presences,
 )
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
@@ -78,7 +79,7 @@ def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> 
     presence = ExporterPresence(
         {holder: np.array(each, float) for holder, each in zip(HOLDERS, (one, two), strict=False)}
     )
-    for at, second in enumerate(presence.known_seconds(YESTERDAY, 30.0)):
+    for at, second in enumerate(known_seconds([presence], YESTERDAY, 30.0)[0]):
         assert 0.0 <= second <= 300.0
         assert (second > 0.0) == (one[at] + two[at] > 0)
 
@@ -101,7 +102,7 @@ def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> 
 def test_regular_scrapes_leave_nothing_unknown(day: list[int], known: list[float]) -> None:
     """Time is unknown only where scrapes are missed, at whichever interval of the day."""
     presence = ExporterPresence({None: np.array(day, float)})
-    found = presence.known_seconds(YESTERDAY, 60.0)
+    (found,) = known_seconds([presence], YESTERDAY, 60.0)
     assert list(found[-len(known) :]) == known
 
 

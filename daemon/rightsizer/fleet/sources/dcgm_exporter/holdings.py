@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Self
 
 import numpy as np
@@ -155,32 +155,40 @@ class ExporterPresence:
         """
         held = [column for holder, column in self.counts.items() if holder is not None]
         columns = held if self.has_own_series else [*self.counts.values()]
+        if len(columns) == 1:
+            return np.ones_like(columns[0])
         fullest = max(float(column.max()) for column in self.counts.values())
         full = max(fullest, self.usual_samples)
         longest = np.max(columns, axis=0)
         scrapes = np.where(longest > full - _ROUNDED_SAMPLES, longest, full)
         return np.maximum(1.0, np.sum(columns, axis=0) / scrapes)
 
-    def known_seconds(self, grid: Grid, resolution_seconds: float) -> Floats:
-        """Return how much of each interval was watched, by the fleet's usual sample interval.
 
-        Exporters may be scraped at different intervals, and rarer later, so the expected number of
-        samples is that of a device's fullest interval nearby; or of the second fullest, if that
-        occurs regularly: two of three, every two minutes.
-        """
-        length = seconds(grid.step)
-        columns = np.stack(list(self.counts.values()))
-        by_part = columns.reshape(len(columns), -1, _COMPARED)
-        together = np.max if self.has_own_series else np.sum
-        counts = together(by_part, axis=0)
-        fullest = by_part.max(axis=(0, 2))
-        there = (counts > 0).sum(axis=1)
-        least = (fullest - 1)[:, None]
-        second, at_least = (are.sum(axis=1) for are in (counts == least, counts >= least))
-        is_regular = (second >= _REGULAR * there) & (at_least >= _WHOLE * there) & (fullest >= _FEW)
-        expected = np.maximum(fullest - is_regular, length / (_SLOWEST * resolution_seconds))
-        parts = (counts / expected[:, None]).ravel()
-        return length * np.where(parts >= _WHOLE, 1.0, parts)
+def known_seconds(
+    exporter_presences: Sequence[ExporterPresence], grid: Grid, resolution_seconds: float
+) -> Floats:
+    """Return how much of each interval was watched, by the fleet's usual sample interval.
+
+    Exporters may be scraped at different intervals, and rarer later, so the expected number of
+    samples is that of a device's fullest interval nearby; or of the second fullest, if that
+    occurs regularly: two of three, every two minutes.
+    """
+    length = seconds(grid.step)
+    columns = [[*one.counts.values()] for one in exporter_presences]
+    together = [np.maximum if one.has_own_series else np.add for one in exporter_presences]
+    counts = np.array([reduce(both, some) for both, some in zip(together, columns, strict=True)])
+    by_holder = np.array([reduce(np.maximum, some) for some in columns])
+    near = len(counts), -1, _COMPARED
+    parts = counts.reshape(near)
+    fullest = by_holder.reshape(near).max(axis=2, keepdims=True)
+    there = (parts > 0).sum(axis=2, keepdims=True)
+    second, at_least = (
+        are.sum(axis=2, keepdims=True) for are in (parts == fullest - 1, parts >= fullest - 1)
+    )
+    is_regular = (second >= _REGULAR * there) & (at_least >= _WHOLE * there) & (fullest >= _FEW)
+    expected = np.maximum(fullest - is_regular, length / (_SLOWEST * resolution_seconds))
+    ratios = (parts / expected).reshape(counts.shape)
+    return length * np.where(ratios >= _WHOLE, 1.0, ratios)
 
 
 def begun(grid: Grid, time: Nanoseconds | None) -> Grid:

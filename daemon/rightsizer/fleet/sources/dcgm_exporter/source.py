@@ -26,6 +26,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     HolderNames,
     begun,
     held_runs,
+    known_seconds,
     pods_of_exporters,
     presences,
     requested_shares,
@@ -186,17 +187,15 @@ class DcgmExporterSource(Struct, frozen=True):
         if parts:
             read.part_watts = part_watts(queries, report.metrics, parts, len(rows))
         workloads = self._workloads(store, grid, present, read, rows)
-        known_seconds = np.array(
-            [presence.known_seconds(grid, resolution) for presence in exporter_presences]
-        )
+        length = known_seconds(exporter_presences, grid, resolution)
         if report.time is not None:  # The last interval may have just begun.
             past = np.clip((report.time - grid.start) / grid.step - np.arange(grid.count), 0, 1)
-            known_seconds = np.minimum(known_seconds, past * seconds(grid.step))
+            length = np.minimum(length, past * seconds(grid.step))
         requested = requested_shares(store, grid, chosen, present, slots)
         holdings = [
             held_runs(present[uuid], workloads, grid.step, requested.get(uuid, {})) for uuid in rows
         ]
-        watched = WatchedDevices(chosen, holdings, known_seconds, grid)
+        watched = WatchedDevices(chosen, holdings, length, grid)
         frames = zip(rows, accounted_days(watched, read, self.books), strict=True)
         is_read = read.is_read
         days = {uuid: frame for uuid, frame in frames if is_read[rows[uuid]]}
