@@ -5,7 +5,7 @@ As `accounting.float_interpreter`, with `nan` for unknown; a test compares the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import attrgetter
 from typing import Final
@@ -21,13 +21,14 @@ from rightsizer.accounting.definitions import (
     DERIVED,
     HAS_UTILIZATION,
     LOSSES,
+    TIERS,
     USED_COMPUTE,
     Losses,
 )
 from rightsizer.accounting.float_interpreter import JUST_OUTSIDE, MATCH_MARGIN
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.model.device import Device
-from rightsizer.model.state import Cause, State
+from rightsizer.model.state import Cause, State, Tier
 from rightsizer.model.topology import link_bytes_per_second
 
 _DERIVED: Final = {"clock_ratio": CLOCK_RATIO, **DERIVED, **USED_COMPUTE}
@@ -216,6 +217,15 @@ def states_of(over: ColumnInterpreter, shape: tuple[int, ...]) -> dict[State, Fl
             if row.state is not State.UNKNOWN:
                 masks[row.state] = masks[row.state] | matches
     return masks
+
+
+def tiers_of(over: ColumnInterpreter) -> Iterator[tuple[Tier, Floats]]:
+    """Yield where each tier of telemetry is the first that matches."""
+    is_left: Floats = ~_NEVER
+    for tier, claim in TIERS:
+        is_at = is_left & over.holds(claim)
+        is_left = is_left & ~is_at
+        yield tier, is_at
 
 
 def waste_of(

@@ -24,7 +24,6 @@ from rightsizer.accounting.definitions import (
     SEES_COMPUTE,
     SM_WORK,
     SUSPECTED,
-    TIERS,
     USED,
     USED_RATIO,
     USERS_WAIT,
@@ -48,6 +47,7 @@ from rightsizer.fleet.sources.column_interpreter import (
     ColumnInterpreter,
     facts_of,
     states_of,
+    tiers_of,
     waste_of,
 )
 from rightsizer.fleet.sources.holder_columns import HolderColumns
@@ -211,10 +211,7 @@ def _add_measures(
     peak_use: ColumnInterpreter,
 ) -> None:
     """Add seconds by tier of telemetry, and means and peaks of the measures."""
-    is_left = np.ones_like(columns.is_known)
-    for tier, claim in TIERS:
-        is_at = is_left & judged.holds(claim)
-        is_left &= ~is_at
+    for tier, is_at in tiers_of(judged):
         columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
     for measure, term in _MEASURES.items():
         values = use.term(term)

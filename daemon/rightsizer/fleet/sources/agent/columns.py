@@ -19,13 +19,14 @@ from rightsizer.fleet.cache.day_frame import UNKNOWN_STATE, ColumnKind, Floats
 from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.columns.distributions import bins_of, histogram_of
 from rightsizer.fleet.source import SampledSeries
-from rightsizer.fleet.sources.column_interpreter import facts_of
+from rightsizer.fleet.sources.column_interpreter import ColumnInterpreter, facts_of, tiers_of
 from rightsizer.fleet.sources.figures import FIGURE, TOTALS
 from rightsizer.fleet.sources.series import placed, word_of
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.histogram import BINS, Histogram
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.signal import Signal
+from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 
 Columns: TypeAlias = Mapping[str, Floats]
@@ -192,20 +193,11 @@ def _measures(
 
 def _tier_columns(answers: Columns, known_seconds: Floats) -> dict[str, Floats]:
     """Return seconds by tier, derived from the metrics present, as in the agent."""
-    left = known_seconds
-    columns = {}
-    for tier, values in (
-        (Tier.PROFILING, answers.get("sm_work")),
-        (Tier.POWER, answers.get("power")),
-        (Tier.BASIC, answers.get("busy")),
-        (Tier.NONE, known_seconds),
-    ):
-        if values is not None:
-            # Unknown values stay unknown.
-            taken = np.where(np.isnan(values) & ~np.isnan(left), 0.0, left)
-            columns[ColumnKind.TIER.column(tier)] = taken
-            left = left - taken
-    return columns
+    names = {"counters": "sm_work", "power": "power", Signal.GPU_BUSY: "busy"}
+    read = {signal: answers[name] for signal, name in names.items() if name in answers}
+    tiers = tiers_of(ColumnInterpreter(read, None))
+    # Unknown values stay unknown.
+    return {ColumnKind.TIER.column(tier): known_seconds * is_at for tier, is_at in tiers}
 
 
 def _lesser_of(one: Floats, other: Floats) -> Floats:
