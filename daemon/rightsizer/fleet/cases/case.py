@@ -100,7 +100,11 @@ class FleetCases:
         self._frames = {
             uuid: [
                 *frames.get(uuid, ()),
-                *(DayFrame.of(grid, {}) for grid in held_grids.get(uuid, ())),
+                *(
+                    DayFrame.of(grid, {})
+                    for grid in held_grids.get(uuid, ())
+                    if all(frame.grid != grid for frame in frames.get(uuid, ()))
+                ),
             ]
             for uuid in dict.fromkeys((*frames, *held_grids))
         }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -57,38 +57,70 @@ def blocks_of(rows: Iterable[SegmentRow]) -> Blocks:
     return Blocks(b"".join(encoded))
 
 
-def _columns_of(rows: Iterable[SegmentRow], measure: Measure) -> tuple[Floats, ...]:
-    """Return the columns of `blocks_of(rows).series(measure)`, without other measures' bytes."""
-    unit = BLOCK_UNITS.get(measure, 1.0)
-    columns: list[tuple[Floats, ...]] = [_NO_BLOCKS]
-    for segment_row in rows:
-        means, peaks = (half.astype(float) * unit for half in segment_row.halves(measure))
-        parts = segment_row.known_parts
-        is_known = (parts > 0) & ~np.isnan(means)
-        seconds = np.floor(parts * _SPAN_TENTHS + 0.5) / _TENTHS
+class _MeasureColumns:
+    """Columns of `blocks_of(rows).series(measure)`, without other measures' bytes."""
+
+    def __init__(self, rows: Sequence[SegmentRow], measure: Measure) -> None:
+        self._rows = rows
+        self._halves = [segment_row.halves(measure) for segment_row in rows]
+        self._unit = BLOCK_UNITS.get(measure, 1.0)
+        self._known = [
+            (segment_row.known_parts > 0) & ~np.isnan(means)
+            for segment_row, (means, _) in zip(rows, self._halves, strict=True)
+        ]
+        grids = (segment_row.segment.grid for segment_row in rows)
+        self.numbers = np.concatenate([np.zeros(0, int), *map(_numbers, grids, self._known)])
+        self._columns = tuple(map(cache, (self._seconds, self._means, self._peaks)))
+
+    def _seconds(self) -> Floats:
+        parts = (segment_row.known_parts for segment_row in self._rows)
+        return self._by_block(np.floor(part * _SPAN_TENTHS + 0.5) / _TENTHS for part in parts)
+
+    def _means(self) -> Floats:
+        return self._by_block(means.astype(float) * self._unit for means, _ in self._halves)
+
+    def _peaks(self) -> Floats:
+        return self._by_block(peaks.astype(float) * self._unit for _, peaks in self._halves)
+
+    def _by_block(self, columns: Iterable[Floats]) -> Floats:
         # An hour stands for all of its blocks.
-        grid = segment_row.segment.grid
-        blocks = grid.step // BLOCK_SPAN
-        repeated = (np.repeat(column[is_known], blocks) for column in (seconds, means, peaks))
-        columns.append((_numbers(grid, is_known), *repeated))
-    return tuple(np.concatenate(parts) for parts in zip(*columns, strict=True))
+        return np.concatenate(
+            [np.zeros(0)]
+            + [
+                np.repeat(column[is_known], segment_row.segment.grid.step // BLOCK_SPAN)
+                for segment_row, column, is_known in zip(
+                    self._rows, columns, self._known, strict=True
+                )
+            ]
+        )
+
+    def between(self, low: int, high: int) -> Series:
+        """Return the blocks from one place to another; most readers need only one column."""
+        numbers = self.numbers[low:high]
+        columns = (
+            _ArrayColumn(len(numbers), partial(_part_of, column, slice(low, high)))
+            for column in self._columns
+        )
+        if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
+            # Without gaps a range needs no memory.
+            return Series(range(int(numbers[0]), int(numbers[-1]) + 1), *columns)
+        return Series(numbers.tolist(), *columns)
 
 
-def _series(numbers: Floats, *columns: Floats) -> Series:
-    """Convert to Python numbers; most readers need only one column."""
-    if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
-        # Without gaps a range needs no memory.
-        whole = range(int(numbers[0]), int(numbers[-1]) + 1)
-        return Series(whole, *map(_ArrayColumn, columns))
-    return Series(numbers.tolist(), *map(_ArrayColumn, columns))
+def _part_of(column: Callable[[], Floats], inside: slice) -> Floats:
+    return column()[inside]
 
 
 class _ArrayColumn(LazyColumn):
     """Column of an array, summed up without Python numbers."""
 
-    def __init__(self, values: Floats) -> None:
-        super().__init__(len(values), partial(_numbers_of, values))
-        self._array = values
+    def __init__(self, length: int, compute: Callable[[], Floats]) -> None:
+        super().__init__(length, lambda: _numbers_of(self._array))
+        self._compute = compute
+
+    @cached_property
+    def _array(self) -> Floats:
+        return self._compute()
 
     def __array__(self, *_: object) -> Floats:
         """The same numbers."""
@@ -96,7 +128,7 @@ class _ArrayColumn(LazyColumn):
 
     def part(self, inside: slice) -> LazyColumn:
         """As in `LazyColumn`."""
-        return _ArrayColumn(self._array[inside])
+        return _ArrayColumn(len(range(len(self))[inside]), lambda: self._array[inside])
 
     def total(self) -> float:
         """As in `LazyColumn`, in the same order."""
@@ -123,9 +155,6 @@ def _numbers_of(values: Floats) -> Sequence[float]:
     return numbers
 
 
-_NO_BLOCKS: Final = (np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0))
-
-
 def _numbers(grid: Grid, is_known: Floats) -> Floats:
     blocks = grid.step // BLOCK_SPAN
     first = grid.start // BLOCK_SPAN
@@ -137,16 +166,16 @@ class BlockColumns:
 
     def __init__(self, rows: Sequence[SegmentRow]) -> None:
         self.rows = rows
-        self._columns = cache(partial(_columns_of, rows))
+        self._columns = cache(partial(_MeasureColumns, rows))
         self._series: dict[tuple[Measure, int, int], Series] = {}
 
     def series(self, measure: Measure, first: int, last: int) -> Series:
         """Return a measure from one block to another, exclusive."""
-        numbers, *columns = self._columns(measure)
-        low, high = (bisect_left(numbers, number) for number in (first, last))
+        columns = self._columns(measure)
+        low, high = (bisect_left(columns.numbers, number) for number in (first, last))
         key = measure, low, high
         if key not in self._series:
-            self._series[key] = _series(*(column[low:high] for column in (numbers, *columns)))
+            self._series[key] = columns.between(low, high)
         return self._series[key]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import ItemsView, Mapping, Sequence
 from functools import cached_property
 from typing import Final
@@ -185,13 +184,15 @@ class SegmentDemands:
 
         Exported distributions of a day are included proportionally.
         """
-        shape = len(self._segment.known), len(_ROWS), BINS
-        times, peaks, left = (points[first:last].ravel() for points in self._points)
+        size = len(self._segment.known)
         share = self._settings.peak_share_ratio
-        weights = share * np.bincount(peaks, times, math.prod(shape))
-        weights += (1.0 - share) * np.bincount(left, times, math.prod(shape))
-        weights *= NANOSECONDS_PER_SECOND
-        return Demands(self._exported(first, last), weights.reshape(shape))
+        weights = np.zeros((size, len(_ROWS), BINS))
+        for row, points in self._points.items():
+            times, peaks, left = (point[:, first:last].ravel() for point in points)
+            binned = share * np.bincount(peaks, times, size * BINS)
+            binned += (1.0 - share) * np.bincount(left, times, size * BINS)
+            weights[:, row] = binned.reshape(size, BINS) * NANOSECONDS_PER_SECOND
+        return Demands(self._exported(first, last), weights)
 
     def _exported(self, first: int, last: int) -> Floats:
         segment = self._segment
@@ -209,53 +210,40 @@ class SegmentDemands:
         return exported
 
     @cached_property
-    def _points(self) -> tuple[Floats, Floats, Floats]:
-        """Return times by interval, subject and measure, with bins at their peak and below it.
+    def _points(self) -> dict[int, tuple[Floats, Floats, Floats]]:
+        """Return, by row of `_ROWS`, times by subject and interval, with bins at peak and below.
 
-        Bins of measures and subjects are consecutive. Exported distributions take precedence.
+        Bins of subjects are consecutive. Exported distributions take precedence.
         """
         segment = self._segment
-        places = segment.layout.places
-        wanted = [measure for measure in _RESOURCES if ColumnKind.MEAN.column(measure) in places]
-        means = self._stacked(ColumnKind.MEAN, wanted)
-        peaks = self._stacked(ColumnKind.PEAK, wanted)
-        peaks = np.where(np.isnan(peaks), means, peaks)
+        begins = np.arange(len(segment.known))[:, None] * BINS
         held, active = map(self._time_without, _IDLE)
-        # Comparisons with unknown values are false.
-        counts = (peaks >= 0) & (means >= 0)
-        time = np.zeros(means.shape)
-        for place, measure in enumerate(wanted):
-            usable = held if measure is Measure.MEMORY else active
-            resource = _RESOURCES[measure]
+        points: dict[int, tuple[Floats, Floats, Floats]] = {}
+        for measure, resource in _RESOURCES.items():
+            if (column := segment.column(ColumnKind.MEAN.column(measure))) is None:
+                continue
+            means = column.astype(float)
+            peaks = segment.column(ColumnKind.PEAK.column(measure))
+            peaks = means if peaks is None else np.where(np.isnan(peaks), means, peaks)
+            time = held if measure is Measure.MEMORY else active
+            # Comparisons with unknown values are false.
+            counts = (time > 0) & (peaks >= 0) & (means >= 0)
             if resource is not None and resource in segment.exported:
                 is_exported = (segment.exported[resource] > 0).any(axis=2)
-                counts[:, :, place] &= ~np.repeat(is_exported, segment.intervals_a_day, axis=1).T
-            time[:, :, place] = np.where(counts[:, :, place], np.maximum(0.0, usable), 0.0)
-        counts = time > 0
-        at_work = means * segment.known.T[:, :, None] / np.where(counts, time, 1.0)
-        begins = np.array([_ROWS[_RESOURCES[measure]] for measure in wanted], int) * BINS
-        begins = begins + np.arange(len(segment.known))[:, None] * (len(_ROWS) * BINS)
-        peaks, left = (
-            bins_of(np.where(counts, values, 0.0)) + begins
-            for values in (peaks, np.fmin(at_work, peaks))
-        )
-        return time, peaks, left
-
-    def _stacked(self, kind: ColumnKind, measures: Sequence[Measure]) -> Floats:
-        """Return the columns of some measures by interval, subject and measure."""
-        columns = (self._segment.column(kind.column(measure)) for measure in measures)
-        stacked = np.full((*self._segment.known.T.shape, len(measures)), np.nan)
-        for place, column in enumerate(columns):
-            if column is not None:
-                stacked[:, :, place] = column.T
-        return stacked
+                counts &= ~np.repeat(is_exported, segment.intervals_a_day, axis=1)
+            left = np.minimum(means * segment.known / np.where(counts, time, 1.0), peaks)
+            peak_bins, left_bins = (
+                bins_of(np.where(counts, values, 0.0)) + begins for values in (peaks, left)
+            )
+            points[_ROWS[resource]] = np.where(counts, time, 0.0), peak_bins, left_bins
+        return points
 
     def _time_without(self, states: Sequence[str]) -> Floats:
-        """Return known seconds outside of some states, by interval and subject."""
-        time = self._segment.known.T
+        """Return known seconds of each interval outside of some states."""
+        time = self._segment.known
         for column in map(self._segment.column, states):
             if column is not None:
-                time = time - np.fmax(column, 0.0).T
+                time = time - np.fmax(column, 0.0)
         return time
 
 

@@ -25,7 +25,7 @@ _HELD: Final = ColumnKind.STATE.column(State.IDLE_HELD)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """Tolerance for rounding; larger values are impossible."""
 _FINE_OF_HOUR: Final = COARSE_STEP // FINE_STEP
-_LARGEST: Final = np.float32(1e12)
+_LARGEST: Final = 1e12
 """Seconds or joules of an interval that no store can mean: sums would lose all others."""
 _LEAST: Final = 1e-300
 """Smallest divisor, to avoid division by zero."""
@@ -77,7 +77,7 @@ class Segment:
         self.values = values
         self.additive = self._plausible()
         """The additive columns by subject, column and interval; 0 if unknown."""
-        self.known = self.additive[:, [*layout.states]].sum(axis=1, dtype=float)
+        self.known = self.additive[:, [*layout.states]].sum(axis=1)
         """Known seconds by subject and interval, over all its devices."""
         self._cap()
         self._halves: dict[Measure, Halves] = {}
@@ -86,7 +86,7 @@ class Segment:
     def _plausible(self) -> Floats:
         """Drop amounts that no store can mean; return the others, 0 if unknown."""
         additive = self.values[:, : self.layout.additive]
-        known_amounts = np.fmax(additive, np.float32(0.0))
+        known_amounts = np.fmax(additive, 0.0, dtype=float)
         if known_amounts.size and known_amounts.max() >= _LARGEST:
             additive[known_amounts >= _LARGEST] = np.nan
             known_amounts[known_amounts >= _LARGEST] = 0.0
@@ -115,7 +115,8 @@ class Segment:
 
     def sums_over(self, first: int, last: int) -> Floats:
         """Return the sums by subject and additive column between intervals, the last exclusive."""
-        return self.additive[:, :, first:last].sum(axis=2, dtype=float)
+        # Of doubles, in the same order for one subject as for many.
+        return self.additive[:, :, first:last].sum(axis=2)
 
     def known_over(self, row: int, first: int, last: int) -> float:
         """Return the known seconds of a subject between intervals, the last exclusive."""
@@ -132,7 +133,7 @@ class Segment:
         columns[0, :-1] = self.known.ravel()
         for place, group in enumerate(groups, start=1):
             places = self.layout.places_of(*group)
-            columns[place, :-1] = self.additive[:, places].sum(axis=1, dtype=float).ravel()
+            columns[place, :-1] = self.additive[:, places].sum(axis=1).ravel()
         count = self.grid.count
         ends = [row * count + place for row, *inside in bounds for place in inside]
         sums: list[list[float]] = np.add.reduceat(columns, ends, axis=1)[:, ::2].T.tolist()
