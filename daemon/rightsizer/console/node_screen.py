@@ -220,19 +220,16 @@ class NodeScreen:
         else:
             self._said = f"Claimed by {claimed['actor']}."
 
-    def _claimed(self, advice: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _claimed(self, advice: Mapping[str, Any]) -> Any:
         """Claim by this host's socket, where the kernel tells who asks, else over TCP."""
         target = f"{_target(advice)}/claim"
         body = {"actor": user_name()}
 
-        def ask(agent: LocalClient | RemoteAgent) -> Mapping[str, Any]:
-            claimed: Mapping[str, Any] = agent.post(target, body)["advice"]
-            return claimed
+        def ask(agent: LocalClient | RemoteAgent) -> Any:
+            return agent.post(target, body)["advice"]
 
-        if self._is_here and (answer := asked_at(self._socket, ask)) is not None:
-            claimed: Mapping[str, Any] = answer
-            return claimed
-        return ask(self._agent)
+        claimed = asked_at(self._socket, ask) if self._is_here else None
+        return ask(self._agent) if claimed is None else claimed
 
     def _advice(self, frame: NodeFrame) -> Mapping[str, Any] | None:
         """Return the selected GPU's recommendation, or say why there is none."""

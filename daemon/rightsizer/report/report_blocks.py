@@ -31,7 +31,6 @@ from rightsizer.report.blocks import (
     KeyValues,
     Look,
     Sentence,
-    Table,
     Tile,
     Tiles,
     Tone,
@@ -168,8 +167,13 @@ def _did(model: ReportModel, moment: _Moment) -> Iterator[Block]:
             first_names(row.workloads, _MOST_NAMED) or "no known owner"
         ),
         "time": lambda row: _shares(row.label, row.groups),
-        Column("strip", is_below=True): _strip,
-        **_group_columns(),
+        Column("strip", is_below=True): lambda row: Chart(
+            partial(strip, f"{row.label} over time", row.strip.cells, GROUP_NAMES)
+        ),
+        **{
+            number_column(GROUP_NAMES[group]): partial(group_percent, group)
+            for group in figures.KNOWN_GROUPS
+        },
         number_column("known"): lambda row: percent(row.coverage_ratio),
     }
     caption = "Percent of each GPU's known time; the last column is that of the whole span"
@@ -186,18 +190,6 @@ def _of_known(model: ReportModel, group: StateGroup) -> str | None:
     if group not in figures.KNOWN_GROUPS:
         return None
     return percent(model.summary.groups[group] / model.summary.known_hours)
-
-
-def _group_columns() -> dict[Heading, Callable[[DeviceRow], Cell]]:
-    """Return a column for each group of states, with its share of a GPU's known time."""
-    return {
-        number_column(GROUP_NAMES[group]): partial(group_percent, group)
-        for group in figures.KNOWN_GROUPS
-    }
-
-
-def _strip(row: DeviceRow) -> Chart:
-    return Chart(partial(strip, f"{row.label} over time", row.strip.cells, GROUP_NAMES))
 
 
 def _shares(name: str, groups: Mapping[str, float]) -> Bar:
@@ -509,24 +501,21 @@ def screen_blocks(model: ReportModel, timezone: dt.tzinfo) -> Iterator[Block]:
     """Yield a summary; the other formats have the details."""
     yield section(report_title(model, timezone), Items(tuple(summary_of(model))))
     if model.has_data:
-        yield _devices(model)
+        more = len(model.devices) - _DEVICES
+        yield rows_table(
+            _gpu_rows(model)[:_DEVICES],
+            GPU_COLUMNS,
+            note=f"and {more} more GPUs, which are less urgent" if more > 0 else "",
+            expendable=("known", "kWh", "holder", "mostly"),
+        )
     else:
         ends = model.span.history_start, model.span.history_end
         start, end = (figures.moment_text(time, timezone) for time in ends)
         yield f"The history holds {start} to {end}."
     yield _to_change(model)
     yield section("What this rests on:", Items(tuple(rests_on(model.evidence))))
-    more = "The whole report, with days, workloads, fits and causes: --output report.html"
-    yield Sentence(more, Tone.FAINT)
-
-
-def _devices(model: ReportModel) -> Table:
-    more = len(model.devices) - _DEVICES
-    return rows_table(
-        _gpu_rows(model)[:_DEVICES],
-        GPU_COLUMNS,
-        note=f"and {more} more GPUs, which are less urgent" if more > 0 else "",
-        expendable=("known", "kWh", "holder", "mostly"),
+    yield Sentence(
+        "The whole report, with days, workloads, fits and causes: --output report.html", Tone.FAINT
     )
 
 

@@ -19,7 +19,6 @@ from rightsizer.model.values import (
     Signal,
     Span,
     State,
-    StripCell,
     seconds,
 )
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
@@ -108,16 +107,20 @@ def encode_strip(
                 "uuid": uuid,
                 "used_seconds": past.used_seconds,
                 "waste_seconds": {str(cause): waste for cause, waste in past.waste_seconds.items()},
-                "cells": [_encode_cell(cell) for cell in past.cells],
+                "cells": [
+                    {
+                        "start": seconds(cell.start),
+                        "end": seconds(cell.end),
+                        "state_seconds": {
+                            str(state): seconds(time) for state, time in cell.states.items()
+                        },
+                    }
+                    for cell in past.cells
+                ],
             }
             for uuid, past in ((uuid, spans.get(uuid, _NOTHING)) for uuid in uuids)
         ],
     }
-
-
-def _encode_cell(cell: StripCell) -> JsonObject:
-    times = {str(state): seconds(time) for state, time in cell.states.items()}
-    return {"start": seconds(cell.start), "end": seconds(cell.end), "state_seconds": times}
 
 
 def _encode_span(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> JsonObject:
