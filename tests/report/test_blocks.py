@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from rightsizer.model.units import GIB
 from rightsizer.report.block_markdown import markdown_of
-from rightsizer.report.block_page import page_of
 from rightsizer.report.block_text import text_of
 from rightsizer.report.blocks import (
     Bar,
@@ -31,6 +30,7 @@ from rightsizer.report.blocks import (
     section,
     table,
 )
+from rightsizer.report.template import page_of
 
 _BAR = "\N{FULL BLOCK}"
 _ANSWER: tuple[Block, ...] = (

@@ -286,7 +286,7 @@ def _write_html(path: Path, asked: Path | None, answers: Sequence[PlanAnswer]) -
     if asked is not None and path.resolve() == asked.resolve():
         raise UsageError(f"--html {path}: is the file of requirements; name another file")
     from rightsizer.io.files import whole_file  # noqa: PLC0415 - for a page alone.
-    from rightsizer.report.block_page import page_of  # noqa: PLC0415 - jinja2 too.
+    from rightsizer.report.template import page_of  # noqa: PLC0415 - jinja2 too.
 
     blocks = chain.from_iterable(map(page_blocks, answers))
     with whole_file(path, "plan") as out:

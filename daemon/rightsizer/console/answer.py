@@ -23,7 +23,7 @@ def _text(_title: str, _result: object, blocks: Iterable[Block]) -> str:
 
 
 def _html(title: str, _result: object, blocks: Iterable[Block]) -> str:
-    from rightsizer.report.block_page import page_of  # noqa: PLC0415 - jinja2.
+    from rightsizer.report.template import page_of  # noqa: PLC0415 - jinja2.
 
     return page_of(title, blocks).rstrip()
 

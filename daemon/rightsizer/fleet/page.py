@@ -17,7 +17,6 @@ from rightsizer.fleet.answer_blocks import advice_table, known_text, rest_blocks
 from rightsizer.fleet.summary import HOUR_PARTS, FleetSummary, summary_of
 from rightsizer.io.terminal import counted
 from rightsizer.model.values import dollars_text, number_text, percent_text
-from rightsizer.report.block_page import page_of
 from rightsizer.report.blocks import (
     Bar,
     BarPart,
@@ -33,7 +32,7 @@ from rightsizer.report.blocks import (
 from rightsizer.report.figures import dollars
 from rightsizer.report.labels import uncapitalized
 from rightsizer.report.rows import GPU_COLUMNS
-from rightsizer.report.template import rendered, scripts
+from rightsizer.report.template import page_of, rendered, scripts
 from rightsizer.sizing.estimate import EstimateInterval
 
 _MOST_GROUPS: Final = 200

@@ -14,8 +14,8 @@ from rightsizer.planner.models.known_models import known_names
 from rightsizer.planner.plan_file import flag_lines, plan_of_keys
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.summary_blocks import page_blocks
-from rightsizer.report.block_page import page_of
 from rightsizer.report.blocks import Block
+from rightsizer.report.template import page_of
 
 _MODEL: Final = re.compile(r"[\w.+: -]+(?:/[\w.+: -]+)?", re.ASCII)
 """A hub name, or a size; never a path."""

@@ -4,8 +4,7 @@ from typing import Final
 
 from rightsizer.profiler.answer_blocks import profile_blocks
 from rightsizer.profiler.figures import ProfileDocument
-from rightsizer.report.block_page import page_of
-from rightsizer.report.template import scripts
+from rightsizer.report.template import page_of, scripts
 
 TITLE: Final = "GPU profile"
 

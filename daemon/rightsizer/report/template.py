@@ -1,15 +1,17 @@
-"""Templates of reports and plans; the template engine is imported on first use."""
+"""Templates of reports and plans, and blocks as a page; the engine is imported on first use."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rightsizer.model.values import dollars_text, number_text
+from rightsizer.report.blocks import Block, shown
+from rightsizer.report.charts import stacked_bar
 from rightsizer.report.figures import percent
 from rightsizer.report.labels import risk_word
 
@@ -31,6 +33,18 @@ def rendered(
         environment = environment.overlay(autoescape=escape is None, finalize=escape)
         environment.filters = {**environment.filters, **filters}
     return environment.get_template(name).render(**values)
+
+
+def page_of(
+    title: str, blocks: Iterable[Block], template: str = "blocks.html", **values: Any
+) -> str:
+    """Return a page; a template that extends the usual one gets further values."""
+    functions = {"bar": stacked_bar, "kind": _kind, "shown": partial(shown, is_drawn=True)}
+    return rendered(template, {}, title=title, blocks=blocks, **functions, **values)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 @cache
