@@ -1,11 +1,11 @@
 """Answer of the fleet recommender, encoded as JSON and gauges."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -28,7 +28,14 @@ from rightsizer.fleet.documents import (
     WaitingDocument,
 )
 from rightsizer.fleet.fetch import FetchPlan
-from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries, NodeAdvice, WaitingWork
+from rightsizer.fleet.model import (
+    FleetPool,
+    FleetView,
+    FleetWorkload,
+    HourlySeries,
+    NodeAdvice,
+    WaitingWork,
+)
 from rightsizer.fleet.pools.hourly import mean_of
 from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
@@ -111,8 +118,7 @@ def _source(report: SourceReport) -> FleetSourceDocument:
 def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     """Encode the answer; judgements that were not kept appear as counts."""
     holdings = _holdings(answer)
-    place = _places(answer)
-    team_of = _teams(answer)
+    places = _Places.of(answer)
     waiting = waiting_by_pool(answer.waiting)
     pools = [plain_fields(_pool(pool, waiting.get(pool.name))) for pool in answer.view.pools]
     pending = [plain_fields(waiting_work) for waiting_work in answer.waiting]
@@ -131,37 +137,28 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "sources": [plain_fields(_source(source)) for source in answer.sources],
         "pools": pools,
         "holdings": holdings,
-        "findings": [place(finding) | encode_finding(finding) for finding in answer.findings],
+        "findings": [
+            places.of_finding(finding) | encode_finding(finding) for finding in answer.findings
+        ],
         "verdicts": _verdicts(answer),
         "advice": ranked(
-            [place(advice.finding) | encode_advice(advice) for advice in answer.advice]
+            [places.of_finding(advice.finding) | encode_advice(advice) for advice in answer.advice]
         ),
         "node_advice": [
-            {**plain_fields(advice), "team": team_of(advice.devices)}
+            {**plain_fields(advice), "team": places.team(advice.devices)}
             for advice in answer.node_advice
         ],
         "waiting": pending,
         "waiting_work": [plain_fields(_served(outcome)) for outcome in answer.served],
-        "served_models": _served_models(answer, team_of),
+        "served_models": [
+            {**places.of_devices(served["load"]["devices"]), **served}
+            for served in answer.served_models
+        ],
         **usage_tables([plain_fields(use_row) for use_row in answer.usage]),
         "use": plain_fields(answer.use),
         "notes": list(answer.notes),
     }
     return {**document, **summarized(document), "evidence": evidence_of(document)}
-
-
-def _served_models(
-    answer: FleetAnswer, team_of: Callable[[Iterable[str]], str]
-) -> list[dict[str, Any]]:
-    """Encode what engines serve, with the cluster and the team of their GPUs."""
-    present = chain.from_iterable(pool.devices for pool in answer.view.pools)
-    clusters = {device.device.uuid: device.cluster for device in present}
-    rows = []
-    for served in answer.served_models:
-        uuids = served["load"]["devices"]
-        place = {"cluster": clusters.get(uuids[0], ""), "team": team_of(uuids)}
-        rows.append({**place, **served})
-    return rows
 
 
 def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:
@@ -202,38 +199,44 @@ def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:
     return rows
 
 
-def _places(answer: FleetAnswer) -> Callable[[Finding], dict[str, Any]]:
-    """Return a function for key, cluster and team of a finding; empty if unknown."""
-    workloads = {workload.case.key: workload for workload in answer.view.workloads}
-    present = chain.from_iterable(pool.devices for pool in answer.view.pools)
-    devices = chain(present, (device.device for device in answer.view.lost))
-    clusters = {device.device.uuid: device.cluster for device in devices}
-    team_of = _teams(answer)
+class _Places(Struct, frozen=True):
+    """Clusters and teams of workloads and GPUs, by key and by uuid."""
 
-    def place(finding: Finding) -> dict[str, Any]:
+    workloads: Mapping[str, FleetWorkload]
+    clusters: Mapping[str, str]
+    teams: Mapping[str, set[str]]
+
+    @classmethod
+    def of(cls, answer: FleetAnswer) -> Self:
+        """Return those of present and lost GPUs."""
+        present = chain.from_iterable(pool.devices for pool in answer.view.pools)
+        devices = chain(present, (device.device for device in answer.view.lost))
+        teams = defaultdict[str, set[str]](set)
+        for held in answer.holdings:
+            teams[held.uuid].add(held.team)
+        return cls(
+            workloads={workload.case.key: workload for workload in answer.view.workloads},
+            clusters={device.device.uuid: device.cluster for device in devices},
+            teams=teams,
+        )
+
+    def of_finding(self, finding: Finding) -> dict[str, Any]:
+        """Return key, cluster and team of a finding; empty if unknown."""
         key = finding.key or finding.workload
-        workload = workloads.get(key or "")
-        device_clusters = (clusters[uuid] for uuid in finding.devices if uuid in clusters)
-        return {
-            "key": key,
-            "cluster": workload.cluster if workload else next(device_clusters, ""),
-            "team": workload.team if workload else team_of(finding.devices),
-        }
+        workload = self.workloads.get(key or "")
+        if workload is None:
+            return {"key": key, **self.of_devices(finding.devices)}
+        return {"key": key, "cluster": workload.cluster, "team": workload.team}
 
-    return place
+    def of_devices(self, uuids: Iterable[str]) -> dict[str, Any]:
+        """Return the first known cluster of some GPUs, and their team."""
+        cluster = next((self.clusters[uuid] for uuid in uuids if uuid in self.clusters), "")
+        return {"cluster": cluster, "team": self.team(uuids)}
 
-
-def _teams(answer: FleetAnswer) -> Callable[[Iterable[str]], str]:
-    """Return a function for the team that has all of some GPUs; empty if there is no such one."""
-    teams = defaultdict[str, set[str]](set)
-    for held in answer.holdings:
-        teams[held.uuid].add(held.team)
-
-    def team_of(uuids: Iterable[str]) -> str:
-        team_names = {team for uuid in uuids for team in teams.get(uuid, ("",))}
-        return team_names.pop() if len(team_names) == 1 else ""
-
-    return team_of
+    def team(self, uuids: Iterable[str]) -> str:
+        """Return the team that has all of some GPUs; empty if there is no such one."""
+        names = {team for uuid in uuids for team in self.teams.get(uuid, ("",))}
+        return names.pop() if len(names) == 1 else ""
 
 
 def encode_plan(
