@@ -23,7 +23,6 @@ _HEADING: Final = re.compile(
     r"(?:.*#\s*(?=Entity\s+\S)|#\s*(?=(?:date[\s,]+)?(?:time[\s,]+)?gpu[\s,]))(?P<names>.*)",
     re.IGNORECASE,
 )
-_WORD: Final = re.compile(r"[^\s,]+")
 _ENTITY: Final = re.compile(r"(?<!\S)(?P<kind>GPU|GPU-I|GPU-CI)\s+(?P<id>\d+)(?=\s+\S)")
 _PARTS: Final = {"GPU-I": "gpu-instance:", "GPU-CI": "compute-instance:"}
 # dmon's MB of memory are MiB of NVML, its 'sm' NVML's utilization: the share of time with a kernel.
@@ -40,10 +39,14 @@ _REMEDIES: Final = {
 """By the names that only one of the programs has."""
 
 
+def _words(line: str) -> list[str]:
+    return line.replace(",", " ").split()
+
+
 def _counter_names(line: str) -> list[str]:
     """Return the names of a heading; empty for another line."""
     heading = _HEADING.match(line)
-    names = _WORD.findall(heading["names"]) if heading else []
+    names = _words(heading["names"]) if heading else []
     return names if names[:1] == ["Entity"] else [name.lower() for name in names]
 
 
@@ -56,6 +59,7 @@ def _first_names(head: Sequence[str]) -> list[str]:
 def _counter_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
     """Yield a record per GPU, entity or process and poll; a repeated one starts the next poll."""
     names: list[str] = []
+    columns: list[tuple[str, int]] = []
     first = _first_names(text.head)
     remedy = next((remedy for name, remedy in _REMEDIES.items() if name in first), DMON_QUERY)
     times = AssumedTimes(notes, remedy)
@@ -63,9 +67,11 @@ def _counter_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[in
         time, rest = leading_time(line, notes)
         if "#" in rest and (heading := _counter_names(rest)):
             names = heading
+            read = _OF_PROCESSES if "pid" in names else names
+            columns = [(DMON.get(name, name), at) for at, name in enumerate(names) if name in read]
             continue
         entity = _ENTITY.search(rest) if "Entity" in names else None
-        cells = _WORD.findall(rest if entity is None else f"{entity['id']}{rest[entity.end() :]}")
+        cells = _words(rest if entity is None else f"{entity['id']}{rest[entity.end() :]}")
         if not names or not cells or rest.startswith("#") or (not entity and "Entity" in names):
             continue
         if len(cells) < len(names) or (len(cells) > len(names) and names[-1] != "command"):
@@ -76,27 +82,26 @@ def _counter_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[in
                 f"{text.name}:{number}: none of the columns {', '.join(names[1:])} says how busy a "
                 f"GPU is; {remedy}"
             )
-        cell = dict(zip(names, untorn(cells, line, number, notes), strict=False))
-        record = _device(cell, entity, notes)
-        if not record:
+        whole = untorn(cells, line, number, notes)
+        record = {name: whole[at] for name, at in columns}
+        if not _names_device(record, entity, notes):
             notes.count("row without a GPU's index", number, rest)
-            continue
-        read = _OF_PROCESSES if "pid" in cell else cell
-        record |= {DMON.get(name, name): cell[name] for name in read if name in cell}
-        if "time" in cell and time is None:
+        elif "time" in record and time is None:
             yield number, record
         else:
-            key = f"{record.get('uuid', record.get('gpu'))} {cell.get('pid')}"
+            key = f"{record.get('uuid', record.get('gpu'))} {record.get('pid')}"
             yield number, times.dated(record, time, key)
 
 
-def _device(cell: Record, entity: re.Match[str] | None, notes: RecordingNotes) -> Record:
-    """Return the name of a row's GPU or part of one, empty without one; takes it from the row."""
-    index = cell.pop("Entity", "") or cell.pop("gpu", "")
+def _names_device(record: Record, entity: re.Match[str] | None, notes: RecordingNotes) -> bool:
+    """Whether a record is of a GPU or a part of one, whose name it gets."""
+    if "Entity" in record:
+        record["gpu"] = record.pop("Entity")
     if part := _PARTS.get(entity["kind"] if entity else ""):
         notes.remark("which part of a GPU its MIG instances are is not in this file")
-        return {"uuid": f"{part}{index}"}
-    return {"gpu": index} if index.isdecimal() else {}
+        record["uuid"] = f"{part}{record.pop('gpu')}"
+        return True
+    return record.get("gpu", "").isdecimal()
 
 
 COUNTER_LINES: Final = RecordingFormat(
