@@ -163,8 +163,12 @@ class PrintedText:
         Quoted fields may span lines. If a quote never closes, the lines after the first are
         returned to `lines`.
         """
-        joined = [line]
         quotes = line.count('"')
+        if quotes == 2 and "\r" not in line and line.endswith('"'):  # noqa: PLR2004 - of one name.
+            before, _, name = line[:-1].partition('"')
+            if before.endswith(","):
+                return [*before[:-1].split(","), name]
+        joined = [line]
         size = len(line)
         while (
             quotes % 2 and len(joined) < _JOINED_LINES and size < self._limits.event_maximum_bytes

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from msgspec import Struct
@@ -59,7 +59,8 @@ _BEGINNING_BYTES: Final = 2**16
 _FILL: Final = 2**18
 _TOGETHER: Final = 4096
 """Rows that become columns together."""
-_DIGITS: Final = re.compile(r"\d{1,20}")
+_DIGITS: Final = re.compile(r"(?:\d{1,20}\0)*")
+"""Whole numbers, a zero after each."""
 _NAMED_LAST: Final = frozenset({"name", "operation", "range"})
 
 
@@ -145,8 +146,10 @@ class StatsRows(Struct, frozen=True):
     def numbers(self, *names: str) -> Sequence[float | None]:
         """Return the numbers of the first of these columns that exists, as printed."""
         values, _ = self._values(*names)
-        if all(type(value) is str and _DIGITS.fullmatch(value) for value in values):
-            return [*map(int, values)]
+        if {*map(type, values)} == {str}:
+            joined = "\0".join((*values, ""))
+            if joined.count("\0") == len(values) and _DIGITS.fullmatch(joined):
+                return [*map(int, values)]
         return [_number(value, self.mark) for value in values]
 
     def nanoseconds(self, name: str) -> Sequence[int | None]:
@@ -159,9 +162,11 @@ class StatsRows(Struct, frozen=True):
         return self._multiplied(name, bytes_in(self._values(name)[1]))
 
     def _multiplied(self, name: str, factor: float | None) -> Sequence[int | None]:
+        numbers = self.numbers(name)
+        if factor == 1 and {*map(type, numbers)} == {int}:
+            return cast(Sequence[int], numbers)
         return [
-            None if value is None or factor is None else round(value * factor)
-            for value in self.numbers(name)
+            None if value is None or factor is None else round(value * factor) for value in numbers
         ]
 
     def _values(self, *names: str) -> tuple[Sequence[Any], str]:
@@ -212,6 +217,13 @@ def comma_separated(lines: Iterable[str]) -> Iterator[str]:
     above: str | None = None
     columns: list[slice] = []
     for line in lines:
+        # Most lines are rows, which begin with a number; no rule follows them.
+        if not columns and line[:1].isdigit() and line.count("\t") < 2:  # noqa: PLR2004 - tabs.
+            if above is not None:
+                yield above
+                above = None
+            yield line
+            continue
         if above is not None and _RULE.fullmatch(line):
             columns = [slice(*match.span()) for match in re.finditer("-+", line)]
             columns[-1] = slice(columns[-1].start, None)
