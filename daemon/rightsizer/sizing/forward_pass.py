@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -29,6 +29,8 @@ from rightsizer.sizing.serving_settings import ServingModelSettings
 _BYTE = 1.0
 _BF16_BYTES = 2.0
 _TUNED_VENDOR = "NVIDIA"
+_CONTEXTS = 4
+"""Lengths of a search whose attention is kept."""
 _CHUNK_TOKENS = 8192
 """Default if neither settings nor an engine specify it."""
 _ELEMENT_TRAFFIC = 12.0
@@ -100,9 +102,13 @@ class _Layers(NamedTuple):
     part: float
     body: _Product
     """All but the experts."""
-    fixed: PassCost
-    token: PassCost
-    """Norms and activations, all-reduces, and transfers between stages."""
+    launch_seconds: float
+    sum_seconds: float
+    """Of all-reduces and transfers between stages, without data."""
+    token_sum_seconds: float
+    """The same of the data of a token."""
+    token_move_seconds: float
+    """Of norms and activations."""
     chosen_experts: Callable[[float], PassCost]
     """Of a number of tokens, in all layers."""
 
@@ -290,7 +296,7 @@ class ForwardPass:
         self._times = 1.0 if is_tuned else 1.0 / settings.other_vendor_experts_ratio
         """Factor on the counted time."""
         self._weights = precision.weights
-        self._attended: dict[tuple[float, float], PassCost] = {}
+        self._attended = lru_cache(_CONTEXTS)(partial(self.attention.of_new_tokens, 1.0))
         """Attention of one request, by context and new tokens."""
 
     @cached_property
@@ -327,19 +333,20 @@ class ForwardPass:
         """
         stage_requests = max(1.0, requests / self.layout.pipeline)
         tokens = stage_requests * (1.0 + proposed)
-        key = context_tokens, 1.0 + proposed
-        if key not in self._attended:
-            self._attended[key] = self.attention.of_new_tokens(1.0, *key)
-        cost = self._passed(self._decoding, tokens, tokens).plus(
-            self._attended[key], stage_requests
-        )
+        attended = self._attended(context_tokens, 1.0 + proposed)
+        passed = self._passed(self._decoding, tokens, tokens)
         fixed, of_request = self._beside
-        beside = requests * of_request + fixed
+        cost = PassCost(
+            passed.compute + stage_requests * attended.compute,
+            passed.bandwidth + stage_requests * attended.bandwidth,
+            passed.communication,
+            passed.latency + requests * of_request + fixed,
+        )
         if self.model.input_ratio:  # Kernels are launched one by one, while those before run.
             depth = self._decoding.part * self.model.depth
             launching = depth * self.settings.encoder_decoder_layer_seconds
-            beside += max(0.0, launching - cost.seconds)
-        cost = cost.plus(PassCost(latency=beside))
+            ran = cost.seconds - requests * of_request - fixed
+            cost = cost.plus(PassCost(latency=max(0.0, launching - ran)))
         if proposed:
             draft = self._layers(self._decoding.part / self.model.layers)
             cost = cost.plus(self._passed(draft, stage_requests, stage_requests), proposed)
@@ -365,7 +372,9 @@ class ForwardPass:
             head_compute, head_reading = self._head.seconds(rows)
             compute += head_compute
             reading += head_reading + self._adapters.read_bytes(rows) / self._read_bytes_per_second
-        cost = layers.fixed.plus(layers.token, tokens).plus(PassCost(compute, reading))
+        reading += tokens * layers.token_move_seconds
+        sums = layers.sum_seconds + tokens * layers.token_sum_seconds
+        cost = PassCost(compute, reading, sums, layers.launch_seconds)
         if self.experts.expert_parameters:
             cost = cost.plus(layers.chosen_experts(tokens), layers.part)
         return cost
@@ -395,8 +404,10 @@ class ForwardPass:
         return _Layers(
             part,
             body,
-            PassCost(0.0, 0.0, 2.0 * depth * summed + between, depth * self._layer_seconds),
-            PassCost(0.0, moved / self._read_bytes_per_second, sums),
+            depth * self._layer_seconds,
+            2.0 * depth * summed + between,
+            sums,
+            moved / self._read_bytes_per_second,
             self.chosen_experts(is_prompt=is_prompt),
         )
 

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing import queueing
-from rightsizer.sizing.engine import engine_settings
+from rightsizer.sizing.engine import ServingEngine, engine_settings
 from rightsizer.sizing.estimate import EstimateInterval, interpolated
 from rightsizer.sizing.forward_pass import Adapters, ForwardPass
 from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.serving_settings import ServingErrorSettings, ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 from rightsizer.sizing.site import (
     SiteAdjustment,
     SiteCorrection,
@@ -31,6 +31,8 @@ from rightsizer.sizing.site import (
 )
 
 _HALVINGS: Final = 12
+_MODELS: Final = 32
+"""Models whose passes are kept."""
 _BATCH_TOKENS: Final = 8192
 """For encoders, in one pass."""
 _LITTLE: Final = 0.01
@@ -64,15 +66,30 @@ class ErrorFactors(NamedTuple):
 
         `least` and `greatest` are the times by the order in which prompts arrive, if that matters.
         """
+        if not (least or greatest):
+            return EstimateInterval(value, value / self.first_below, value * self.first_above)
         below = math.hypot(math.log(self.first_below), math.log(value / (least or value)))
         above = math.hypot(math.log(self.first_above), math.log((greatest or value) / value))
         return EstimateInterval(value, value / math.exp(below), value * math.exp(above))
 
 
-def _error_factors(
-    forward: ForwardPass, board: Board, layout: Parallelism, settings: ServingErrorSettings
-) -> ErrorFactors:
+@lru_cache(_MODELS)
+def _passes(
+    model: Transformer,  # noqa: ARG001 - as the other arguments, what the passes are of.
+    precision: Precisions,  # noqa: ARG001
+    engine: ServingEngine,  # noqa: ARG001
+    settings: ServingModelSettings,  # noqa: ARG001
+    adapters: Adapters,  # noqa: ARG001
+) -> dict[tuple[str, Parallelism], tuple[ForwardPass, ErrorFactors]]:
+    """Passes of a model, and their errors, by board and layout: all loads of a batch share them."""
+    return {}
+
+
+def _error_factors(forward: ForwardPass) -> ErrorFactors:
     model = forward.model
+    board = forward.board
+    layout = forward.layout
+    settings = forward.settings.errors
     group = layout.tensor * layout.expert
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
     is_spread = group * layout.pipeline > forward.links.joined
@@ -189,20 +206,26 @@ class Server:
             raise RequirementError(
                 "model.kind: only a transformer serves tokens; ask for images or samples instead"
             )
+        layout = memory.layout
         if available_bytes is None:
             available_bytes = usual_bytes(requirement, board.memory_bytes)
         if model.is_encoder and settings.chunk_tokens is None:
             # Their batches contain no answers beside prompts.
             settings = replace(settings, chunk_tokens=_BATCH_TOKENS)
-        self.settings = settings = engine_settings(settings, requirement.engine, board)
+        adapters = Adapters(requirement.load.adapters, memory.adapter_bytes)
+        precision = requirement.precision
+        passes = _passes(model, precision, requirement.engine, settings, adapters)
+        key = board.key, layout
+        if key not in passes or passes[key][0].board is not board:
+            settings = engine_settings(settings, requirement.engine, board)
+            forward = ForwardPass(model, precision, board, layout, settings, adapters=adapters)
+            passes[key] = forward, _error_factors(forward)
+        self.forward, self.errors = passes[key]
+        self.settings = settings = self.forward.settings
         self.memory = memory
-        self.replicas = memory.layout.data
+        self.replicas = layout.data
         self.available_bytes = available_bytes
         self.load = requirement.load.accepting(settings.token_acceptance_ratio)
-        adapters = Adapters(requirement.load.adapters, memory.adapter_bytes)
-        self.forward = ForwardPass(
-            model, requirement.precision, board, memory.layout, settings, adapters=adapters
-        )
         self.is_causal = self.forward.attention.is_causal
         tokens = self.load.input_tokens
         cached_tokens = (self.load.prefix_cache_ratio if self.is_causal else 0.0) * tokens
@@ -221,14 +244,13 @@ class Server:
             self.capacity if request_maximum is None else min(self.capacity, float(request_maximum))
         )
         """Maximum number of concurrent requests per replica."""
-        self.errors = _error_factors(self.forward, board, memory.layout, settings.errors)
         self.adjustment: SiteAdjustment | None = None
         """How the measurements of a site change times and memory; `None` without any."""
         self.memory_correction: SiteCorrection | None = None
         self._pace = 1.0
         self._first = 1.0
         if site and self.is_causal:
-            self._correct(site, site_subject(requirement, memory.layout, board.key))
+            self._correct(site, site_subject(requirement, layout, board.key))
         self._rounds: dict[float, AnswerRound] = {}
 
     def _correct(self, site: SiteResiduals, subject: SiteSubject) -> None:
@@ -307,7 +329,7 @@ class Server:
         stiffness = self._stiffness(running, made.value)
         variance = queueing.running_spread(running, burstiness, stiffness)
         ratio, seconds = queueing.waiting_for_places(running, self.places, residence, variance)
-        waiting = queueing.Waiting(waiting.least_seconds, waiting.mean_seconds, ratio, seconds)
+        waiting = replace(waiting, full_ratio=ratio, full_seconds=seconds)
         first = 1e3 * waiting.quantile(_part(load.ttft_percentile or load.latency_percentile))
         between = _part(load.tpot_percentile or load.latency_percentile)
         running_maximum = min(self.places, queueing.running_seen(running, variance, between))
@@ -340,11 +362,6 @@ class Server:
         then = self._answer * self.answered(min(running * (1.0 + _LITTLE), self.capacity))
         return max(0.0, (then / made - 1.0) / _LITTLE)
 
-    def _step(self, running: float) -> PassCost:
-        context_tokens = self.load.input_tokens + self._answer / 2.0
-        step = self.forward.decode(running, context_tokens, self.load.speculative_tokens)
-        return self._paced(step)
-
     def _round(self, running: float) -> AnswerRound:
         if running not in self._rounds:
             self._rounds[running] = self._round_of(running)
@@ -352,7 +369,9 @@ class Server:
 
     def _round_of(self, running: float) -> AnswerRound:
         steps = max(1.0, self._answer / self._tokens_per_step)
-        step = self._step(running)
+        context_tokens = self.load.input_tokens + self._answer / 2.0
+        proposed = self.load.speculative_tokens
+        step = self._paced(self.forward.decode(running, context_tokens, proposed))
         beside = (running - 1.0) / steps / self.memory.layout.pipeline
         prompt = self._prompt_beside(beside)
         # Total work of the GPUs for a round of answers, independent of when prompts arrive.
@@ -429,12 +448,15 @@ def lateness(server: Server, serving: Serving) -> float:
     headroom = server.settings.latency_headroom_ratio
     first = serving.ttft_ms
     between = serving.tpot_ms
-    asked = [(load.tpot_ms, between), (load.ttft_ms, first)]
+    latest = 0.0
+    if load.tpot_ms:
+        latest = load.lateness(between, load.tpot_ms, headroom)
+    if load.ttft_ms:
+        latest = max(latest, load.lateness(first, load.ttft_ms, headroom))
     if load.latency_ms:
         answer = load.answer_interval(first, between if server.is_causal else None)
-        asked.append((load.latency_ms, answer))
-    ratios = (load.lateness(took, limit, headroom) for limit, took in asked if limit)
-    return max(ratios, default=0.0)
+        latest = max(latest, load.lateness(answer, load.latency_ms, headroom))
+    return latest
 
 
 def most_running(server: Server) -> float:
