@@ -20,7 +20,7 @@ from rightsizer.sizing.site import SiteAdjustment
 _RENTED: Final = frozenset({Billing.ON_DEMAND, Billing.SPOT})
 
 
-class CostAmount(Struct, frozen=True):
+class CostAmount(Struct, frozen=True, gc=False):
     """Dollars, kilowatt-hours or kilograms: per hour, and per unit of work."""
 
     per_hour: EstimateInterval
@@ -38,7 +38,7 @@ class CostAmount(Struct, frozen=True):
         return CostAmount(self.per_hour.scaled(by), *scaled)
 
 
-class PriceOffer(Struct, frozen=True):
+class PriceOffer(Struct, frozen=True, gc=False):
     """One way to obtain the GPUs of a candidate."""
 
     terms: HourlyCost
@@ -47,7 +47,7 @@ class PriceOffer(Struct, frozen=True):
     """For all of them."""
 
 
-class OwnershipCost(Struct, frozen=True):
+class OwnershipCost(Struct, frozen=True, gc=False):
     """Cost of buying the GPUs of a candidate, and when it breaks even."""
 
     owned: OwnedCost
@@ -61,7 +61,7 @@ class OwnershipCost(Struct, frozen=True):
     """Share of those months in which they are used."""
 
 
-class Bill(Struct, frozen=True):
+class Bill(Struct, frozen=True, gc=False):
     """Cost and energy of a candidate."""
 
     offers: tuple[PriceOffer, ...]
@@ -114,7 +114,7 @@ class CandidateFilter(StrEnum):
     PRICE = "price", "the price is above the budget"
 
 
-class Rejection(Struct, frozen=True):
+class Rejection(Struct, frozen=True, gc=False):
     """Why a candidate is rejected."""
 
     by: CandidateFilter
@@ -127,7 +127,7 @@ class Rejection(Struct, frozen=True):
         return f"{self.by}: {self.why}"
 
 
-class PredictedRate(Struct, frozen=True):
+class PredictedRate(Struct, frozen=True, gc=False):
     """Speed of a candidate, over all of its GPUs."""
 
     units_per_second: EstimateInterval | None = None
@@ -149,7 +149,7 @@ class PredictedRate(Struct, frozen=True):
     missing: str = ""
 
 
-class PlanCandidate(Struct, frozen=True):
+class PlanCandidate(Struct, frozen=True, gc=False):
     """GPUs of one kind in one layout, and their predicted performance."""
 
     gpu: str

@@ -11,7 +11,7 @@ _HALVINGS: Final = 50
 _MOST_DEVIATIONS: Final = 8.0
 
 
-class EstimateInterval(Struct, frozen=True):
+class EstimateInterval(Struct, frozen=True, gc=False):
     """Estimate with its 90% interval."""
 
     value: float

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, Precision
@@ -83,7 +84,7 @@ def _overlapped(compute: float, reading: float) -> tuple[float, float]:
     return compute * compute / together, reading * reading / together
 
 
-class _Product(NamedTuple):
+class _Product(Struct, frozen=True, gc=False):
     """Product of rows with weights that are read once."""
 
     row_seconds: float
@@ -96,7 +97,7 @@ class _Product(NamedTuple):
         return _overlapped(max(rows * self.row_seconds, self.least_seconds), self.read_seconds)
 
 
-class _Layers(NamedTuple):
+class _Layers(Struct, frozen=True):
     """A fraction of all layers except attention itself."""
 
     part: float
@@ -109,8 +110,8 @@ class _Layers(NamedTuple):
     """The same of the data of a token."""
     token_move_seconds: float
     """Of norms and activations."""
-    chosen_experts: Callable[[float], PassCost]
-    """Of a number of tokens, in all layers."""
+    chosen_experts: Callable[[float], PassCost] | None
+    """Of a number of tokens, in all layers; `None` of a dense model."""
 
 
 class Attention:
@@ -375,7 +376,7 @@ class ForwardPass:
         reading += tokens * layers.token_move_seconds
         sums = layers.sum_seconds + tokens * layers.token_sum_seconds
         cost = PassCost(compute, reading, sums, layers.launch_seconds)
-        if self.experts.expert_parameters:
+        if layers.chosen_experts is not None:
             cost = cost.plus(layers.chosen_experts(tokens), layers.part)
         return cost
 
@@ -408,7 +409,7 @@ class ForwardPass:
             2.0 * depth * summed + between,
             sums,
             moved / self._read_bytes_per_second,
-            self.chosen_experts(is_prompt=is_prompt),
+            self.chosen_experts(is_prompt=is_prompt) if self.experts.expert_parameters else None,
         )
 
     def chosen_experts(self, *, is_prompt: bool = False) -> Callable[[float], PassCost]:

@@ -24,7 +24,7 @@ _OTHER_KINDS: Final = 1.6
 """For models with activations estimated by a rule of thumb."""
 
 
-class MemoryEstimate(Struct, frozen=True):
+class MemoryEstimate(Struct, frozen=True, gc=False):
     """Memory needed on one GPU of a layout, in bytes."""
 
     weights_bytes: float = 0.0

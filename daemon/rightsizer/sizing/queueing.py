@@ -13,7 +13,7 @@ _TOGETHER: Final = 1 / 3
 """Prompts of the same burst to wait for besides its own, per unit of burstiness above Poisson."""
 
 
-class Waiting(Struct, frozen=True):
+class Waiting(Struct, frozen=True, gc=False):
     """Waiting time for a first token: fixed part and random part."""
 
     least_seconds: float

@@ -198,7 +198,7 @@ class Lora(Struct, frozen=True):
     """Matrices with an adapter: of `q`, `k`, `v`, `o`, `gate`, `up`, `down`, `head`."""
 
 
-class Parallelism(Struct, frozen=True):
+class Parallelism(Struct, frozen=True, gc=False):
     """Distribution of a model over GPUs."""
 
     tensor: int = 1

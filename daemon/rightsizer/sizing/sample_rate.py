@@ -54,7 +54,7 @@ _LATER_UNITS: Final = ((9, 0), (12, 0))
 that flash attention 2 lacks; AMD's 9.4 and 9.5, which are not measured, are taken to be alike."""
 
 
-class SampleStep(Struct, frozen=True):
+class SampleStep(Struct, frozen=True, gc=False):
     """One pass over a batch on one GPU."""
 
     samples: float
@@ -62,7 +62,7 @@ class SampleStep(Struct, frozen=True):
     flops: float
 
 
-class SampleRate(Struct, frozen=True):
+class SampleRate(Struct, frozen=True, gc=False):
     """Throughput of all GPUs of a layout, in images or samples."""
 
     samples_per_second: EstimateInterval

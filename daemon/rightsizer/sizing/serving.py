@@ -153,7 +153,7 @@ def site_subject(requirement: Requirement, layout: Parallelism, board: str) -> S
     return SiteSubject(name, str(requirement.engine), board, split, weights)
 
 
-class Serving(Struct, frozen=True):
+class Serving(Struct, frozen=True, gc=False):
     """Performance for users, at a number of requests in flight."""
 
     ttft_ms: EstimateInterval
@@ -173,7 +173,7 @@ class Serving(Struct, frozen=True):
         return self.cost.bound
 
 
-class AnswerRound(NamedTuple):
+class AnswerRound(Struct, frozen=True, gc=False):
     """Work of one replica while each running request gets its answer."""
 
     step: PassCost
@@ -407,7 +407,10 @@ class Server:
 
     def _generating(self, asked: float, running: float, served: float) -> Serving:
         generated = self._round(running)
-        step, prompt, beside, residence = generated
+        step = generated.step
+        prompt = generated.prompt
+        beside = generated.beside
+        residence = generated.seconds
         # Prompts ahead, including its own. Requests that started together end together, and their
         # successors start together again; different lengths and ending bursts spread them, so that
         # a bunch grows with the square root of their number.

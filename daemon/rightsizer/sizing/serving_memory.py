@@ -117,7 +117,7 @@ def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[f
     return count.layers * stage_share / layout.tensor, ends / layout.tensor
 
 
-class KvCache(Struct, frozen=True):
+class KvCache(Struct, frozen=True, gc=False):
     """Cache of a request on one GPU, by length."""
 
     bytes_per_token: float

@@ -15,7 +15,7 @@ _EXPERTS: Final = (
 )
 
 
-class ServingErrorSettings(Struct, frozen=True):
+class ServingErrorSettings(Struct, frozen=True, gc=False):
     """Error factors of serving estimates, each covering 90%.
 
     What applies adds in squares. The evaluation prints what each covers of what is known, and what
@@ -79,7 +79,7 @@ class ServingErrorSettings(Struct, frozen=True):
     assumed_shape_factor: _Factor = 1.1
 
 
-class ServingModelSettings(Struct, frozen=True):
+class ServingModelSettings(Struct, frozen=True, gc=False):
     """Performance of serving engines; override with measured values.
 
     Attributes:
