@@ -225,7 +225,8 @@ def _slim_case(case: Case, *, is_read: bool = True) -> Case:
         Window(**_WITHOUT, **{name: getattr(window, name) or no for name, no in _SLIM.items()})
         for window in (case.windows if is_read else ())
     )
-    provisioning = case.provisioning if is_read else ()
+    # What is computed on demand would hold the batch.
+    provisioning = tuple(case.provisioning) if is_read else ()
     return Case(case.key, case.workload, case.devices, tuple(windows), provisioning)
 
 
