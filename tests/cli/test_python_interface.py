@@ -19,9 +19,10 @@ from recordings import BOARD, SIGNALS_OF, write_recording
 from rightsizer.agent.replay import encode_replay
 from rightsizer.cli.main import main
 from rightsizer.fleet.encoder import encode_answer
+from rightsizer.io.codec import plain
 from rightsizer.model.errors import RequirementError, RightsizerError, UsageError
 from rightsizer.model.state import State
-from rightsizer.planner.plan_encoder import encode_plan
+from rightsizer.planner.plan_document import plan_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
 
 PAGE: Final = Path(__file__).parent.parent.parent / "docs" / "python.md"
@@ -67,7 +68,7 @@ def test_a_plan_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> No
     answer = rightsizer.plan("llama-3.1-8b", rps=3, ttft="500ms")
     line = ("plan", "llama-3.1-8b", "--rps", "3", "--ttft", "500ms", "--json")
     assert answer.plan is not None
-    assert as_json(encode_plan(answer.plan, answer.notes)) == printed(capsys, *line)
+    assert as_json(plain(plan_document(answer.plan, answer.notes))) == printed(capsys, *line)
 
 
 def test_a_replay_is_that_of_the_command(

@@ -11,10 +11,11 @@ import pytest
 from measured import table
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.io.codec import plain
 from rightsizer.model.table import table_rows
 from rightsizer.planner.models.diffusers import RequestedImage
 from rightsizer.planner.plan_check import Prediction
-from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
+from rightsizer.planner.plan_document import check_document, plan_document
 from rightsizer.planner.plan_file import CARBON, read_plan_file
 from rightsizer.planner.plan_model import KINDS, PublishedRequest
 from rightsizer.planner.planner import Planner
@@ -108,7 +109,7 @@ def test_every_key_that_is_given_is_reported(tmp_path: Path) -> None:
     measured = compare_recording(
         Prediction(requirement, planner, plan.candidates[0], "A30"), devices
     )
-    document = {**encode_plan(plan), "measured": encode_plan_check(measured)}
+    document = {**plain(plan_document(plan)), "measured": plain(check_document(measured))}
 
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert document["growth"]

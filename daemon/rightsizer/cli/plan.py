@@ -21,6 +21,7 @@ from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, flag_rows, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
+from rightsizer.io.codec import plain
 from rightsizer.io.files import is_closed, is_there
 from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
@@ -213,14 +214,14 @@ def _forms(
 ) -> list[dict[str, Any]]:
     """Encode the answers as JSON, the first one with the measurements."""
     # Imported on use: not needed for text.
-    from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check  # noqa: PLC0415
+    from rightsizer.planner.plan_document import check_document, plan_document  # noqa: PLC0415
 
     forms: list[dict[str, Any]] = [
-        encode_plan(answer.plan, answer.notes) if answer.plan else {"error": answer.error}
+        plain(plan_document(answer.plan, answer.notes) if answer.plan else {"error": answer.error})
         for answer in answers
     ]
     if measured is not None:
-        forms[0]["measured"] = encode_plan_check(measured)
+        forms[0]["measured"] = plain(check_document(measured))
     return forms
 
 

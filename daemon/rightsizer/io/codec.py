@@ -4,11 +4,21 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 JsonObject: TypeAlias = dict[str, Any]
 """JSON-serializable object."""
 
 _Value = TypeVar("_Value")
+
+
+class FlatDocument(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename=lambda name: "" if name == "value" else f"_{name}",
+):
+    """Document whose fields stand in the one around it: `name` of `value`, `name_low` of `low`."""
 
 
 def encode(value: object) -> str:
@@ -37,6 +47,28 @@ def convert(value: Any, kind: type[_Value]) -> _Value:
         return msgspec.convert(value, kind, str_keys=True)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
+
+
+def plain(value: object) -> Any:
+    """Convert a document to JSON values, flat ones in their place; all else as `to_json`."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, msgspec.Struct):
+        return _add_fields({}, value)
+    if isinstance(value, (list, tuple)):
+        return [plain(inside) for inside in value]
+    return to_json(value)
+
+
+def _add_fields(document: JsonObject, value: msgspec.Struct, prefix: str = "") -> JsonObject:
+    """Add the keys of a value, those of flat ones in their place, and none of `UNSET`."""
+    for name, key in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+        field = getattr(value, name)
+        if isinstance(field, FlatDocument):
+            _add_fields(document, field, prefix + key)
+        elif field is not UNSET:
+            document[prefix + key] = field if field is None else plain(field)
+    return document
 
 
 def plain_fields(value: msgspec.Struct) -> dict[str, Any]:

@@ -24,8 +24,8 @@ _OTHER_KINDS: Final = 1.6
 """For models with activations estimated by a rule of thumb."""
 
 
-class MemoryEstimate(Struct, frozen=True, gc=False):
-    """Memory needed on one GPU of a layout, in bytes."""
+class MemoryParts(Struct, frozen=True, gc=False):
+    """Parts of the memory needed on one GPU of a layout, in bytes."""
 
     weights_bytes: float = 0.0
     kv_cache_bytes: float = 0.0
@@ -39,6 +39,11 @@ class MemoryEstimate(Struct, frozen=True, gc=False):
     device_bytes: float | None = None
     """What nvidia-smi shows of a training: blocks that the allocator keeps come to the total, and
     are given back where memory runs out."""
+
+
+class MemoryEstimate(MemoryParts, frozen=True, gc=False):
+    """Memory needed on one GPU of a layout, in bytes, and how sure that is."""
+
     error_factor: float = 1.1
     """Error factor of the total in both directions, with a probability of 90%."""
     site_factor: float = 1.0

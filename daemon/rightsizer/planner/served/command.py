@@ -11,6 +11,7 @@ from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, duration, settings_of, whole_number
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
+from rightsizer.io.codec import plain
 from rightsizer.io.files import is_there
 from rightsizer.io.terminal import counted
 from rightsizer.model.errors import RightsizerError, UsageError
@@ -19,7 +20,7 @@ from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import Planner, boards_of
 from rightsizer.planner.served.answer_blocks import served_blocks
 from rightsizer.planner.served.answers import PredictedLoads, predicted_loads, served_answers
-from rightsizer.planner.served.encoder import encode_served
+from rightsizer.planner.served.document import served_document
 from rightsizer.planner.served.engine import LEVELS, Statement, number_format
 from rightsizer.planner.served.source import SERVING_PATH, AnyLoad, agent_loads, loads_of
 from rightsizer.planner.settings import PlannerSettings
@@ -64,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
             notes.append(_learn(predicted, learned_file))
         except RightsizerError as error:  # The answers do not depend on it.
             fault = error
-    result = [encode_served(answer) for answer in answers]
+    result = [plain(served_document(answer)) for answer in answers]
     show(arguments, "What engines serve", result, served_blocks(answers, notes))
     if fault is not None:
         raise fault
