@@ -91,7 +91,7 @@ THROUGH_VALUES: Final = (
     "broker/",
     "cli/",
     "exposition/",
-    "fleet/rules/",
+    "fleet/",
     "host/",
     "notify/",
     "owners/",

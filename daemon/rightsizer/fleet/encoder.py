@@ -43,10 +43,16 @@ from rightsizer.fleet.summary import summarized
 from rightsizer.fleet.tables import cluster_rows, usage_tables
 from rightsizer.fleet.usage import FREE, HeldGpu, UseRow
 from rightsizer.io.codec import plain_fields
-from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Finding, FindingKind
-from rightsizer.model.metric_family import series_key
-from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, optional_seconds, seconds
+from rightsizer.model.values import (
+    HOUR_SECONDS,
+    Advice,
+    Finding,
+    FindingKind,
+    Nanoseconds,
+    optional_seconds,
+    seconds,
+    series_key,
+)
 from rightsizer.report.advice_document import encode_advice, encode_finding
 from rightsizer.report.labels import HOURS_A_DAY
 

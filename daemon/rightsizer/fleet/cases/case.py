@@ -36,12 +36,19 @@ from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.columns.subject_columns import HeldRow, SubjectColumns, columns_of
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
-from rightsizer.model.finding import Case, Node
 from rightsizer.model.lazy import LazySequence
-from rightsizer.model.reading import Reading
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.window import Provisioning, Window, workload_subject
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.values import (
+    Case,
+    Holding,
+    Nanoseconds,
+    Node,
+    Provisioning,
+    Reading,
+    Window,
+    Workload,
+    nanoseconds,
+    workload_subject,
+)
 
 
 class CaseSettings(Struct, frozen=True):

@@ -12,8 +12,16 @@ import numpy as np
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.columns.segment import Segment
-from rightsizer.model.block import BLOCK_SPAN, BLOCK_UNITS, Blocks, LazyColumn, Measure, Series
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    BLOCK_UNITS,
+    NANOSECONDS_PER_SECOND,
+    Blocks,
+    LazyColumn,
+    Measure,
+    Nanoseconds,
+    Series,
+)
 
 _TENTHS: Final = 10
 _SPAN_TENTHS: Final = BLOCK_SPAN / NANOSECONDS_PER_SECOND * _TENTHS

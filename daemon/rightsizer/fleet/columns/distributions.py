@@ -12,10 +12,17 @@ from msgspec import Struct
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
 from rightsizer.fleet.columns.segment import Segment
 from rightsizer.fleet.settings import DemandSettings
-from rightsizer.model.block import Measure
-from rightsizer.model.histogram import BINS, PRECISION, Distribution, Histogram
-from rightsizer.model.state import IDLE_STATES, Resource, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.values import (
+    BINS,
+    IDLE_STATES,
+    NANOSECONDS_PER_SECOND,
+    PRECISION,
+    Distribution,
+    Histogram,
+    Measure,
+    Resource,
+    State,
+)
 
 _ROUNDING: Final = 1e-9
 _RESOURCES: Final = {

@@ -27,9 +27,7 @@ from rightsizer.accounting.definitions import (
 )
 from rightsizer.accounting.float_interpreter import JUST_OUTSIDE, MATCH_MARGIN
 from rightsizer.fleet.cache.day_frame import Floats
-from rightsizer.model.device import Device
-from rightsizer.model.state import Cause, State, Tier
-from rightsizer.model.topology import link_bytes_per_second
+from rightsizer.model.values import Cause, Device, State, Tier, link_bytes_per_second
 
 _DERIVED: Final = {"clock_ratio": CLOCK_RATIO, **DERIVED, **USED_COMPUTE}
 _NEVER: Final = np.zeros((), bool)

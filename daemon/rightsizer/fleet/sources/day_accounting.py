@@ -51,13 +51,21 @@ from rightsizer.fleet.sources.column_interpreter import (
     waste_of,
 )
 from rightsizer.fleet.sources.holder_columns import HolderColumns
-from rightsizer.model.block import Measure
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.histogram import BINS, Histogram
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import THROTTLES, Condition, Resource, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds, seconds
+from rightsizer.model.values import (
+    BINS,
+    NANOSECONDS_PER_SECOND,
+    THROTTLES,
+    ClockEvent,
+    Condition,
+    Device,
+    Histogram,
+    Measure,
+    Resource,
+    Signal,
+    State,
+    nanoseconds,
+    seconds,
+)
 
 _TORN: Final = (0.75, 1.25)
 """Ratio of energy by counter to energy by power, outside of which the counter's series was split

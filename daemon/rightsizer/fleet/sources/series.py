@@ -16,8 +16,7 @@ from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import any_of, quoted
 from rightsizer.fleet.source import MetricStore, SampledSeries
-from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, StoreLimitError
 
 _Word = TypeVar("_Word", bound=StrEnum)
 _Value = TypeVar("_Value")

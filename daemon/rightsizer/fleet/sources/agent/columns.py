@@ -22,12 +22,19 @@ from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.column_interpreter import ColumnInterpreter, facts_of, tiers_of
 from rightsizer.fleet.sources.figures import FIGURE, TOTALS
 from rightsizer.fleet.sources.series import placed, word_of
-from rightsizer.model.block import Measure
-from rightsizer.model.device import Device
-from rightsizer.model.histogram import BINS, Histogram
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Cause, Condition, Resource, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
+from rightsizer.model.values import (
+    BINS,
+    NANOSECONDS_PER_SECOND,
+    Cause,
+    Condition,
+    Device,
+    Histogram,
+    Measure,
+    Resource,
+    Signal,
+    State,
+    seconds,
+)
 
 Columns: TypeAlias = Mapping[str, Floats]
 """By the column of a frame, or the name of a figure; one row per device."""

@@ -22,10 +22,7 @@ from rightsizer.fleet.sources.gpu_requests import GpuUnits, containers_of, reque
 from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners, workload_key
 from rightsizer.fleet.sources.series import placed, runs_of
 from rightsizer.model.dcgm_fields import holder_of
-from rightsizer.model.device import Device
-from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import Device, Nanoseconds, StoreLimitError, Workload, seconds
 
 
 def _scrape(labels: Mapping[str, str]) -> tuple[str, str]:

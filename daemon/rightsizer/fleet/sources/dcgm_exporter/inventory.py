@@ -42,12 +42,18 @@ from rightsizer.model.dcgm_fields import (
     DcgmField,
     Entity,
 )
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
-from rightsizer.model.reading import Missing, plausible
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, convert
-from rightsizer.model.workload import Workload
+from rightsizer.model.values import (
+    CRITICAL_XIDS,
+    NANOSECONDS_PER_SECOND,
+    Device,
+    Missing,
+    Nanoseconds,
+    Signal,
+    Workload,
+    XidLog,
+    convert,
+    plausible,
+)
 
 _ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}|[\da-fA-F]*:[\da-fA-F:.]+")
 _CONTAINER: Final = re.compile(r"[0-9a-f]{12}")

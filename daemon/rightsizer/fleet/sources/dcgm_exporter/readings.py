@@ -28,10 +28,7 @@ from rightsizer.fleet.sources.figures import (
 )
 from rightsizer.fleet.sources.series import placed, runs_of, together
 from rightsizer.model.dcgm_fields import DcgmField
-from rightsizer.model.device import Device
-from rightsizer.model.signal import Signal
-from rightsizer.model.state import Condition
-from rightsizer.model.units import Unit, convert, seconds
+from rightsizer.model.values import Condition, Device, Signal, Unit, convert, seconds
 
 
 class Stretch(Struct, frozen=True):

@@ -44,10 +44,15 @@ from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners
 from rightsizer.fleet.sources.series import divided, names_of, one_of, over_time, together
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.model.dcgm_fields import UUID_LABELS
-from rightsizer.model.device import Device
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.model.workload import Allocator, Workload
+from rightsizer.model.values import (
+    NANOSECONDS_PER_SECOND,
+    Allocator,
+    Device,
+    Nanoseconds,
+    Signal,
+    Workload,
+    seconds,
+)
 
 
 def pods_of(holders: Collection[Workload | None]) -> frozenset[Pod]:
