@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.fleet.advice_groups import opened
-from rightsizer.fleet.documents import MergedDocument
+from rightsizer.fleet.documents import FleetAnswerDocument
 from rightsizer.fleet.served_blocks import served_rank
 from rightsizer.fleet.summary import summarized
 from rightsizer.fleet.tables import cluster_rows, pools_of_team, usage_tables
@@ -154,13 +154,13 @@ def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
 
 def _read(document: object) -> _JsonObject:
     """Return what a merge reads of an answer; raises `ValueError`."""
-    keys = MergedDocument.__struct_fields__
+    keys = FleetAnswerDocument.__struct_fields__
     if not isinstance(document, dict) or document.keys().isdisjoint(keys):
         raise ValueError("is no answer about a fleet")
     if missing := [key for key in keys if key not in document]:
         raise ValueError(f"has no {', '.join(missing)}: it was made by another version")
     try:
-        read = plain_fields(convert(document, MergedDocument))
+        read = plain_fields(convert(document, FleetAnswerDocument))
     except ValueError as error:
         raise ValueError(f"is no answer of this version ({error})") from None
     # The planner says more of a served model than a fleet reads.
@@ -232,11 +232,17 @@ def merged(
             chain.from_iterable(answer["waiting_work"] for answer in answers),
             key=lambda row: -(row["waiting_seconds"] or 0.0),
         ),
-        **usage_tables([part for answer in answers for part in answer["usage"]["parts"]]),
+        "usage": {"parts": [part for answer in answers for part in answer["usage"]["parts"]]},
         "use": {key: sum(answer["use"][key] for answer in answers) for key in answers[0]["use"]},
         "notes": list(dict.fromkeys(chain(*(answer["notes"] for answer in answers), ages))),
     }
-    return {**document, **summarized(document), "evidence": evidence_of(document)}
+    return completed(document)
+
+
+def completed(document: _JsonObject) -> _JsonObject:
+    """Return the rows of an answer with what follows from them: hours by owner, sums, evidence."""
+    document = document | usage_tables(document["usage"]["parts"])
+    return document | summarized(document) | {"evidence": evidence_of(document)}
 
 
 def evidence_of(document: _JsonObject) -> list[_JsonObject]:

@@ -239,8 +239,8 @@ class UsageDocument(Struct, frozen=True):
     parts: tuple[UseRow, ...]
 
 
-class MergedDocument(Struct, frozen=True):
-    """What a merge reads of an answer; the rest follows from it."""
+class FleetAnswerDocument(Struct, frozen=True):
+    """Answer about a fleet, of one run or merged; sums, groups and evidence follow from it."""
 
     time: _Amount
     lookback_seconds: _Amount

@@ -13,18 +13,23 @@ from msgspec.structs import asdict, replace
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.verdict import names_of
-from rightsizer.fleet.answers import evidence_of, ranked
+from rightsizer.fleet.answers import completed, ranked
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.context import FleetContext
 from rightsizer.fleet.documents import (
     FetchDocument,
+    FleetAdviceDocument,
+    FleetAnswerDocument,
+    FleetFindingDocument,
     FleetPoolDocument,
     FleetSourceDocument,
     HeldGpuDocument,
+    NodeAdviceDocument,
     OfferDocument,
     ReadingDocument,
     RuleVerdicts,
     StepDocument,
+    UsageDocument,
     WaitingDocument,
 )
 from rightsizer.fleet.fetch import FetchPlan
@@ -39,10 +44,9 @@ from rightsizer.fleet.model import (
 from rightsizer.fleet.pools.hourly import mean_of
 from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
-from rightsizer.fleet.summary import summarized
-from rightsizer.fleet.tables import cluster_rows, usage_tables
+from rightsizer.fleet.tables import cluster_rows
 from rightsizer.fleet.usage import FREE, HeldGpu, UseRow
-from rightsizer.io.codec import plain_fields
+from rightsizer.io.codec import plain_fields, to_json
 from rightsizer.model.values import (
     HOUR_SECONDS,
     Advice,
@@ -53,7 +57,7 @@ from rightsizer.model.values import (
     seconds,
     series_key,
 )
-from rightsizer.report.advice_document import encode_advice, encode_finding
+from rightsizer.report.advice_document import advice_document, finding_document
 from rightsizer.report.labels import HOURS_A_DAY
 
 _PLACES: Final = 4
@@ -121,53 +125,7 @@ def _source(report: SourceReport) -> FleetSourceDocument:
     )
 
 
-def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
-    """Encode the answer; judgements that were not kept appear as counts."""
-    holdings = _holdings(answer)
-    places = _Places.of(answer)
-    waiting = waiting_by_pool(answer.waiting)
-    pools = [plain_fields(_pool(pool, waiting.get(pool.name))) for pool in answer.view.pools]
-    pending = [plain_fields(waiting_work) for waiting_work in answer.waiting]
-    names = (source.cluster.name for source in answer.sources)
-    clusters = cluster_rows(names, pools, holdings, pending)
-    document = {
-        "time": seconds(answer.time),
-        "lookback_seconds": answer.lookback_seconds,
-        "coverage_ratio": answer.view.coverage_ratio,
-        "devices": sum(len(pool.devices) for pool in answer.view.pools),
-        "gpus": sum(pool.gpus for pool in answer.view.pools),
-        "workloads": len(
-            {(row["cluster"], row["workload"]) for row in holdings if row["workload"]}
-        ),
-        "clusters": clusters,
-        "sources": [plain_fields(_source(source)) for source in answer.sources],
-        "pools": pools,
-        "holdings": holdings,
-        "findings": [
-            places.of_finding(finding) | encode_finding(finding) for finding in answer.findings
-        ],
-        "verdicts": _verdicts(answer),
-        "advice": ranked(
-            [places.of_finding(advice.finding) | encode_advice(advice) for advice in answer.advice]
-        ),
-        "node_advice": [
-            {**plain_fields(advice), "team": places.team(advice.devices)}
-            for advice in answer.node_advice
-        ],
-        "waiting": pending,
-        "waiting_work": [plain_fields(_served(outcome)) for outcome in answer.served],
-        "served_models": [
-            {**places.of_devices(served["load"]["devices"]), **served}
-            for served in answer.served_models
-        ],
-        **usage_tables([plain_fields(use_row) for use_row in answer.usage]),
-        "use": plain_fields(answer.use),
-        "notes": list(answer.notes),
-    }
-    return {**document, **summarized(document), "evidence": evidence_of(document)}
-
-
-def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:
+def _holdings(answer: FleetAnswer) -> tuple[HeldGpuDocument, ...]:
     """Encode who has which GPU now, and what became of its hours."""
     devices = {
         fleet_device.device.uuid: fleet_device
@@ -201,8 +159,8 @@ def _holdings(answer: FleetAnswer) -> list[dict[str, Any]]:
             free_gpu_hours=round(held.free, _PLACES),
             dollars_per_day=None if price is None else price * held.gpus * HOURS_A_DAY,
         )
-        rows.append(plain_fields(row))
-    return rows
+        rows.append(row)
+    return tuple(rows)
 
 
 class _Places(Struct, frozen=True):
@@ -245,6 +203,62 @@ class _Places(Struct, frozen=True):
         return names.pop() if len(names) == 1 else ""
 
 
+def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
+    """Encode the answer; judgements that were not kept appear as counts."""
+    places = _Places.of(answer)
+    document: dict[str, Any] = to_json(_document(answer, places))
+    names = (source["cluster"] for source in document["sources"])
+    rows = (document[name] for name in ("pools", "holdings", "waiting"))
+    document["clusters"] = cluster_rows(names, *rows)
+    document["advice"] = ranked(document["advice"])
+    # The planner says more of a served model than a fleet reads.
+    document["served_models"] = [
+        {**places.of_devices(served["load"]["devices"]), **served}
+        for served in answer.served_models
+    ]
+    return completed(document)
+
+
+def _document(answer: FleetAnswer, places: _Places) -> FleetAnswerDocument:
+    """Return the rows of an answer, its clusters and served models apart."""
+    holdings = _holdings(answer)
+    pools = answer.view.pools
+    waiting = waiting_by_pool(answer.waiting)
+    return FleetAnswerDocument(
+        time=seconds(answer.time),
+        lookback_seconds=answer.lookback_seconds,
+        coverage_ratio=answer.view.coverage_ratio,
+        devices=sum(len(pool.devices) for pool in pools),
+        gpus=sum(pool.gpus for pool in pools),
+        workloads=len({(held.cluster, held.workload) for held in holdings if held.workload}),
+        clusters=(),
+        sources=tuple(map(_source, answer.sources)),
+        pools=tuple(_pool(pool, waiting.get(pool.name)) for pool in pools),
+        holdings=holdings,
+        findings=tuple(
+            FleetFindingDocument(**asdict(finding_document(finding)), **places.of_finding(finding))
+            for finding in answer.findings
+        ),
+        verdicts=_verdicts(answer),
+        advice=tuple(
+            FleetAdviceDocument(
+                **asdict(advice_document(advice)), **places.of_finding(advice.finding)
+            )
+            for advice in answer.advice
+        ),
+        node_advice=tuple(
+            NodeAdviceDocument(**asdict(advice), team=places.team(advice.devices))
+            for advice in answer.node_advice
+        ),
+        waiting=answer.waiting,
+        waiting_work=tuple(map(_served, answer.served)),
+        served_models=(),
+        usage=UsageDocument(answer.usage),
+        use=answer.use,
+        notes=answer.notes,
+    )
+
+
 def encode_plan(
     reports: Sequence[SourceReport], plan: FetchPlan, now: Nanoseconds
 ) -> dict[str, Any]:
@@ -272,7 +286,7 @@ def encode_reading(context: FleetContext, use: StoreUse, days: Path) -> dict[str
     return plain_fields(ReadingDocument(**fetch, days=str(days), use=use, notes=context.notes))
 
 
-def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
+def _verdicts(answer: FleetAnswer) -> dict[str, RuleVerdicts]:
     """Encode verdicts by rule."""
     verdicts: dict[str, RuleVerdicts] = {}
     ordered = sorted(answer.tallies.items(), key=lambda item: (item[0].rule, -item[1], item[0][1:]))
@@ -286,7 +300,7 @@ def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
             rule.well += count
         else:
             rule.complaints += count
-    return {name: plain_fields(rule) for name, rule in verdicts.items()}
+    return verdicts
 
 
 def _served(served: WaitingOutcome) -> WaitingDocument:
