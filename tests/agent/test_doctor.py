@@ -36,10 +36,12 @@ from rightsizer.agent.doctor.own import (
     check_local_socket,
     check_web_port,
 )
+from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.telemetry.settings import SimulatedSettings
+from rightsizer.web.server import WebServer
 
 
 @pytest.fixture
@@ -274,8 +276,19 @@ def test_web_port(context: CheckContext) -> None:
     assert verdict(check_web_port(context)) == "ok"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         found = web(listen_addresses=(f"127.0.0.1:{taken.getsockname()[1]}",))
-    assert verdict(found) == "ok"
+    assert verdict(found) == "missing"
     assert f"is taken by process {os.getpid()} (" in found.found
+    assert "stop what has the address" in found.remedy
+    server = WebServer(
+        ["127.0.0.1:0"], latest=lambda: None, exposition=MetricsExposition(lambda: None)
+    )
+    server.start()
+    try:
+        found = web(listen_addresses=tuple(server.addresses))
+    finally:
+        server.stop()
+    assert verdict(found) == "ok"
+    assert f"is taken by the agent, process {os.getpid()} (" in found.found
     assert verdict(web(listen_addresses=("192.0.2.1:19400",))) == "missing"
     assert verdict(web(systemd_socket=True)) == "ok"
 

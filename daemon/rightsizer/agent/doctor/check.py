@@ -4,16 +4,21 @@ import os
 import socket
 import stat
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from enum import StrEnum
 from functools import cache
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from rightsizer.agent.settings import Settings
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.values import Snapshot
+
+_LOCAL: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound.
+"""Loopback addresses of wildcard ones."""
 
 
 class Verdict(StrEnum):
@@ -101,9 +106,19 @@ def connect_error(path: str) -> OSError | None:
 
 def is_listened_at(host: str, port: int) -> bool:
     """Whether a process listens on a port; wildcard addresses are tried on loopback."""
-    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound.
     try:
-        with socket.create_connection((local.get(host, host), port), timeout=1.0):
+        with socket.create_connection((_LOCAL.get(host, host), port), timeout=1.0):
             return True
     except OSError:
         return False
+
+
+def is_served_at(host: str, port: int) -> bool:
+    """Whether an agent's server answers on a port without TLS, by its `Server` header."""
+    with (
+        closing(HTTPConnection(_LOCAL.get(host, host), port, timeout=1.0)) as connection,
+        suppress(OSError, HTTPException),
+    ):
+        connection.request("GET", "/-/healthy")
+        return connection.getresponse().getheader("Server") == "rightsizer"
+    return False

@@ -17,6 +17,7 @@ from rightsizer.agent.doctor.check import (
     failed_check,
     folder_fault,
     is_listened_at,
+    is_served_at,
 )
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.host.listeners import listening_process
@@ -102,7 +103,7 @@ def check_local_socket(context: CheckContext) -> Check:
 
 
 def check_web_port(context: CheckContext) -> Check:
-    """Whether the addresses can be bound, or are already in use."""
+    """Whether the addresses can be bound, or the agent has them already."""
     name = "web port"
     web = context.settings.web
     if web.systemd_socket:
@@ -117,13 +118,23 @@ def check_web_port(context: CheckContext) -> Check:
             troubles.append(f"{text}: {refusal.strerror}")
         elif is_listened_at(address.host, address.port):
             process = listening_process(address.host, address.port)
-            by = "; by the agent, if it runs" if process is None else " by process {} ({})"
-            notes.append(f"{text} is taken{by.format(*process or ())}")
+            by = "another program" if process is None else "process {} ({})".format(*process)
+            if is_served_at(address.host, address.port) or _may_have_tls(context):
+                by = "the agent" if process is None else f"the agent, {by}"
+                notes.append(f"{text} is taken by {by}")
+            else:
+                troubles.append(f"{text} is taken by {by}")
         else:
             troubles.append(f"{text}: {refusal.strerror}")
     if troubles:
         return failed_check(name, Verdict.MISSING, "closed", "; ".join(troubles))
     return Check(name, Verdict.OK, "; ".join(notes))
+
+
+def _may_have_tls(context: CheckContext) -> bool:
+    """Whether an agent runs, whose server may not answer without TLS."""
+    path = context.settings.path.api_socket
+    return bool(context.settings.web.config_file and path) and connect_error(path) is None
 
 
 def _why_not(host: str, port: int) -> OSError | None:
