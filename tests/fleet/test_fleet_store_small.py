@@ -88,7 +88,7 @@ def test_a_store_that_allows_few_series_gives_the_same(
         (each["id"], each["devices"]) for each in whole["findings"]
     ]
     sources = [
-        {**source, "warnings": tuple(text for text in source["warnings"] if REFUSED not in text)}
+        {**source, "warnings": [text for text in source["warnings"] if REFUSED not in text]}
         for source in part["sources"]
     ]
     assert sources == whole["sources"]

@@ -27,7 +27,8 @@ rightsizer export --format parquet history.parquet
   interval that passed twice, because a clock was set back, has two rows.
 - **`--from`, `--to`**: windows that *begin* in between, the second excluded.
 - **Formats**: CSV; JSON, an array with an object a line; Parquet with the extra
-  `gpu-rightsizer[parquet]`. Files are written atomically.
+  `gpu-rightsizer[parquet]`. Files are written atomically. A terminal without `--format` gets the
+  first rows and main columns.
 - **Missing values**: empty in CSV, `null` in JSON and Parquet; never 0. Several holders are
   separated by semicolons in CSV, a list elsewhere.
 - **Sums**: state seconds sum to `accounted_seconds`; used and wasted seconds, and joules, to the
