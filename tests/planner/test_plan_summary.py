@@ -119,6 +119,29 @@ def test_memory_range_above_the_card_is_said_and_ranks_lower(
     assert found["memory_is_tight"]
 
 
+@pytest.mark.parametrize("gpu", ["B200", "H200-SXM-141GB", "RTX-6000-Ada"])
+def test_memory_to_verify_is_no_more_than_the_engine_fills(
+    gpu: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """Sentence, interval and probability agree where requests fill the memory."""
+    file = tmp_path / "plan.yaml"
+    file.write_text(f"model: {{parameters: 8e9}}\ngpus: [{gpu}]\n")
+    text = " ".join(" ".join(summary(capsys, "plan", str(file))).split())
+    (found,) = json.loads("".join(summary(capsys, "plan", str(file), "--json")))["candidates"]
+    expected = re.search(
+        r"expect ([\d.]+) to ([\d.]+) of ([\d.]+) GiB a GPU for weights and requests "
+        r"\(nvidia-smi shows ([\d.]+), all that the engine reserves\)",
+        text,
+    )
+    assert expected
+    low, high, usable, reserved = map(float, expected.groups())
+
+    assert low < high <= reserved < usable
+    assert high == round(found["memory"]["total_bytes_high"] / 2**30, 1)
+    assert found["memory_probability"] > 0.999
+    assert not found["memory_is_tight"]
+
+
 def test_plan_without_a_fit_shows_the_nearest_and_its_remedy(capsys: Captured) -> None:
     """There is no table, and no confirming measurement."""
     lines = summary(capsys, "plan", "--model", "llama-3.1-405b", "--train", "full", "--gpus", "l4")

@@ -208,12 +208,13 @@ class PlanCandidate(Struct, frozen=True, gc=False):
     @property
     def is_memory_tight(self) -> bool:
         """Whether memory may be insufficient, by the upper end of the prediction."""
-        return self._needed.total.high > self.usable_bytes
+        return self.memory.total.high > self.usable_bytes
 
     @property
     def memory_probability(self) -> float:
         """Probability that memory is sufficient."""
-        return self._needed.total.met_probability(self.usable_bytes)
+        needed = self.memory if self.least_memory is None else self.least_memory
+        return needed.total.met_probability(self.usable_bytes)
 
     @property
     def certainty(self) -> float:
@@ -229,10 +230,6 @@ class PlanCandidate(Struct, frozen=True, gc=False):
     def lack_ratio(self) -> float:
         """Distance from fitting: the greatest of what its rejections lack; 1 if it fits."""
         return max((rejection.lack_ratio for rejection in self.rejections), default=1.0)
-
-    @property
-    def _needed(self) -> MemoryEstimate:
-        return self.memory if self.least_memory is None else self.least_memory
 
     @property
     def count(self) -> int:

@@ -356,6 +356,9 @@ class Search:
         if server is not None and server.memory_correction is not None:
             estimate = estimate.corrected(server.memory_correction)
             least = least.corrected(server.memory_correction)
+        if is_filled:
+            largest = max(self._available(board), least.total.high)
+            estimate = replace(estimate, filled_maximum_bytes=largest)
         candidate = self._candidate(board, layout, estimate, rate)
         if server is not None:
             candidate = replace(candidate, adjustment=server.adjustment)

@@ -37,6 +37,9 @@ _AROUND: Final = {
     ),
 }
 
+_RESERVED: Final = (" for weights and requests", "all that the engine reserves")
+_KEPT: Final = ("", "with blocks that its allocator keeps")
+"""What the memory is of, and why nvidia-smi shows more."""
 _TRAINING_EDGE: Final = "more tokens/s, or out of memory: how far the plan is from its edge"
 
 
@@ -108,7 +111,8 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     )
     if high <= usable:
         shown = shown_gibibytes(requirement, candidate)
-        also = "" if shown is None else f" (nvidia-smi shows {shown:.1f})"
+        of, why = _KEPT if requirement.task.trains else _RESERVED
+        also = "" if shown is None else f"{of} (nvidia-smi shows {shown:.1f}, {why})"
         yield f"{low:.1f} to {high:.1f} of {usable:.1f} GiB a GPU{also}"
     else:
         yield f"{low:.1f} to {high:.1f} GiB a GPU, of which {usable:.1f} are there"

@@ -43,6 +43,11 @@ class EstimateInterval(Struct, frozen=True, gc=False):
         ends = (max(least, end) for end in (self.value, self.low, self.high))
         return EstimateInterval(*ends)
 
+    def at_most(self, largest: float) -> "EstimateInterval":
+        """Interval of what is known to be no more."""
+        ends = (min(largest, end) for end in (self.value, self.low, self.high))
+        return EstimateInterval(*ends)
+
     def times(self, other: "EstimateInterval") -> "EstimateInterval":
         """Product of two values with independent errors: log errors add in quadrature."""
         value = self.value * other.value

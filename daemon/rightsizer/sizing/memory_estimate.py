@@ -1,5 +1,6 @@
 """Memory needed on one GPU, and what of it is common to all models."""
 
+import math
 from typing import Final
 
 from msgspec import Struct
@@ -48,11 +49,13 @@ class MemoryEstimate(MemoryParts, frozen=True, gc=False):
     """Error factor of the total in both directions, with a probability of 90%."""
     site_factor: float = 1.0
     """By measurements of a site, of the middle of that interval."""
+    filled_maximum_bytes: float = math.inf
+    """Of the total: where more is needed, an engine runs fewer requests at a time."""
 
     @property
     def total(self) -> EstimateInterval:
         """Total with its interval."""
-        return self.around(self.total_bytes)
+        return self.around(self.total_bytes).at_most(self.filled_maximum_bytes)
 
     def around(self, filled_bytes: float) -> EstimateInterval:
         """Return the interval of another total of the same model and layout."""
