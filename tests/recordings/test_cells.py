@@ -1,13 +1,17 @@
 """Cells into values, or into the reason why there is none."""
 
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
-from rightsizer.recordings.row import RecordingNotes
+from rightsizer.recordings.source import open_recording
 from rightsizer.recordings.table import CellColumn, CellTable, local_number
 
 
@@ -61,15 +65,19 @@ def test_a_mask_may_be_hexadecimal() -> None:
     assert column["0x" + "f" * 400] is Missing.INVALID
 
 
-def test_every_unreadable_cell_is_counted() -> None:
-    """A cell that repeats is remembered, but each time it occurs is told."""
-    notes = RecordingNotes("log.csv")
-    table = CellTable([CellColumn(0, "utilization.gpu", Signal.GPU_BUSY, "%")])
-    for line in (7, 8, 9):
-        table.note(["wat"], line, notes, "")
-    assert notes.warnings == (
-        "log.csv:7: unreadable cell in 'utilization.gpu': 'wat', the first of 3",
-    )
+def test_every_unreadable_cell_is_counted(tmp_path: Path) -> None:
+    """A cell that repeats is remembered, but each time is told, also beside a rival's value."""
+    file = tmp_path / "log.csv"
+    heading = "timestamp, index, utilization.gpu [%], power.draw [W], power.draw.instant [W]"
+    row = "2026/01/05 00:00:{:02}.000, 0, wat, 80.00 W, garbage!"
+    file.write_text("\n".join([heading, *map(row.format, range(30))]) + "\n")
+    with closing(open_recording([file], catalogue=built_in())) as source:
+        assert [snapshot.readings["index:0"].values for snapshot in iter(source.read, None)] == [
+            {Signal.POWER_WATTS: 80.0}
+        ] * 30
+    for cell in ("utilization.gpu [%]': 'wat'", "power.draw.instant [W]': 'garbage!'"):
+        warning = f"{file}:2: unreadable cell in '{cell}, the first of 30"
+        assert warning in source.warnings
 
 
 def test_the_last_of_two_columns_with_one_signal_is_believed() -> None:
@@ -82,9 +90,9 @@ def test_the_last_of_two_columns_with_one_signal_is_believed() -> None:
     )
     rows = [["80 W", "70 W"], ["80 W", "[N/A]"]]
     assert [*table.read(rows[:1])] == [({Signal.POWER_WATTS: 70.0}, {})]
-    assert [values for values, _ in table.read(rows)] == [
-        {Signal.POWER_WATTS: 70.0},
-        {Signal.POWER_WATTS: 80.0},
+    assert [*table.read(rows)] == [
+        ({Signal.POWER_WATTS: 70.0}, {}),
+        ({Signal.POWER_WATTS: 80.0}, {}),
     ]
 
 

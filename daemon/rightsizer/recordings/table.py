@@ -216,6 +216,8 @@ class CellTable:
         self.columns = tuple(columns)
         self._signals = tuple(column.signal for column in self.columns)
         self._cells = cells_at([column.index for column in self.columns])
+        self.has_rivals = len({*self._signals}) < len(self.columns)
+        """Whether a fault of a column may be hidden by another one's value."""
 
     def read(self, rows: Sequence[Sequence[str]]) -> Iterator[RowValues]:
         """Yield the values of rows, and reasons for missing ones; each column is read at once."""

@@ -150,7 +150,7 @@ class TableLayout:
                 if (key := self._known.get(named)) is None:
                     key = self._known[named] = self._key(named[0], cells)
                 if key:
-                    if missing:
+                    if missing or table.has_rivals:
                         table.note(cells, line, self._notes, key)
                     yield self._row(time, key, values, missing, cells), cells
                 elif _has_cells(table, cells):
