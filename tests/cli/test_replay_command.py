@@ -136,6 +136,16 @@ def test_a_log_too_short_for_advice_says_what_it_takes(
     assert "activity" not in text
 
 
+def test_a_long_log_without_readings_is_not_called_short(folder: Path, capsys: Captured) -> None:
+    """Its length is not what is missing."""
+    gap = (State.UNKNOWN, 3 * HOUR)
+    log = write_states(folder / "log.csv", (State.IDLE_HELD, 30), gap, (State.IDLE_HELD, 30))
+    assert main(["replay", str(log), "--board", BOARD]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "idle from 1 h 48 min on" not in text
+    assert "from 7 d on" in text
+
+
 def test_length_that_idleness_takes_opens_its_recommendation(
     folder: Path, capsys: Captured
 ) -> None:

@@ -89,7 +89,7 @@ class Replay(Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
     """What the result rests on."""
     needed_seconds: Mapping[str, float] = {}
-    """Known time by rule that advice on what was seen takes, where the recording has less."""
+    """Known time by rule that advice on what was seen takes, where a GPU has less."""
 
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds]:
@@ -221,7 +221,7 @@ class _ReplayRun:
         )
 
     def _needed_seconds(self, devices: Iterable[DeviceSummary]) -> dict[str, float]:
-        """Return what opening advice takes by rule, where the recording is too short for it.
+        """Return what opening advice takes by rule, where less is known of a GPU.
 
         Of an idle GPU only its idleness matters, else what could not be judged for lack of time.
         """

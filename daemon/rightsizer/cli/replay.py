@@ -55,7 +55,8 @@ def replay_blocks(result: Replay, *, is_verbose: bool = False) -> Iterator[Block
     yield from map(_device, result.devices)
     findings = actionable(result.findings)
     start, end = result.span
-    length = format_duration(seconds(end - start))
+    span_seconds = seconds(end - start)
+    length = format_duration(span_seconds)
     if (coverage := result.coverage_ratio) < 1.0:
         yield (f"Of the span of {length} {coverage:.1%} is known of all of them together.")
     if result.interval >= _SPARSE:
@@ -80,8 +81,10 @@ def replay_blocks(result: Replay, *, is_verbose: bool = False) -> Iterator[Block
     ]
     yield Items(tuple(map(finding_line, (*findings, *later))))
     yield no_verdict(result.findings, is_verbose=is_verbose)
-    if result.needed_seconds:
-        takes = "; ".join(_needs(result.needed_seconds))
+    # A longer recording with as many missing readings would not help.
+    needed = {rule: time for rule, time in result.needed_seconds.items() if time > span_seconds}
+    if needed:
+        takes = "; ".join(_needs(needed))
         yield f"The recording covers {length}, and advice takes longer: {takes}."
     yield (
         f"{counted(len(findings), 'finding')}; "
