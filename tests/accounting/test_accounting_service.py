@@ -226,8 +226,8 @@ def test_backfilled_days_leave_the_windows_of_days_lived() -> None:
     assert found[:2] == found[2:]
 
 
-def test_backfilled_days_are_judged_and_neither_flushed_nor_counted() -> None:
-    """A demonstration's past is not written to disk, and counters begin with the process."""
+def test_backfilled_days_are_judged_and_flushed_but_not_counted() -> None:
+    """Reports tell of a demonstration's past as the page does; counters begin with the process."""
     service = accounting()
     device = gpu()
     service.backfill(
@@ -241,6 +241,6 @@ def test_backfilled_days_are_judged_and_neither_flushed_nor_counted() -> None:
         service, snapshot(1200.0, [device], {device: EMPTY}, interval_seconds=60.0)
     ).devices
 
-    assert closed == []
+    assert [window.states for window in closed] == [{State.IDLE_EMPTY: 5 * MINUTE}] * 3
     assert case.windows[0].states == {State.IDLE_EMPTY: 19 * MINUTE}
     assert found.totals.state_seconds[State.IDLE_EMPTY] == 60.0

@@ -132,7 +132,6 @@ class AccountingService:
             self._accounts.keep_hours_before(until - FINE_KEPT)
             for snapshot in snapshots:
                 self._accounts.post(self._enrich(snapshot))
-            self._accounts.drain_closed()
             self._accounts.reset_totals()
 
     def restore(
