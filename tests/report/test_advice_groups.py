@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rightsizer.model.finding import Action, FindingKind
-from rightsizer.report.advice_groups import ALIKE_FROM, GroupKey, advice_groups
+from rightsizer.report.advice_groups import ALIKE_FROM, GroupKey, advice_groups, to_do
 
 IDLE: Final = GroupKey("a", None, FindingKind.IDLE, None, Action.RELEASE, ("IdleEmpty",))
 
@@ -22,6 +22,12 @@ def test_alternatives_stand_below_the_best_one() -> None:
     share = replace(size, id="share")
     other = replace(size, id="other", exclusive_group=None)
     assert ids_of(size, other, share) == [["size or share"], ["other"]]
+
+
+def test_alternatives_are_not_counted() -> None:
+    """The first of each group stands for it, and what excludes nothing for itself."""
+    pieces = [("g", "size"), (None, "other"), ("g", "share")]
+    assert to_do(pieces, lambda piece: piece) == [("g", "size"), (None, "other")]
 
 
 def test_idle_gpus_are_folded_with_their_alternatives() -> None:

@@ -30,7 +30,7 @@ from rightsizer.model.values import (
     dollars_text,
 )
 from rightsizer.report.advice_document import advice_document, encode_advice, finding_document
-from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
+from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups, to_do
 from rightsizer.report.blocks import Block, Items, Section, section
 from rightsizer.report.evidence import rests_on
 from rightsizer.report.labels import action_label, uncapitalized
@@ -49,17 +49,18 @@ def advise_blocks(
 
     still_open = [recommendation for recommendation in advice if recommendation.is_open]
     still_open.sort(key=lambda recommendation: (recommendation.opened, recommendation.id))
-    yield open_section(list(map(encode_advice, still_open)))
+    forms = [*map(encode_advice, still_open)]
+    yield open_section(forms)
     closed = [recommendation for recommendation in advice if not recommendation.is_open]
     ended = (
-        f"{recommendation.id}  {recommendation.state}: {recommendation.finding.summary}"
+        f"{recommendation.id} · {recommendation.state}: {recommendation.finding.summary}"
         for recommendation in closed[:_NAMED]
     )
     yield section("Closed:", Items(tuple(ended)))
     others = tuple(map(finding_line, without_advice(findings, advice)))
     yield section(_WITHOUT_ADVICE, Items(others))
     yield no_verdict(findings, is_verbose=is_verbose)
-    yield _open_count(len(still_open))
+    yield _open_count(forms)
 
 
 def open_section(forms: Sequence[JsonObject]) -> Section:
@@ -102,7 +103,8 @@ def _subject(advice: JsonObject) -> str:
     return subject
 
 
-def _open_count(count: int, flags: str = "") -> str:
+def _open_count(forms: Sequence[JsonObject], flags: str = "") -> str:
+    count = len(to_do(forms, lambda form: (form["exclusive_group"], form["id"])))
     are = counted(count, "recommendation is", "recommendations are")
     return f"{are} open." + (f" '{program()} explain ID{flags}' tells why." if count else "")
 
@@ -153,7 +155,7 @@ def _of_agent(arguments: argparse.Namespace, flags: str = "") -> int:
     evidence = convert(document.get("evidence", ()), tuple[Evidence, ...])
     blocks = (
         open_section(still_open),
-        _open_count(len(still_open), flags),
+        _open_count(still_open, flags),
         f"No GPU is read: {trouble}" if trouble else "",
         Items(tuple(rests_on(evidence))),
     )

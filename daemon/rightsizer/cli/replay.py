@@ -104,7 +104,7 @@ def _device(summary: DeviceSummary) -> Section:
     device = summary.device
     length = format_duration(seconds(summary.window.accounted))
     name = f"GPU {device.index}" if device.uuid == f"{BY_INDEX}{device.index}" else device.uuid
-    title = f"{name}  {device.name or 'unknown board'}  {length}  {summary.window.tier} tier"
+    title = f"{name} · {device.name or 'unknown board'} · {length} · {summary.window.tier} tier"
     return section(title, *_device_lines(summary))
 
 

@@ -46,7 +46,7 @@ def advice_block(advice: Mapping[str, Any], action: str, subject: str, *others: 
     risk = risk_word(advice["risk"])
     rest = f"confidence {percent_text(advice['confidence'])}, risk of the change {risk}"
     return section(
-        f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}",
+        f"{title} · {advice['severity']}, {advice['state']}{by} · {advice['id']}",
         advice["summary"],
         f"{best_text}{_savings(savings_of(advice))}; {rest}",
         *others,
@@ -60,7 +60,7 @@ def finding_line(finding: Finding) -> str:
     )
     # A figure alone on its line would look like one of the next finding.
     sure = f"confidence{NO_BREAK}{percent_text(finding.confidence)}"
-    return f"{finding.id}  {finding.summary} [{action}{sure}]"
+    return f"{finding.id} · {finding.summary} [{action}{sure}]"
 
 
 def add_verbose_flag(parser: argparse.ArgumentParser) -> None:

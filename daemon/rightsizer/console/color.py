@@ -20,7 +20,7 @@ _STYLES: Final = {
 _TONES: Final = {Tone.HEADING: "1", Tone.BEST: "1;32", Tone.WARNING: "33", Tone.FAINT: "2"}
 _PARTS: Final = re.compile(
     r"""(?P<heading>^[A-Z][^.:;,]{0,60}:$)
-    |(?P<title>^[ ]{2}[A-Z][^\n]*?(?=[ ]{2}(?:critical|high|medium|low),[ ]))
+    |(?P<title>^[ ]{2}[A-Z][^\n]*?(?=[ ]·[ ](?:critical|high|medium|low),[ ]))
     |(?P<severe>\b(?:critical|high)(?=,[ ]|[ ]severity))
     |(?P<medium>\bmedium(?=,[ ]|[ ]severity))
     |(?P<minor>\blow(?=,[ ]|[ ]severity))

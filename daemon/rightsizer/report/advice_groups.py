@@ -1,7 +1,7 @@
 """Groups of recommendations: exclusive ones together, alike ones folded."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -30,6 +30,22 @@ class GroupKey(Struct, frozen=True):
         """Key of alike recommendations for idle GPUs; the id for others, such as faults."""
         is_alike = self.kind == FindingKind.IDLE and not self.workload
         return (self.action, self.reasons) if is_alike else self.id
+
+
+def to_do(
+    advice: Iterable[_Piece], key_of: Callable[[_Piece], tuple[str | None, str]]
+) -> list[_Piece]:
+    """Return what is to be done: of recommendations that exclude each other only the first.
+
+    Args:
+        advice: Open recommendations, best ones first.
+        key_of: Returns the exclusive group of one, if it is in one, and its id.
+    """
+    firsts = dict[str, _Piece]()
+    for piece in advice:
+        group, name = key_of(piece)
+        firsts.setdefault(group or name, piece)
+    return [*firsts.values()]
 
 
 def advice_groups(

@@ -20,6 +20,7 @@ from rightsizer.model.values import (
     Window,
     seconds,
 )
+from rightsizer.report.advice_groups import to_do
 from rightsizer.report.advice_rows import (
     advice_rows,
     finding_rows,
@@ -298,7 +299,7 @@ def _summary(
         used=used,
         wasted=wasted,
         unattributed_hours=max(0.0, known_hours - used.gpu_hours - wasted.gpu_hours),
-        open_advice=len(advice),
+        open_advice=len(to_do(advice, lambda row: (row.exclusive_group, row.id))),
         savings=total_savings(facts),
         realized_gpu_hours=sum_known(row.realized_gpu_hours for row in outcomes),
         realized_dollars_low=sum_known(row.realized_dollars_low for row in outcomes),

@@ -39,7 +39,7 @@ def explanation_blocks(explanation: Explanation) -> Iterator[Block]:
     """Yield the whole explanation."""
     advice = explanation.advice
     reasons = ", ".join(advice.reasons) or "nothing to complain of"
-    yield f"{advice.id}  {advice.finding} ({reasons}), severity {advice.severity}"
+    yield f"{advice.id} · {advice.finding} ({reasons}), severity {advice.severity}"
     yield advice.summary
     names = explanation.names
     where = ", ".join(names.get(uuid, uuid) for uuid in advice.devices)

@@ -116,7 +116,7 @@ def _to_do(model: ReportModel) -> str:
             f"No recommendation is open; there are {finding_count} findings over the span. "
             f"First: {summary}"
         )
-    count = len(model.advice)
+    count = model.summary.open_advice
     pieces = "1 recommendation is" if count == 1 else f"{count} recommendations are"
     total = model.summary.savings
     saves = (

@@ -13,7 +13,7 @@ from rightsizer.model.values import (
     format_duration,
     percent_text,
 )
-from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
+from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups, to_do
 from rightsizer.report.labels import (
     ABSENT,
     TIMES,
@@ -94,6 +94,11 @@ def target_label(finding: Finding) -> str:
 def grouped(advice: Sequence[Advice]) -> tuple[tuple[Unit[Advice], ...], ...]:
     """Group advice as it is displayed, preserving order."""
     return advice_groups(advice, _group_key)
+
+
+def due(advice: Sequence[Advice]) -> list[Advice]:
+    """Return advice without the alternatives of others."""
+    return to_do(advice, lambda piece: (piece.finding.exclusive_group, piece.id))
 
 
 def _group_key(piece: Advice) -> GroupKey:
