@@ -115,3 +115,31 @@ def test_a_table_that_is_printed_once_has_models_in_full() -> None:
         Console(file=printed, width=view.width).print(node_view(frame, view))
         words = printed.getvalue().split()
         assert ({"Qwen2.5-32B-Instruct;", "H100-SXM5-80GB", "2)"} <= {*words}) is is_whole
+
+
+def test_a_strip_without_colors_has_a_glyph_for_each_group_of_states() -> None:
+    """Else a GPU that idles looks like one at work; with colors it is one bar."""
+    cells = [{"state_seconds": {state: 1.0}} for state in ("productive", "idle_held")]
+    past = {"devices": [{"uuid": "GPU-0", "cells": cells}]}
+    report = {"agent": {"source": "nvml"}, "devices": [DEVICE], "advice": []}
+    shown = []
+    for has_color in (True, False):
+        printed = io.StringIO()
+        view = TableView(width=160, has_color=has_color)
+        Console(file=printed, width=160).print(node_view(NodeFrame(report, past), view))
+        shown.append(printed.getvalue())
+
+    assert "██" in shown[0]
+    assert "█░" in shown[1]
+    assert "░ held but unused" in shown[1]
+
+
+def test_alternatives_are_one_thing_to_do() -> None:
+    """As many as the table and `advise` show."""
+    pieces = [{**advice(name, 3.0), "exclusive_group": "g"} for name in ("size", "share")]
+    report = {"agent": {"source": "nvml"}, "devices": [DEVICE], "advice": pieces}
+    printed = io.StringIO()
+    Console(file=printed, width=120).print(
+        node_view(NodeFrame(report, {"devices": []}), TableView())
+    )
+    assert "1 to do" in printed.getvalue()

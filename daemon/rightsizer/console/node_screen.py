@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote
 
+from msgspec.structs import replace
 from rich.console import Console, Group, RenderableType
 from rich.layout import Layout
 from rich.live import Live
@@ -93,10 +94,16 @@ def frame_of(agent: RemoteAgent) -> NodeFrame:
     return NodeFrame(report, agent.get(f"/api/v1/strip?span={_SPAN}"))
 
 
+def _has_color(console: Console) -> bool:
+    return console.color_system is not None and not console.no_color
+
+
 def print_node(agent: RemoteAgent) -> None:
     """Print one table in the terminal's width."""
     console = Console()
-    console.print(node_view(frame_of(agent), TableView(width=console.width)))
+    console.print(
+        node_view(frame_of(agent), TableView(width=console.width, has_color=_has_color(console)))
+    )
 
 
 class NodeScreen:
@@ -272,7 +279,7 @@ class NodeScreen:
         return whole
 
     def _table(self, frame: NodeFrame, console: Console, width: int, height: int) -> RenderableType:
-        view = self._view(width, height)
+        view = replace(self._view(width, height), has_color=_has_color(console))
         table = node_view(frame, view)
         parts = [table]
         room = height - len(console.render_lines(table, console.options.update(width=width)))

@@ -1,7 +1,7 @@
 """Table of a node's GPUs for a terminal: state, past, figures, holder, recommended action."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Final
 
@@ -13,7 +13,9 @@ from rich.text import Text
 
 from rightsizer.console.command import printable, program
 from rightsizer.console.node_frame import SORTS, NodeFrame, NodeRow, node_rows
-from rightsizer.report.labels import ABSENT, display_name
+from rightsizer.report.advice_groups import to_do
+from rightsizer.report.blocks import GLYPHS, Key
+from rightsizer.report.labels import ABSENT, GROUP_NAMES, GROUP_OF, GROUPS, display_name
 from rightsizer.report.rows import GPU_COLUMNS, RowColumn
 from rightsizer.report.served_labels import served_detail
 
@@ -44,6 +46,11 @@ _NARROW: Final = 76
 _FRAME_LINES: Final = 6
 """Headline, table header, omitted rows, footer."""
 _MOST_INSTRUCTIONS: Final = 2
+_GLYPHS: Final[Mapping[str, str]] = {
+    state: GLYPHS[GROUPS.index(group)] for state, group in GROUP_OF.items()
+}
+"""Of states in a strip without colors."""
+_KEY: Final = Key(tuple(GROUP_NAMES.items()), is_of_bars=True)
 _CHOSEN: Final = "on grey23"
 """Background of the selected row; states keep their colors."""
 _FIGURES: Final = ("number", "below number", "saves")
@@ -65,6 +72,7 @@ class TableView(Struct, frozen=True):
     width: int = 120
     height: int | None = None
     """Available lines; `None` for no limit."""
+    has_color: bool = True
     flags: str = ""
     """Flags by which a command asks the same agent."""
 
@@ -94,6 +102,8 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
         cells = (_cell(column, row, title, view) for column in columns)
         table.add_row(*cells, style=_CHOSEN if row is chosen else "")
     parts: list[RenderableType] = [_headline(frame), table]
+    if not view.has_color and any(column.kind == "past" for column in columns):
+        parts.append(_KEY.text)
     if hidden := len(shown) - len(visible):
         parts.append(Text(f"{hidden} more GPUs; ↑↓ go through them", style="dim"))
     if not shown:
@@ -123,7 +133,8 @@ def _headline(frame: NodeFrame) -> Text:
     stalled = sum(row.state == "hidden_stall" for row in rows)
     silent = sum(bool(row.down) or row.state == "unknown" for row in rows)
     working = len(rows) - idle - stalled - silent
-    opened = sum(advice["closed"] is None for advice in frame.report["advice"])
+    advice = (form for form in frame.report["advice"] if form["closed"] is None)
+    due = to_do(advice, lambda form: (form.get("exclusive_group"), form["id"]))
     boards = {row.model for row in rows}
     devices = frame.report["devices"]
     instances = sum(bool(device["mig_profile"]) for device in devices)
@@ -133,7 +144,7 @@ def _headline(frame: NodeFrame) -> Text:
     rest = "".join(f", {count} {word}" for count, word in counts if count)
     return Text.assemble(
         (f"{len(devices) - instances} {gpus}{divided}: {working} working{rest}", "bold"),
-        f"   {opened} to do   {frame.report['agent']['source']}",
+        f"   {len(due)} to do   {frame.report['agent']['source']}",
     )
 
 
@@ -150,7 +161,9 @@ def _cell(column: RowColumn, row: NodeRow, title: Text, view: TableView) -> Text
         return title
     if column.kind == "past":
         states = row.cells if view.width >= _WIDER else row.cells[::2]
-        return Text.assemble(*(("█" if state else " ", COLORS.get(state, "")) for state in states))
+        glyphs = {} if view.has_color else _GLYPHS
+        drawn = (glyphs.get(state, "█") if state else " " for state in states)
+        return Text.assemble(*zip(drawn, (COLORS.get(state, "") for state in states), strict=True))
     text = printable(column.text(row)) or ABSENT
     style = _STYLES.get(column.tone(row), "")
     if column.name == _HOLDER and view.height is None:
