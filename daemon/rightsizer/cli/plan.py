@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import sys
@@ -23,6 +22,7 @@ from rightsizer.console.command import Command, add_flags, flag_rows, help_of, s
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.codec import plain
 from rightsizer.io.files import is_closed, is_there
+from rightsizer.io.garbage import seldom_collected
 from rightsizer.io.yaml import below
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.units import HOUR_SECONDS
@@ -34,8 +34,6 @@ from rightsizer.planner.settings import PlannerSettings
 from rightsizer.planner.summary_blocks import page_blocks, summary_blocks
 from rightsizer.report.blocks import Block
 
-_ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 50_000
-"""Plans leave few cycles: collecting at the interpreter's 700 takes a sixth of a batch."""
 _HELP: Final = help_of(__file__)
 
 if TYPE_CHECKING:
@@ -161,8 +159,8 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+@seldom_collected()
 def _run(arguments: argparse.Namespace) -> int:
-    gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices_file = arguments.prices or settings.catalogue.prices_path

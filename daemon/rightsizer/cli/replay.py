@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import gc
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of, whole_number
 from rightsizer.console.progress import ProgressLine
 from rightsizer.io.files import is_there
+from rightsizer.io.garbage import seldom_collected
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted
@@ -41,8 +41,6 @@ from rightsizer.report.labels import display_name, first_names, readable_name, u
 from rightsizer.report.timeline import Timeline
 
 _HELP: Final = help_of(__file__)
-_ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 100_000
-"""Readings and cases hold no cycles: the interpreter's 700 is reached every few polls in vain."""
 _STATES_SHOWN = 4
 _EVIDENCE_SHOWN: Final = 3
 _NAMED: Final = 3
@@ -157,11 +155,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
+@seldom_collected()
 def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     _check_outputs(arguments)
-    gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
     if arguments.device is not None and arguments.devices not in (None, 1):
         fault = "names the only GPU, and --devices says there are more; drop one"
         raise UsageError(f"--device: {fault}")
