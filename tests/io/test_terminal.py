@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.io.terminal import aligned, wrapped
+from rightsizer.io.terminal import aligned, width, wrapped
 
 _HEADER = ("GPU", "cost", "range", "why")
 _LEFT = {"GPU", "why"}
@@ -108,3 +108,16 @@ def test_the_word_of_an_error_is_never_alone() -> None:
     """A line is found by its first words, however long the next one is."""
     path = "/a" * 60
     assert wrapped(f"error: {path}: is no file", maximum_width=40)[0] == f"error: {path}:"
+
+
+def test_a_pipe_has_the_width_that_the_user_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `--help` and `top` have; without it a line has 100, and a table what its cells need."""
+    rows = [("H100", "8.00-12.00", "twice as dear")]
+    header = ("GPU", "range", "why")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert width() == 100
+    assert len(aligned(header, rows, {"GPU", "why"})[1]) == 31
+    monkeypatch.setenv("COLUMNS", "60")
+    assert width() == 60
+    longer = [("H100", "8.00-12.00", "dear " * 20)]
+    assert all(len(line) <= 60 for line in aligned(header, longer, {"GPU", "why"}))

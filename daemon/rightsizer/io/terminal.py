@@ -1,6 +1,7 @@
 """Text of commands: columns, wrapped lines, counted nouns."""
 
 import math
+import os
 import shutil
 import sys
 import textwrap
@@ -20,10 +21,9 @@ NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 
 def width() -> int:
-    """Return the width of output: that of a terminal up to 100, else 100."""
-    if not sys.stdout.isatty():
-        return _WIDTH
-    return max(_LEAST_WIDTH, min(_WIDTH, shutil.get_terminal_size().columns))
+    """Return the width of output: `COLUMNS`, or that of a terminal, up to 100, else 100."""
+    columns = shutil.get_terminal_size((_WIDTH, 0)).columns
+    return max(_LEAST_WIDTH, min(_WIDTH, columns))
 
 
 def aligned(  # noqa: PLR0913 - the last ones have defaults.
@@ -42,7 +42,9 @@ def aligned(  # noqa: PLR0913 - the last ones have defaults.
     whole: where they are too wide together, each cell has a line with its heading. `most` is the
     width, by default that of the terminal; elsewhere a table is as wide as its cells.
     """
-    maximum_width = maximum_width or (width() if sys.stdout.isatty() else math.inf)
+    maximum_width = maximum_width or (
+        width() if sys.stdout.isatty() or os.environ.get("COLUMNS") else math.inf
+    )
     columns = list(zip(header, *rows, strict=True))
     for name in expendable:
         if sum(_last_wrapped(columns, left)) > maximum_width - indent - _gaps(columns):
