@@ -3,17 +3,18 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from profile_examples import launch_bound_trace, loader_bound_trace
 from profile_mlperf import summary
 from profile_nsight import details_page
-from profile_traces import SECRETS
+from profile_traces import SECRETS, KinetoTrace
 from profile_xplane import WORKED, space
 from rightsizer.cli.main import main
 
+PLANTED: Final = Path(__file__).parents[2] / "evaluation" / "profiles" / "planted"
 Captured = pytest.CaptureFixture[str]
 GoldenFile = Callable[[str | Path, str], None]
 
@@ -210,3 +211,33 @@ def test_a_terminal_is_shown_how_far_a_large_file_was_read(
     assert "large.json, MB [" in shown
     assert "/3" in shown
     assert shown.endswith("\r\x1b[K")
+
+
+def test_steps_of_the_host_are_compared(capsys: Captured) -> None:
+    """Traces of the CPU alone have no figure of a GPU."""
+    loader, stepping = (
+        str(PLANTED / f"torch_{name}.json.gz") for name in ("loader", "host_bound_step")
+    )
+    text = _text(capsys, loader, "--against", stepping)
+    assert "A step takes 135% more time, 33.72 ms to 79.14 ms; loader of a step: 0 s to" in text
+    assert "operators of a step        77        63   0.82" in text
+
+
+def test_what_cannot_be_compared_is_said(tmp_path: Path, capsys: Captured) -> None:
+    """A trace of the CPU alone has no time of a GPU."""
+    trace = KinetoTrace()
+    trace.launch(1, 100, 5)
+    trace.kernel("sm90_gemm", 108, 90, correlation=1)
+    before = str(trace.write(tmp_path, "gpu.json"))
+    text = _text(capsys, str(PLANTED / "torch_loader.json.gz"), "--against", before)
+    assert (
+        "No times can be compared: gpu.json has a timeline of a GPU and torch_loader.json.gz has "
+        "steps of the host alone; record steps of both in the same way."
+    ) in " ".join(text.split())
+
+
+def test_spans_of_the_host_are_of_a_rank(capsys: Captured) -> None:
+    """The same name is in the files of both."""
+    text = _text(capsys, str(PLANTED / "torch_late_rank"))
+    assert "rank 0, gloo:all_reduce " in text
+    assert "rank 1, gloo:all_reduce " in text

@@ -210,6 +210,39 @@ def test_names_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     assert names == {"ke\ufffdr", "(no name)"}
 
 
+def test_a_range_is_named_by_text_alone(tmp_path: Path) -> None:
+    """Neither a number nor bytes are a name."""
+    export = NsightExport()
+    for start in (0, 100, 200):
+        export.range(start, start + 50, f"range {start}")
+    path = export.write(
+        tmp_path / "run.sqlite",
+        [
+            "ALTER TABLE NVTX_EVENTS RENAME COLUMN text TO was",
+            "ALTER TABLE NVTX_EVENTS ADD COLUMN text",
+            "UPDATE NVTX_EVENTS SET text = was",
+            "UPDATE NVTX_EVENTS SET text = 12 WHERE start = 0",
+            "UPDATE NVTX_EVENTS SET text = x'6162' WHERE start = 100",
+        ],
+    )
+    profile = read(path, LIMITS)
+
+    assert [span.name for span in profile.host_spans] == ["range 200"]
+    assert profile.unread == {"NVTX range without a name": 2}
+
+
+def test_text_of_two_bytes_a_character_is_refused(tmp_path: Path) -> None:
+    """Names would be read with zeros in them."""
+    path = tmp_path / "run.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA encoding = 'UTF-16le'")
+        connection.execute("CREATE TABLE StringIds (id, value)")
+    connection.close()
+
+    with pytest.raises(ProfileError, match="UTF-16le, which Nsight Systems does not write"):
+        read(path, LIMITS)
+
+
 def test_nothing_is_written_beside_a_file(tmp_path: Path) -> None:
     """Its journal is not replayed; its name may contain special characters of URIs."""
     folder = tmp_path / "a?b#c%20"

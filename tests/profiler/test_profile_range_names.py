@@ -3,7 +3,13 @@
 import pytest
 
 from rightsizer.model.profile import SpanKind
-from rightsizer.profiles.names import is_step, is_wait_call, range_kind, range_name
+from rightsizer.profiles.names import (
+    is_step,
+    is_wait_call,
+    range_kind,
+    range_name,
+    range_names,
+)
 from rightsizer.profiles.nsight_systems.activities import call_name, is_launch
 
 
@@ -76,3 +82,4 @@ def test_names_of_ranges_lose_what_is_theirs_alone() -> None:
     assert range_name("aten::to, op_id = 990347") == "aten::to"
     assert range_name("read /home/alice/set/a.bin") == "read a.bin"
     assert range_name("mlp/dense") == "mlp/dense"
+    assert range_names([]) == []

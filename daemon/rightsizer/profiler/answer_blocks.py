@@ -506,7 +506,13 @@ def _host(profiles: Sequence[ProfileDocument]) -> Iterator[Block]:
         steps = figures.host_step_rows(profile["host_steps"])
         caption = profile["source"] if profiles[1:] else ""
         yield _rows(figures.HOST_STEP_HEADER, steps, _MOST_STEPS, caption=caption)
-    spans = figures.span_rows(_every(profiles, "host_spans"))
+    spans = figures.span_rows(
+        [
+            {**span, "name": f"{_rank(profile) if profiles[1:] else ''}{span['name']}"}
+            for profile in profiles
+            for span in profile["host_spans"]
+        ]
+    )
     header = ("on the host", "kind", "times", "time")
     yield _rows(header, spans, _MOST_SPANS, page_row_maximum=_PAGE_CHANGES)
 

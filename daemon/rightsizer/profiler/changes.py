@@ -7,10 +7,13 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from rightsizer.model.profile import KernelFamily, Profile, StepUse
-from rightsizer.profiler.member import ProfiledMember, members_of
+from rightsizer.model.profile import HostStep, KernelFamily, Profile, StepUse
+from rightsizer.model.values import seconds
+from rightsizer.profiler.member import ProfiledMember, members_of, source_of
 
 _MOST_KERNELS: Final = 100
+_TIMELINE: Final = "a timeline of a GPU"
+_KERNELS: Final = "kernels without a timeline"
 _Key: TypeAlias = tuple[KernelFamily, str | None]
 """Kernel, or with `None` its whole family."""
 _Figure: TypeAlias = Callable[[Sequence[ProfiledMember]], float | None]
@@ -32,10 +35,21 @@ class ProfileChange(Struct, frozen=True):
 def profile_changes(
     before: Sequence[Profile], after: Sequence[Profile]
 ) -> tuple[ProfileChange, ...]:
-    """Return all figures that at least one profile has, and that are not 0 in both."""
+    """Return all figures that at least one profile has, and that are not 0 in both.
+
+    Without a GPU in either, those of the steps of the host.
+    """
     first = members_of(before)
     second = members_of(after)
     changes = [ProfileChange(name, of(first), of(second)) for name, of in _FIGURES]
+    if not first and not second:
+        sides = [
+            [step for profile in side for step in profile.host_steps] for side in (before, after)
+        ]
+        changes = [
+            ProfileChange(name, *(_mean(map(of, steps)) for steps in sides))
+            for name, of in _HOST_FIGURES
+        ]
     return tuple(change for change in changes if change.before or change.after)
 
 
@@ -50,7 +64,28 @@ def differences(before: Sequence[Profile], after: Sequence[Profile]) -> tuple[st
     if first and second and len(first) != len(second):
         counts = f"{len(first)} before, {len(second)} after"
         warnings.append(f"Recorded on another number of GPUs: {counts}.")
+    is_compared = any(
+        change.before is not None and change.after is not None
+        for change in profile_changes(before, after)
+    )
+    kinds = [_kind_text(side) for side in (before, after)]
+    if not is_compared and not {*kinds} <= {_TIMELINE, _KERNELS}:
+        ends = " and ".join(
+            f"{source_of(side)} has {kind}"
+            for side, kind in zip((before, after), kinds, strict=True)
+        )
+        warnings.append(f"No times can be compared: {ends}; record steps of both in the same way.")
     return tuple(warnings)
+
+
+def _kind_text(profiles: Sequence[Profile]) -> str:
+    """Return what there is to compare."""
+    if members_of(profiles):
+        return _TIMELINE
+    if any(device.kernels for profile in profiles for device in profile.devices):
+        return _KERNELS
+    has_steps = any(profile.host_steps for profile in profiles)
+    return "steps of the host alone" if has_steps else "neither a GPU nor steps"
 
 
 def _may_mean(name: str, longer: str) -> bool:
@@ -172,11 +207,25 @@ def _mean_of_steps(measure: Callable[[StepUse], float]) -> _Figure:
     )
 
 
+def _if_known(measure: Callable[[HostStep], float]) -> Callable[[HostStep], float | None]:
+    """Return what only steps with operators tell."""
+    return lambda step: None if step.operators is None else measure(step)
+
+
 def _mean(values: Iterable[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return sum(numbers) / len(numbers) if numbers else None
 
 
+_HOST_FIGURES: Final[tuple[tuple[str, Callable[[HostStep], float | None]], ...]] = (
+    ("step_seconds", lambda step: seconds(step.end - step.start)),
+    ("loader_seconds_per_step", lambda step: step.loader_seconds),
+    ("collective_seconds_per_step", lambda step: step.collective_seconds),
+    ("dispatch_seconds_per_step", _if_known(lambda step: step.dispatch_seconds)),
+    ("pause_seconds_per_step", _if_known(lambda step: step.pause_seconds)),
+    ("operators_per_step", lambda step: step.operators),
+    ("read_backs_per_step", _if_known(lambda step: step.read_backs)),
+)
 _FIGURES: Final[tuple[tuple[str, _Figure], ...]] = (
     ("step_seconds", lambda members: _mean(member.step_seconds for member in members)),
     ("kernel_seconds_per_step", _mean_of_steps(lambda step: step.time.kernel_seconds)),

@@ -32,6 +32,11 @@ FIGURES: Final = {
     "step_seconds": "a step",
     "kernel_seconds_per_step": "kernels of a step",
     "loader_seconds_per_step": "loader of a step",
+    "collective_seconds_per_step": "collectives of a step",
+    "dispatch_seconds_per_step": "dispatch of a step",
+    "pause_seconds_per_step": "pauses of a step",
+    "operators_per_step": "operators of a step",
+    "read_backs_per_step": "values read back in a step",
     "kernel_ratio": "with a kernel",
     "host_wait_ratio": "waiting for the host",
     "kernel_wait_ratio": "between kernels",
@@ -215,7 +220,13 @@ def pace_text(against: ProfileDocument) -> str:
     if not before or not after:
         return ""
     ratio = after / before - 1.0
+    is_of_gpu = "kernel_seconds_per_step" in changes
     parts = {
+        **{
+            FIGURES[name]: pair
+            for name, pair in changes.items()
+            if name.endswith("_seconds_per_step") and not is_of_gpu
+        },
         CAUSES["compute"]: changes.get("kernel_seconds_per_step", (None, None)),
         **{
             FIGURES[name]: tuple(

@@ -158,7 +158,8 @@ def range_names(texts: Sequence[bytes]) -> Sequence[str]:
     joined = b"\0".join(texts)
     if joined.count(b"\0") >= len(texts):
         joined = b"\0".join(text.replace(b"\0", b" ") for text in texts)
-    return [*map(_without_folders, _COUNTED.sub(b"", joined).split(b"\0"))]
+    names = _COUNTED.sub(b"", joined).split(b"\0") if texts else ()
+    return [*map(_without_folders, names)]
 
 
 @lru_cache(_REMEMBERED)

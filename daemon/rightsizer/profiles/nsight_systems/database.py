@@ -85,6 +85,12 @@ class ExportDatabase:
         connection.set_progress_handler(self._is_out_of_budget, _INSTRUCTIONS_A_LOOK)
         for statement in _HARDENING:
             connection.execute(statement)
+        encoding = connection.execute("PRAGMA encoding").fetchone()[0]
+        if encoding != "UTF-8":
+            raise ProfileError(
+                f"its text is {encoding}, which Nsight Systems does not write; export it again "
+                "with `nsys export --type sqlite`"
+            )
         self.tables = self._plain_tables()
         """Plain tables; no views or virtual tables."""
         self._columns: dict[str, frozenset[str]] = {}
@@ -110,7 +116,7 @@ class ExportDatabase:
 
         Required columns are arrays of integers: rows without them, or all if a column is missing,
         are counted as unread. Optional columns are `None` if missing. The column of a text, if one
-        is asked for, comes last, as bytes.
+        is asked for, comes last, as bytes; `None` for what is no text.
         """
         there = self.columns(table)
         if not there:
@@ -123,7 +129,8 @@ class ExportDatabase:
         ]
         if text is not None:
             # Decoding each by itself would take a fifth of the time.
-            columns.append(f"CAST({_quoted(text)} AS BLOB)" if text in there else "NULL")
+            of_text = _quoted(text) if text in there else "NULL"
+            columns.append(f"CASE typeof({of_text}) WHEN 'text' THEN CAST({of_text} AS BLOB) END")
         named = ", ".join(columns)
         query = f"SELECT {named} FROM {_quoted(table)} NOT INDEXED"  # noqa: S608 - both quoted.
         size = len(required)
@@ -191,11 +198,11 @@ class ExportDatabase:
 def _authorize(
     action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
 ) -> int:
-    """Allow only reading of non-secret tables: no functions, views or triggers."""
+    """Allow only reading of non-secret tables: no functions that do more, views or triggers."""
     is_allowed = (
         action == sqlite3.SQLITE_SELECT
         or (action == sqlite3.SQLITE_READ and first not in _SECRET)
-        or (action == sqlite3.SQLITE_FUNCTION and second == "count")
+        or (action == sqlite3.SQLITE_FUNCTION and second in {"count", "typeof"})
         or (action == sqlite3.SQLITE_PRAGMA and first == "table_info")
     )
     return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
