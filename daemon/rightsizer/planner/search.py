@@ -146,33 +146,36 @@ class Search:
         requirement = self.requirement
         trains = self.requirement.task.trains
         layouts = self._layouts(joined_gpus(board, self._node_gpus))
-        whole = layouts
         if is_slice(board.key):
-            alone = [layout for layout in layouts if not slice_fault(requirement, board, layout)]
-            whole = alone or layouts
+            faultless = [
+                layout for layout in layouts if not slice_fault(requirement, board, layout)
+            ]
+            layouts = faultless or layouts
         if requirement.parallel is not None:
             candidate = self._training_candidate if trains else self._serving_candidate
             candidates = [candidate(board, requirement.parallel)]
         elif trains:
-            candidates = self._trained(board, whole)
+            candidates = self._trained(board, layouts)
         else:
             is_priced_by_count = requirement.load.units_per_second is not None
             is_bounded = is_best_enough and is_priced_by_count and self._instances is None
-            candidates = self._served(board, whole, is_bounded=is_bounded)
+            candidates = self._served(board, layouts, is_bounded=is_bounded)
         price = self._price(board)
         return [
             self._priced(self._rented(board, plan_candidate), price)
             for plan_candidate in candidates
         ]
 
-    def _trained(self, board: Board, whole: Sequence[Parallelism]) -> list[PlanCandidate]:
+    def _trained(self, board: Board, possible: Sequence[Parallelism]) -> list[PlanCandidate]:
         """Return those that fit on the fewest GPUs, or the smallest that come nearest."""
         linked = [
             parallelism
-            for parallelism in whole
+            for parallelism in possible
             if not link_fault(self.requirement, board, parallelism)
         ]
-        needs = {parallelism: self._training_bytes(parallelism) for parallelism in linked or whole}
+        needs = {
+            parallelism: self._training_bytes(parallelism) for parallelism in linked or possible
+        }
         room = self._available(board)
         usable = usable_bytes(board.memory_bytes, self._sizing.memory)
         fitting = [
@@ -195,10 +198,10 @@ class Search:
 
     def _timely(self, board: Board, layout: Parallelism) -> PlanCandidate:
         """Add the replicas that end a run in time; all that may be proposed if none do."""
-        alone = self._training_candidate(board, layout)
+        unreplicated = self._training_candidate(board, layout)
         training = self.requirement.training
-        if training.hours is None or not alone.fits_memory:
-            return alone
+        if training.hours is None or not unreplicated.fits_memory:
+            return unreplicated
         replica_maximum = self._settings.gpu_maximum // layout.gpus
         if training.global_batch is not None:
             replica_maximum = min(
@@ -471,8 +474,8 @@ class Search:
         trains = self.requirement.task.trains
         rental = cheapest_rental(offered, layout, spares, trains=trains)
         if rental is not None:
-            whole = self._filled(board, candidate, rental)
-            return replace(whole, rental=replace(rental, used_gpus=whole.count))
+            filling = self._filled(board, candidate, rental)
+            return replace(filling, rental=replace(rental, used_gpus=filling.count))
         joined = f" with {layout.tensor} in one server" if layout.tensor > 1 else ""
         why = f"no instance of {self.requirement.provider} has {candidate.gpu}{joined}"
         rejection = Rejection(CandidateFilter.OFFER, why)
@@ -489,10 +492,10 @@ class Search:
         if trains and training.global_batch is not None:
             sequences = training.micro_batch * layout.data
             times = min(times, training.global_batch // sequences)
-        whole = replicated(layout if trains else one, max(1, times))
-        if requirement.parallel is not None or not candidate.fits or whole.gpus <= layout.gpus:
+        filling = replicated(layout if trains else one, max(1, times))
+        if requirement.parallel is not None or not candidate.fits or filling.gpus <= layout.gpus:
             return candidate
-        filled = (self._training_candidate if trains else self._serving_candidate)(board, whole)
+        filled = (self._training_candidate if trains else self._serving_candidate)(board, filling)
         return filled if filled.fits else candidate
 
     def _available(self, board: Board) -> float:

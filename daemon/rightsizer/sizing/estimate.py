@@ -104,25 +104,27 @@ def interpolated(
     below = 0
     above = 2**times
     width = (high - low) / above
-    short = excess(low)
-    over = excess(high)
-    moved = 0
+    excess_below = excess(low)
+    excess_above = excess(high)
+    last_step = 0
     while above - below > 1:
-        part = short / (short - over) if short < over else 0.5
-        place = below + part * (above - below)
+        zero_ratio = (
+            excess_below / (excess_below - excess_above) if excess_below < excess_above else 0.5
+        )
+        place = below + zero_ratio * (above - below)
         middle = math.floor(place) if place - below > above - place else math.ceil(place)
         middle = min(max(middle, below + 1), above - 1)
         value = excess(low + middle * width)
         if value < 0.0:
             below = middle
-            short = value
-            over *= 0.5 if moved < 0 else 1.0
-            moved = -1
+            excess_below = value
+            excess_above *= 0.5 if last_step < 0 else 1.0
+            last_step = -1
         else:
             above = middle
-            over = value
-            short *= 0.5 if moved > 0 else 1.0
-            moved = 1
+            excess_above = value
+            excess_below *= 0.5 if last_step > 0 else 1.0
+            last_step = 1
     return low + below * width, low + above * width
 
 
