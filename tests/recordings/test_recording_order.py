@@ -7,6 +7,7 @@ import statistics
 import threading
 import tracemalloc
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.recordings.source import open_recording
 from rightsizer.recordings.survey import IntervalMedian
+from tests.support.recordings import replayed
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]
@@ -314,3 +316,50 @@ def test_file_that_begins_long_after_another_is_reported(
     warnings = replay(first, second).warnings
     assert told in warnings
     assert bool(told) == ("they are read as of one node" in warnings)
+
+
+def _query_rows(gpu: int, start: int, polls: int, interval_seconds: int) -> list[str]:
+    """Rows of a busy GPU from a time in seconds on."""
+    moments = (datetime.fromtimestamp(start + at * interval_seconds, UTC) for at in range(polls))
+    return [f"{moment:%Y/%m/%d %H:%M:%S}.000, {gpu}, 97 %, 355 W" for moment in moments]
+
+
+@pytest.mark.parametrize(
+    "logs",
+    [
+        # A log restarted with a shorter interval, and with a longer one.
+        [(0, 1_700_000_000, 40, 60), (0, 1_700_002_400, 100, 5)],
+        [(0, 1_700_000_000, 100, 5), (0, 1_700_000_500, 40, 60)],
+        # Two GPUs, each with its own.
+        [(0, 1_700_000_000, 40, 60), (1, 1_700_000_000, 400, 5)],
+    ],
+)
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_interval_is_that_of_each_device_and_stretch(
+    write: Writes, logs: list[tuple[int, int, int, int]], *, is_joined: bool
+) -> None:
+    """Which the shorter one of another does not make unknown, in one file or in two."""
+    heading = "timestamp, index, utilization.gpu [%], power.draw [W]"
+    tables = [_query_rows(*log) for log in logs]
+    if is_joined:
+        tables = [sorted(row for table in tables for row in table)]
+    paths = [
+        write("\n".join([heading, *table]) + "\n", f"{at}.csv") for at, table in enumerate(tables)
+    ]
+    for device in replayed(*paths).devices:
+        assert device.window.known == device.window.accounted > 0
+
+
+def test_pause_in_a_log_of_two_intervals_is_unknown(write: Writes) -> None:
+    """Between them, and within either."""
+    heading = "timestamp, index, utilization.gpu [%], power.draw [W]"
+    logs = [
+        (0, 1_700_000_000, 20, 60),
+        (0, 1_700_010_000, 20, 60),
+        (0, 1_700_020_000, 50, 5),
+        (0, 1_700_030_000, 50, 5),
+    ]
+    rows = [row for log in logs for row in _query_rows(*log)]
+    (device,) = replayed(write("\n".join([heading, *rows]) + "\n")).devices
+    known_seconds = 2 * 19 * 60 + 2 * 49 * 5 + 180 + 180 + 15
+    assert device.window.known_seconds == known_seconds

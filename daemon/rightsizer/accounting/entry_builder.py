@@ -105,9 +105,10 @@ class EntryBuilder:
         }
         self._mark_stalled_peers(snapshot, evidences)
         minimum = nanoseconds(self._settings.gap_minimum_seconds)
-        longest_gap = max(minimum, round(self._settings.gap_intervals * snapshot.interval))
         entries: list[Entry] = []
         for device in devices:
+            interval = snapshot.intervals.get(device.uuid, snapshot.interval)
+            longest_gap = max(minimum, round(self._settings.gap_intervals * interval))
             entries += self._post_device(snapshot, device, evidences.get(device.uuid), longest_gap)
         return entries
 

@@ -84,6 +84,8 @@ class Snapshot(Struct, frozen=True):
     ports: tuple[FabricPort, ...] = ()
     driver: Mapping[str, str] = {}
     """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
+    intervals: Mapping[str, Nanoseconds] = {}
+    """By uuid, of devices with an interval of their own at this time."""
     served: tuple[ServedSample, ...] = ()
     """Models of engines that were asked since the last tick."""
     released: str | None = None

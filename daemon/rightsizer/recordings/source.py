@@ -406,6 +406,11 @@ def _snapshots(
             readings={device: held.reading(device, rows) for device, rows in poll.items()},
             holdings=jobs.holdings_at(last, held.holdings),
             down={device: _LOST for device, end in gone.items() if end < last},
+            intervals={
+                device: survey.stretches[device].at(rows[0].time, interval)
+                for device, rows in poll.items()
+                if device in survey.stretches
+            },
         )
 
     for row in rows:

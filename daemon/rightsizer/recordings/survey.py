@@ -2,8 +2,8 @@
 
 import math
 from array import array
-from bisect import bisect_right
-from collections import defaultdict
+from bisect import bisect_left, bisect_right
+from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import accumulate
@@ -32,6 +32,8 @@ _MOST_MOMENTS: Final = 2048
 _GAP_BITS: Final = 11
 _MOST_PROCESSES: Final = 4096
 """Limit per device; later processes do not identify jobs."""
+_STRETCH_GAPS: Final = 7
+"""Gaps by whose median a stretch of another interval is told. Source: assumed."""
 _READINGS: Final = "readings"
 _SHOWN_EVERY: Final = 1 << 12
 _SPREADSHEET_DAYS: Final = range(36_526 * NANOSECONDS_PER_SECOND, 73_050 * NANOSECONDS_PER_SECOND)
@@ -193,6 +195,35 @@ class IntervalMedian:
         return (low + high) // 2
 
 
+class DeviceIntervals:
+    """Intervals of a device's readings by stretches of time, as its log was restarted."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[Nanoseconds, Nanoseconds]] = deque(maxlen=_STRETCH_GAPS)
+        """Last gaps, and the times of their starts."""
+        self._starts = array("q")
+        self._intervals = array("q")
+
+    def add(self, start: Nanoseconds, gap: Nanoseconds) -> None:
+        """Add a gap; a stretch begins with the first of most recent ones of another length."""
+        self._recent.append((gap, start))
+        if self._is_usual(gap) or len(self._recent) < _STRETCH_GAPS:
+            return
+        median, _ = sorted(self._recent)[_STRETCH_GAPS // 2]
+        if not self._is_usual(median):
+            self._starts.append(self._recent[_STRETCH_GAPS // 2][1] if self._starts else 0)
+            self._intervals.append(median)
+
+    def at(self, time: Nanoseconds, otherwise: Nanoseconds) -> Nanoseconds:
+        """Return the interval before a reading, or another one where there are too few gaps."""
+        stretch = bisect_left(self._starts, time) - 1
+        return self._intervals[stretch] if stretch >= 0 else otherwise
+
+    def _is_usual(self, gap: Nanoseconds) -> bool:
+        """Whether a gap is within a factor of two of the present interval."""
+        return bool(self._intervals) and gap <= 2 * self._intervals[-1] <= 4 * gap
+
+
 class RecordingSurvey(Struct, frozen=True):
     """Results of the first pass."""
 
@@ -208,6 +239,8 @@ class RecordingSurvey(Struct, frozen=True):
     loads: LoadSeriesBuilder = field(default_factory=LoadSeriesBuilder)
     ends: Mapping[str, Nanoseconds] = {}
     """Time of the last reading of each device."""
+    stretches: Mapping[str, DeviceIntervals] = {}
+    """By device."""
 
 
 class _OutOfOrderError(Exception):
@@ -244,6 +277,7 @@ def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
     learned: defaultdict[str, DeviceDescription] = defaultdict(DeviceDescription)
     loads = LoadSeriesBuilder()
     gaps = IntervalMedian()
+    stretches: defaultdict[str, DeviceIntervals] = defaultdict(DeviceIntervals)
     rows = merge_rows([_in_order(file) for file in files])
     if len(files) > 1:
         rows = of_one_node(rows, files[0])
@@ -268,6 +302,7 @@ def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
         if time > (earlier := seen.setdefault(device, time)):
             seen[device] = time
             gaps.add(_READINGS, time - earlier)
+            stretches[device].add(earlier, time - earlier)
         if not count % _SHOWN_EVERY:
             show_read(progress, [file.text for file in files])
     if not last:
@@ -284,6 +319,7 @@ def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
         end=max(seen.values()),
         loads=loads,
         ends=seen,
+        stretches=stretches,
     )
 
 
