@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
@@ -18,6 +19,9 @@ _GROUP_MAY_ENTER: Final = 0o050
 _GROUP_MAY_READ: Final = 0o040
 _DOCUMENT_BYTES_MAXIMUM: Final = 2**20
 """What a ConfigMap of Kubernetes holds."""
+_LOCK_PATIENCE_SECONDS: Final = 10.0
+"""Source: assumed; a file that is added to is written in milliseconds."""
+_LOCK_POLL_SECONDS: Final = 0.01
 
 
 _PACKINGS: Final = (
@@ -115,8 +119,8 @@ def _has_state_folder() -> bool:
 class Ownership:
     """Exclusive lock for writing a file."""
 
-    def __init__(self, path: Path, called: Called = HISTORY, *, waits: bool = False) -> None:
-        """Acquire the lock; wait for it if asked to.
+    def __init__(self, path: Path, called: Called = HISTORY) -> None:
+        """Acquire the lock.
 
         Raises:
             HistoryError: locked by another process.
@@ -124,7 +128,6 @@ class Ownership:
         """
         self._path = path
         self._called = called
-        self._operation = fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB
         self._lock_path = Path(f"{path}.lock")
         self._file: IO[str] | None = self._take()
 
@@ -157,7 +160,7 @@ class Ownership:
         descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         file = os.fdopen(descriptor, "r+", encoding="utf-8")
         try:
-            fcntl.flock(file, self._operation)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = file.read().strip() or "unknown"
             file.close()
@@ -178,39 +181,66 @@ class Ownership:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, what: str, *, waits: bool = False) -> Iterator[IO[bytes]]:
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Keep others that lock a folder out of it; the lock leaves no file, and ends with its process.
+
+    Raises:
+        RightsizerError: another process keeps it.
+        OSError: the folder cannot be read.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + _LOCK_PATIENCE_SECONDS
+        while not _takes_lock(descriptor):
+            if time.monotonic() >= deadline:
+                raise RightsizerError(
+                    f"folder '{folder}' is locked by another process since "
+                    f"{_LOCK_PATIENCE_SECONDS:g} s; end it ('fuser -v {folder}' names it), and try "
+                    "again"
+                )
+            time.sleep(_LOCK_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _takes_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, what: str, *, locks_folder: bool = False) -> Iterator[IO[bytes]]:
     """Write a file atomically: under a temporary name, renamed at the end, removed on error.
 
-    `waits`: for others that write it in this way, so that what it adds to is read within.
+    `locks_folder`: what the file is to hold depends on what it holds, and is read within.
 
     Raises:
         RightsizerError: the file cannot be written, or the disk is full; `what` names it.
     """
-    ownership: Ownership | None = None
     try:
         if path.is_dir():  # For example `.`, which has no sibling name.
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if waits:
-            ownership = Ownership(path, waits=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        file = partial.open("wb")
-        try:
-            yield file
-            file.flush()
-            # The rename may reach the disk before the data.
-            os.fsync(file.fileno())
-            file.close()
-            partial.replace(path)
-        finally:
-            # Discard a partial file, e.g. after a full disk.
-            with contextlib.suppress(OSError):
+        with locked_folder(path.parent) if locks_folder else contextlib.nullcontext():
+            partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+            file = partial.open("wb")
+            try:
+                yield file
+                file.flush()
+                # The rename may reach the disk before the data.
+                os.fsync(file.fileno())
                 file.close()
-            partial.unlink(missing_ok=True)
+                partial.replace(path)
+            finally:
+                # Discard a partial file, e.g. after a full disk.
+                with contextlib.suppress(OSError):
+                    file.close()
+                partial.unlink(missing_ok=True)
     except OSError as error:
         raise RightsizerError(
             f"{what} '{path}' cannot be written: {error.strerror}; name a file in a folder that "
             "exists, is writable and has room"
         ) from None
-    finally:
-        if ownership is not None:
-            ownership.release(remove=True)

@@ -9,7 +9,13 @@ from typing import Final
 from msgspec import Struct
 
 from rightsizer.io.codec import decode, encode
-from rightsizer.io.files import file_bytes, is_closed, private_folder, whole_file
+from rightsizer.io.files import (
+    file_bytes,
+    is_closed,
+    locked_folder,
+    private_folder,
+    whole_file,
+)
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.plan_check import FigureComparison
@@ -28,6 +34,7 @@ from rightsizer.sizing.site import (
 VERSION: Final = 1
 _WHAT: Final = "file of learned measurements"
 _REMEDY: Final = "start again with 'rightsizer served --forget'"
+_ACCESS_REMEDY: Final = "join group rightsizer, or ask with sudo"
 
 
 class LearnedDocument(Struct, frozen=True):
@@ -62,24 +69,41 @@ def closed_note(path: str | Path) -> str:
     if not str(path) or not is_closed(Path(path)):
         return ""
     fault = f"what this site may have learned is in '{path}', which you may not read"
-    return f"{fault}: nothing is adjusted by it; join group rightsizer, or ask with sudo"
+    return f"{fault}: nothing is adjusted by it; {_ACCESS_REMEDY}"
 
 
 def learn(path: str | Path, residuals: Sequence[SiteResidual]) -> SiteResiduals:
     """Add to the file, to which others may add meanwhile; return what it then holds.
 
     Raises:
-        RightsizerError: it cannot be understood, or written.
+        RightsizerError: it cannot be read, understood, or written.
     """
     if not str(path):
         raise UsageError("--learn: sizing.learned_file is empty; name a file there")
     file = Path(path)
     with suppress(OSError):  # Then the file itself cannot be written, which is told.
         private_folder(file.parent)
-    with whole_file(file, _WHAT, waits=True) as out:
+    with whole_file(file, _WHAT, locks_folder=True) as out:
+        if is_closed(file):  # It would be replaced by one that holds only this.
+            raise RightsizerError(f"{_WHAT} '{path}': you may not read it; {_ACCESS_REMEDY}")
         site = (read_learned(file) or SiteResiduals()).with_(residuals)
         out.write(encode(LearnedDocument(residuals=site.residuals)).encode())
     return site
+
+
+def forget(path: Path) -> bool:
+    """Remove the file, if there is one; return whether there was.
+
+    Raises:
+        RightsizerError: another process keeps its folder locked.
+        OSError: it cannot be removed.
+    """
+    try:
+        with locked_folder(path.parent):
+            path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def residuals_of(

@@ -12,10 +12,9 @@ from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, duration, settings_of, whole_number
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.io.codec import plain
-from rightsizer.io.files import is_there
 from rightsizer.io.terminal import counted
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.planner.learned import closed_note, learn, read_learned
+from rightsizer.planner.learned import closed_note, forget, learn, read_learned
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import Planner, boards_of
 from rightsizer.planner.served.answer_blocks import served_blocks
@@ -83,8 +82,7 @@ def _forget(arguments: argparse.Namespace, file: Path) -> int:
     """Remove what was learned."""
     if arguments.places or arguments.url or arguments.learn:
         raise UsageError("--forget: removes what was learned and does nothing else; give it alone")
-    was_there = is_there(file)
-    file.unlink(missing_ok=True)
+    was_there = forget(file)
     text = f"removed '{file}'" if was_there else f"nothing was learned: '{file}' is absent"
     show(arguments, "What was learned", {"forgotten": was_there, "file": str(file)}, [text])
     return 0
