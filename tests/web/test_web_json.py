@@ -36,11 +36,16 @@ def test_evidence_of_any_shape_becomes_plain() -> None:
     finding = replace(
         node_report().advice[0].finding,
         evidence=MappingProxyType(
-            {"pair": (1, 2.5), "set": frozenset({"a"}), "inside": {1: None}, "other": 1j}
+            {"pair": (1, 2.5), "set": frozenset("hgfedcba"), "inside": {1: None}, "other": 1j}
         ),
     )
     evidence = json.loads(json.dumps(encode_finding(finding)))["evidence"]
-    assert evidence == {"pair": [1, 2.5], "set": ["a"], "inside": {"1": None}, "other": "1j"}
+    assert evidence == {
+        "pair": [1, 2.5],
+        "set": [*"abcdefgh"],
+        "inside": {"1": None},
+        "other": "1j",
+    }
 
 
 def test_a_device_tells_identity_and_provisioning() -> None:

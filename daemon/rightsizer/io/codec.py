@@ -1,5 +1,6 @@
 """JSON codec of value classes, derived from their fields, for data that is only stored."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -18,7 +19,10 @@ class FlatDocument(
     gc=False,
     rename=lambda name: "" if name == "value" else f"_{name}",
 ):
-    """Document whose fields stand in the one around it: `name` of `value`, `name_low` of `low`."""
+    """Document whose fields stand in the one around it: `name` of `value`, `name_low` of `low`.
+
+    Only `plain` puts them there.
+    """
 
 
 def encode(value: object) -> str:
@@ -50,11 +54,23 @@ def convert(value: Any, kind: type[_Value]) -> _Value:
 
 
 def plain(value: object) -> Any:
-    """Convert a document to JSON values, flat ones in their place; all else as `to_json`."""
+    """Convert a document to JSON values, flat ones in their place, sets sorted; else as `to_json`.
+
+    Raises:
+        TypeError: a flat document is in no other one.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
+    if isinstance(value, FlatDocument):
+        raise TypeError(f"{type(value).__name__} is flat; make it a field of another document")
     if isinstance(value, msgspec.Struct):
         return _add_fields({}, value)
+    if isinstance(value, Mapping):
+        return {str(to_json(key)): plain(inside) for key, inside in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(plain, value), key=str)
     if isinstance(value, (list, tuple)):
         return [plain(inside) for inside in value]
     return to_json(value)
