@@ -3,7 +3,7 @@
 import math
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from rightsizer.io.codec import FlatDocument
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
@@ -203,10 +203,17 @@ class OutlookDocument(Struct, frozen=True):
     kinds: tuple[GrowingKindDocument, ...]
 
 
-class LaunchDocument(Launch, frozen=True, kw_only=True, rename={"line": "text"}):
+class LaunchDocument(Struct, frozen=True):
     """Commands that run a plan."""
 
-    line: str
+    model: str
+    command: tuple[str, ...]
+    servers: int
+    server_gpus: int
+    nodes: int
+    verify: tuple[str, ...]
+    notes: tuple[str, ...]
+    text: str
     """The command in one line, for people."""
 
 
@@ -363,13 +370,26 @@ def plan_document(plan: GpuPlan, notes: tuple[str, ...] = ()) -> PlanDocument:
         ),
         growth_outlook=None if plan.outlook is None else _outlook(plan, plan.outlook),
         validation=() if best is None else validation_steps(requirement, best),
-        launch=None if launch is None else LaunchDocument(**asdict(launch), line=launch.text),
+        launch=None if launch is None else _launch(launch),
         notes=notes,
     )
 
 
 def _why_not_first(best: PlanCandidate | None, candidate: PlanCandidate) -> tuple[str, ...]:
     return () if best is None or not candidate.fits else tuple(shortcomings(best, candidate))
+
+
+def _launch(launch: Launch) -> LaunchDocument:
+    return LaunchDocument(
+        model=launch.model,
+        command=launch.command,
+        servers=launch.servers,
+        server_gpus=launch.server_gpus,
+        nodes=launch.nodes,
+        verify=launch.verify,
+        notes=launch.notes,
+        text=launch.text,
+    )
 
 
 def _rental(rental: Rental) -> RentalDocument:
@@ -432,9 +452,18 @@ def candidate_document(
 
 
 def _memory(memory: MemoryEstimate) -> MemoryDocument:
-    parts = {name: getattr(memory, name) for name in MemoryParts.__struct_fields__}
-    total = _figure(memory.total_bytes, memory.total)
-    return MemoryDocument(**parts, allocated_bytes=memory.allocated.value, total_bytes=total)
+    return MemoryDocument(
+        weights_bytes=memory.weights_bytes,
+        kv_cache_bytes=memory.kv_cache_bytes,
+        activations_bytes=memory.activations_bytes,
+        gradients_bytes=memory.gradients_bytes,
+        optimizer_bytes=memory.optimizer_bytes,
+        overhead_bytes=memory.overhead_bytes,
+        outside_bytes=memory.outside_bytes,
+        device_bytes=memory.device_bytes,
+        allocated_bytes=memory.allocated.value,
+        total_bytes=_figure(memory.total_bytes, memory.total),
+    )
 
 
 def _point(point: CurvePoint) -> CurvePointDocument:
