@@ -171,18 +171,19 @@ def known_seconds(
     occurs regularly: two of three, every two minutes.
     """
     length = seconds(grid.step)
-    columns = [[*one.counts.values()] for one in exporter_presences]
-    together = [np.maximum if one.has_own_series else np.add for one in exporter_presences]
-    counts = np.array([reduce(both, some) for both, some in zip(together, columns, strict=True)])
-    by_holder = np.array([reduce(np.maximum, some) for some in columns])
-    near = len(counts), -1, _COMPARED
-    parts = counts.reshape(near)
-    fullest = by_holder.reshape(near).max(axis=2, keepdims=True)
-    there = (parts > 0).sum(axis=2, keepdims=True)
-    second, at_least = (
-        are.sum(axis=2, keepdims=True) for are in (parts == fullest - 1, parts >= fullest - 1)
+    columns = [[*presence.counts.values()] for presence in exporter_presences]
+    merges = [np.maximum if presence.has_own_series else np.add for presence in exporter_presences]
+    counts = np.array(
+        [reduce(merge, holders) for merge, holders in zip(merges, columns, strict=True)]
     )
-    is_regular = (second >= _REGULAR * there) & (at_least >= _WHOLE * there) & (fullest >= _FEW)
+    by_holder = np.array([reduce(np.maximum, holders) for holders in columns])
+    compared_shape = len(counts), -1, _COMPARED
+    parts = counts.reshape(compared_shape)
+    fullest = by_holder.reshape(compared_shape).max(axis=2, keepdims=True)
+    watched = (parts > 0).sum(axis=2, keepdims=True)
+    second = (parts == fullest - 1).sum(axis=2, keepdims=True)
+    at_least = (parts >= fullest - 1).sum(axis=2, keepdims=True)
+    is_regular = (second >= _REGULAR * watched) & (at_least >= _WHOLE * watched) & (fullest >= _FEW)
     expected = np.maximum(fullest - is_regular, length / (_SLOWEST * resolution_seconds))
     ratios = (parts / expected).reshape(counts.shape)
     return length * np.where(ratios >= _WHOLE, 1.0, ratios)
