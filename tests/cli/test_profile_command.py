@@ -241,3 +241,11 @@ def test_spans_of_the_host_are_of_a_rank(capsys: Captured) -> None:
     text = _text(capsys, str(PLANTED / "torch_late_rank"))
     assert "rank 0, gloo:all_reduce " in text
     assert "rank 1, gloo:all_reduce " in text
+
+
+def test_files_of_all_ranks_are_not_asked_for_again(capsys: Captured) -> None:
+    """Only of a part of them."""
+    question = "with the files of all ranks"
+    both = PLANTED / "torch_late_rank"
+    assert question not in " ".join(_text(capsys, both).split())
+    assert question in " ".join(_text(capsys, both / "rank0.json.gz").split())

@@ -24,7 +24,9 @@ _MANY: Final = 8
 _MOST: Final = 0.5
 
 
-def of_device(profile: Profile, device: DeviceProfile) -> tuple[str, ...]:
+def of_device(
+    profile: Profile, device: DeviceProfile, profiles: Sequence[Profile]
+) -> tuple[str, ...]:
     """Return names of instructions, the largest part first."""
     times = ((kernel.name, kernel.seconds) for kernel in device.kernels if kernel.is_collective)
     # NCCL sends and receives for both: what the host calls tells exchanges from pipelines.
@@ -35,14 +37,20 @@ def of_device(profile: Profile, device: DeviceProfile) -> tuple[str, ...]:
     whole = sum(kernel.seconds for kernel in device.kernels if kernel.is_collective)
     if device.inline_collective_seconds >= _MOST * whole > 0:
         names.append("own_stream")
-    return (*names, "find_late_rank")
+    return (*names, *_late_rank(profiles))
 
 
 def of_host(profiles: Sequence[Profile]) -> tuple[str, ...]:
     """Return the same for collectives of the host alone."""
     spans = (span for profile in profiles for span in profile.host_spans)
     times = ((span.name, span.seconds) for span in spans if span.kind is SpanKind.COLLECTIVE)
-    return (*_by_kind(times, {}), "find_late_rank")
+    return (*_by_kind(times, {}), *_late_rank(profiles))
+
+
+def _late_rank(profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """Return how to find a late rank; nothing where the files of all ranks are given."""
+    is_given = len(profiles) >= (profiles[0].world_size or 2)
+    return () if is_given else ("find_late_rank",)
 
 
 def _host_names(profiles: Iterable[Profile]) -> Iterable[str]:

@@ -56,7 +56,9 @@ def judge(
             least, lambda time: time.exposed_collective_seconds, settings.removed_low_ratio
         ),
         description=host_steps.OVERLAP,
-        instructions=rule.instructions(*collective_remedies.of_device(worst.profile, worst.device)),
+        instructions=rule.instructions(
+            *collective_remedies.of_device(worst.profile, worst.device, profiles)
+        ),
     )
 
 
