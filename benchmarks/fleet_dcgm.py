@@ -102,6 +102,8 @@ def instants(gpus: Mapping[str, Gpu], promql: str, time: str) -> Iterator[str]:
         yield from _counts_by_name(promql, f'"value":[{time},"{len(gpus)}"]')
     elif promql.startswith("quantile("):
         yield f'{{"metric":{{}},"value":[{time},"{600 // _SCRAPE_SECONDS}"]}}'
+    elif " unless " in promql:
+        return  # Each GPU has all metrics.
     elif names and promql.startswith(("count(group by", "count({")):
         if 'UUID="",' not in promql:
             yield f'{{"metric":{{}},"value":[{time},"{len(gpus)}"]}}'

@@ -12,7 +12,9 @@ from advice_history import keep_advice
 from fleet_loopback import LoopbackStore, loopback_store
 from readings import DAY, EPOCH, HOUR
 from rightsizer.advice.storage import Storage
+from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.model import LostDevice
 from rightsizer.fleet.rules.idle_pool import IdlePoolSettings
 from rightsizer.fleet.run import explain_once, run_once
 from rightsizer.fleet.settings import (
@@ -151,6 +153,28 @@ def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: FleetConfig) 
     assert beside.thresholds[0].setting == "recommender.rules.idle.on_ratio"
     assert beside.queries
     assert explained.names[of_estate.devices[0]].startswith("GPU ")
+
+
+class LosingJudge(FleetJudge):
+    """A judge whose GPUs have all disappeared."""
+
+    @property
+    def answer(self) -> FleetAnswer:
+        """The answer without pools."""
+        answer = super().answer
+        lost = tuple(
+            LostDevice(device, NOW) for pool in answer.view.pools for device in pool.devices
+        )
+        return replace(answer, view=replace(answer.view, pools=(), lost=lost))
+
+
+def test_gpus_that_disappeared_have_names_in_explanations(settings: FleetConfig) -> None:
+    """They are in no pool."""
+    with LosingJudge(settings, FastClock(NOW), keeps_all=True) as judge:
+        judge.run()
+        verdict = next(finding for finding in judge.answer.findings if finding.devices)
+        explained = explain_once(judge, settings, verdict.id)
+    assert explained.names[verdict.devices[0]].startswith("GPU ")
 
 
 def test_an_id_that_is_none_is_refused_by_name(settings: FleetConfig) -> None:

@@ -1,7 +1,9 @@
 """Days read at once equal days that were read one by one."""
 
+import gc
 from collections.abc import Sequence
 from itertools import pairwise
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -47,6 +49,21 @@ def plain(window: Window) -> tuple[object, ...]:
     demands = {key: dict(demand.items()) for key, demand in window.demands.items()}
     sums = window.waste_seconds, window.used_seconds, window.energy_joules
     return window.states, window.tiers, sums, demands, window.blocks.data
+
+
+def test_columns_that_were_read_need_no_collection_of_garbage() -> None:
+    """Processes that judge are without it."""
+    gc.collect()
+    gc.disable()
+    try:
+        blocks = subject_of(*DAYS).window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 2) * DAY).blocks
+        column = blocks.series(Measure.BUSY).means
+        assert sum(column) == pytest.approx(column.total())
+        left = ref(column)
+        del blocks, column
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 @given(st.integers(-3, 75), st.integers(1, 80))

@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from cases import finding
 from fleet_answers import END, fleet_answer
-from rightsizer.fleet.answer_blocks import fleet_blocks
+from rightsizer.fleet.answer_blocks import fleet_blocks, rest_blocks
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.page import fleet_document, page_policy
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Instruction, Savings
 from rightsizer.report.block_text import text_of
+from rightsizer.report.blocks import Section, Table
 from rightsizer.report.template import script_hash
 
 GoldenFile = Callable[[str | Path, str], None]
@@ -82,6 +83,53 @@ def test_fleet_document_loads_nothing_and_runs_its_own_script_alone() -> None:
     assert "default-src 'none'" in page
     assert "url(" not in page
     assert "@import" not in page
+
+
+def test_page_says_how_many_rows_it_leaves_out() -> None:
+    """By its own limit or by that asked for; the words for a terminal are not on it."""
+    page = fleet_document(document_of(), top=1)
+    assert "and 2 more rows, which are less urgent or save less" in page
+    assert "--top" not in page
+    pieces = tuple(
+        advice
+        for at in range(250)
+        for advice in advised(id=f"id{at}", workload="", devices=(f"GPU-{at}",))
+    )
+    assert "and 50 more rows" in fleet_document(document_of(advice=pieces))
+
+
+def test_each_recommendation_of_a_row_has_its_worth_state_and_id() -> None:
+    """A search finds the row by any of them."""
+    advice = tuple(
+        replace(piece, state=AdviceState.CLAIMED, actor="bob")
+        for at in range(6)
+        for piece in advised(id=f"id{at}", workload=f"kubernetes:web/w{at}", devices=(f"{at}",))
+    )
+    page = fleet_document(document_of(advice=advice))
+    (row,) = re.findall(r'<tr id="id0">.*?</tr>', page, re.DOTALL)
+    assert "6 ids" in row
+    for at in range(6):
+        assert f"claimed by bob · id{at}<" in row
+    assert row.count("risk of the change") == row.count("; confidence ") == 6
+
+
+def test_hours_of_a_team_are_used_wasted_or_left_over() -> None:
+    """Each row sums up to what is held."""
+    (first, *_) = fleet_answer().usage
+    hours = {"held": 672.0, "used": 336.0, "wasted": 168.0, "headroom": 168.0}
+    use = replace(first, **{f"{name}_gpu_hours": value for name, value in hours.items()})
+    document = document_of(usage=(use,))
+    (teams,) = (
+        block
+        for block in rest_blocks(document)
+        if isinstance(block, Section) and block.title.startswith("Teams")
+    )
+    (table,) = (block for block in teams.blocks if isinstance(block, Table))
+    names = [column.name for column in table.columns]
+    for row in table.rows:
+        cells = dict(zip(names, row, strict=True))
+        parts = sum(float(str(cells[name])) for name in ("used", "wasted", "left"))
+        assert parts == pytest.approx(float(str(cells["GPU-hours"])))
 
 
 def test_names_that_others_gave_do_no_harm() -> None:

@@ -39,18 +39,27 @@ def heading(advice: Sequence[Mapping[str, Any]], order: str) -> str:
 
 def advice_block(advice: Mapping[str, Any], action: str, subject: str, *others: Block) -> Section:
     """Make a section: action and subject, reason, savings and confidence, alternatives."""
-    by = f" by {advice['actor']}" if advice["actor"] else ""
     title = action[:1].upper() + action[1:] + (f": {subject}" if subject else "")
     best = next((option["description"] for option in advice["options"] if option["target"]), "")
     best_text = f"best: {best}; " if best and best not in advice["summary"] else ""
-    risk = risk_word(advice["risk"])
-    rest = f"confidence {percent_text(advice['confidence'])}, risk of the change {risk}"
     return section(
-        f"{title} · {advice['severity']}, {advice['state']}{by} · {advice['id']}",
+        f"{title} · {standing(advice)}",
         advice["summary"],
-        f"{best_text}{_savings(savings_of(advice))}; {rest}",
+        f"{best_text}{worth(advice)}",
         *others,
     )
+
+
+def standing(advice: Mapping[str, Any]) -> str:
+    """Return its severity, what became of it, by whom, and its id."""
+    by = f" by {advice['actor']}" if advice["actor"] else ""
+    return f"{advice['severity']}, {advice['state']}{by} · {advice['id']}"
+
+
+def worth(advice: Mapping[str, Any]) -> str:
+    """Return its savings, how sure it is, and the risk of the change."""
+    sure = f"confidence {percent_text(advice['confidence'])}"
+    return f"{_savings(savings_of(advice))}; {sure}, risk of the change {risk_word(advice['risk'])}"
 
 
 def finding_line(finding: Finding) -> str:

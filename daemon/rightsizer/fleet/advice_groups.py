@@ -24,7 +24,7 @@ _HEAD: Final = """\
 """
 
 
-def opened(advice: Iterable[_AnyPiece]) -> list[_AnyPiece]:
+def open_recommendations(advice: Iterable[_AnyPiece]) -> list[_AnyPiece]:
     """Return the open pieces, in order."""
     return [piece for piece in advice if piece["state"] in OPEN_STATES]
 
@@ -60,7 +60,7 @@ class AdviceGroup(WorkloadRow, frozen=True, kw_only=True):
             saves_dollars_per_day=dollars,
             rank=worth_rank(severity, dollars, confidence),
             confidence=confidence,
-            id=first["id"] if len(pieces) == 1 else "below",
+            id=first["id"] if len(pieces) == 1 else f"{len(pieces)} ids",
         )
 
     @property
@@ -86,8 +86,8 @@ class AdviceGroup(WorkloadRow, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(text for piece in self.pieces for text in _commands(piece)))
 
     @property
-    def opened(self) -> Section:
-        """What it opens to: its reason, savings and confidence, or which ones it is of."""
+    def sentences(self) -> Section:
+        """Its reason, savings and confidence, or which recommendations it is of."""
         if len(self.pieces) == 1:
             (piece,) = self.pieces
             action = action_label(piece["action"], piece["finding"])

@@ -5,7 +5,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
-from rightsizer.fleet.advice_groups import MOST_IDS, AdviceGroup, heading_of, opened
+from rightsizer.fleet.advice_groups import MOST_IDS, AdviceGroup, heading_of, open_recommendations
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.fleet.served_blocks import served_blocks
 from rightsizer.fleet.summary import summary_of
@@ -144,18 +144,17 @@ def _step(step: _JsonMapping) -> str:
 
 
 _MOST_GROUPS: Final = 10
-_MOST_PAGE_GROUPS: Final = 200
 
 
-def advice_table(groups: Sequence[AdviceGroup], shown: int) -> Table:
-    """Return the table of what to do, in order; so many rows are shown as text."""
+def advice_table(groups: Sequence[AdviceGroup], shown: int, rest: str) -> Table:
+    """Return the table of what to do, in order, of which so many rows are shown."""
     return rows_table(
         groups,
         WORKLOAD_COLUMNS,
         "whose",
         row_maximum=shown,
-        page_row_maximum=_MOST_PAGE_GROUPS,
-        rest="; --top shows more, --json has all",
+        page_row_maximum=shown,
+        rest=rest,
         anchors=tuple(group.pieces[0]["id"] for group in groups),
         search="a name, a reason, an id",
     )
@@ -163,7 +162,7 @@ def advice_table(groups: Sequence[AdviceGroup], shown: int) -> Table:
 
 def _node_advice(pieces: Sequence[_JsonMapping], advice: Sequence[_JsonMapping]) -> Section:
     """Return the advice of the nodes' own agents, a line per reason; the fleet's may overlap."""
-    open_ids = {recommendation["id"] for recommendation in opened(advice)}
+    open_ids = {recommendation["id"] for recommendation in open_recommendations(advice)}
     same = sum(piece["id"] in open_ids for piece in pieces)
     same_text = f", {same} of them listed above too" if same else ""
     title = f"The nodes' own agents have {counted(len(pieces), 'open recommendation')}{same_text}:"
@@ -194,8 +193,8 @@ def fleet_blocks(answer: _JsonMapping, top: int = _MOST_GROUPS) -> Iterator[Bloc
     yield known_text(answer)
     yield summary.headline
     yield f"{summary.reclaim_text}."
-    yield advice_table(summary.groups, top)
-    yield section("What to do:", *(group.opened for group in summary.groups[:top]))
+    yield advice_table(summary.groups, top, "; --top shows more, --json has all")
+    yield section("What to do:", *(group.sentences for group in summary.groups[:top]))
     yield from rest_blocks(answer, top)
     yield _NEXT if summary.advice else _NOTHING_FOUND
 
@@ -271,6 +270,7 @@ def _used(title: str, name: str, rows: Sequence[_JsonMapping], **options: Any) -
         number_column("GPU-hours"): itemgetter("held_gpu_hours"),
         number_column("used"): itemgetter("used_gpu_hours"),
         number_column("wasted"): itemgetter("wasted_gpu_hours"),
+        number_column("left"): itemgetter("headroom_gpu_hours"),
         number_column("kWh"): itemgetter("kilowatt_hours"),
         ("cost", CellKind.MONEY): lambda row: (row["dollars"] or {}).get("value"),
         ("of it wasted", CellKind.MONEY): lambda row: (row["wasted_dollars"] or {}).get("value"),

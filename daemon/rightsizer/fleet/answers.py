@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.fleet.advice_groups import opened
+from rightsizer.fleet.advice_groups import open_recommendations
 from rightsizer.fleet.documents import FleetAnswerDocument
 from rightsizer.fleet.served_blocks import served_rank
 from rightsizer.fleet.summary import summarized
@@ -38,7 +38,7 @@ def ranked(advice: Sequence[_JsonObject]) -> list[_JsonObject]:
     closed = (
         recommendation for recommendation in advice if recommendation["state"] not in OPEN_STATES
     )
-    return [*sorted(opened(advice), key=rank), *closed]
+    return [*sorted(open_recommendations(advice), key=rank), *closed]
 
 
 def selected(
@@ -78,7 +78,7 @@ def shortened(document: _JsonObject, top: int) -> _JsonObject:
     """Return an answer with the first groups and their recommendations; sums stay those of all."""
     groups = document["groups"][:top]
     ids = {id_ for group in groups for id_ in group["advice"]}
-    advice = [piece for piece in opened(document["advice"]) if piece["id"] in ids]
+    advice = [piece for piece in open_recommendations(document["advice"]) if piece["id"] in ids]
     return document | {"advice": advice, "groups": groups}
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from rightsizer.console.advice import standing, worth
 from rightsizer.fleet.advice_groups import AdviceGroup
 from rightsizer.fleet.answer_blocks import advice_table, known_text, rest_blocks
 from rightsizer.fleet.summary import HOUR_PARTS, FleetSummary, summary_of
@@ -63,28 +64,39 @@ def _blocks(answer: _JsonMapping, group_maximum: int, *, has_plan_form: bool) ->
     yield Bar("GPU-hours", tuple(BarPart(part.name, color, part.ratio) for color, part in parts))
     names = ((color, f"{percent_text(part.ratio)} {part.name}") for color, part in parts)
     yield Key(tuple(names))
-    rows = [*starmap(_with_details, enumerate(summary.groups[:group_maximum]))]
-    todo = advice_table(rows, group_maximum)
+    shown = summary.groups[:group_maximum]
+    rows = [*starmap(_with_details, enumerate(shown)), *summary.groups[group_maximum:]]
+    todo = advice_table(rows, group_maximum, _REST)
     note = _prices(answer["usage"]["total"]) if rows else _NOTHING
     yield section("What to do", todo, Sentence(note, Tone.FAINT))
     models, teams, *rest = rest_blocks(answer)
     yield models
     yield teams
     if answer["holdings"]:
-        packed = _packed(answer, summary.groups[:group_maximum])
+        packed = _packed(answer, shown)
         yield Chart(partial(_fragment, "fleet_gpus.html", holdings=packed))
     yield from rest
 
 
+_REST: Final = " rows, which are less urgent or save less; rightsizer fleet --json has all"
 _MOST_DETAILS: Final = 60
 """Rows that open to commands, which are long."""
+_MOST_PIECES: Final = 8
+"""Recommendations of a row that it opens to."""
 _NOTHING: Final = "Nothing to do: no rule found anything that holds over both of its spans."
 
 
 def _with_details(place: int, group: AdviceGroup) -> AdviceGroup:
     """Return a row that opens to its details, and the first ones to commands and links, too."""
-    details = group.opened
-    draw = partial(_fragment, "fleet_advice.html", pieces=group.pieces)
+    details = group.sentences
+    draw = partial(
+        _fragment,
+        "fleet_advice.html",
+        pieces=group.pieces[:_MOST_PIECES],
+        more=len(group.pieces) - _MOST_PIECES,
+        standing=standing,
+        worth=worth,
+    )
     has_steps = any(piece["workload"] or piece["instructions"] for piece in group.pieces)
     steps = (Chart(draw),) if has_steps and place < _MOST_DETAILS else ()
     return replace(group, details=section(details.title, *details.blocks, *steps))

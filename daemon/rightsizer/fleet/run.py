@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -114,11 +115,11 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Explan
     """
     ledger, _ = _unsaved(judge, settings)
     trees = rule_trees(settings)
-    names = {
-        device.device.uuid: names_of([device.device])
-        for pool in judge.answer.view.pools
-        for device in pool.devices
-    }
+    view = judge.answer.view
+    pooled = (device for pool in view.pools for device in pool.devices)
+    # What has disappeared is in no pool.
+    devices = chain((lost.device for lost in view.lost), pooled)
+    names = {device.device.uuid: names_of([device.device]) for device in devices}
     advice = ledger.advice()
     findings = judge.answer.findings
     verdict = next((finding for finding in findings if finding.id == asked), None)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
-from rightsizer.fleet.advice_groups import AdviceGroup, groups_of, opened
+from rightsizer.fleet.advice_groups import AdviceGroup, groups_of, open_recommendations
 from rightsizer.fleet.pools.pool import is_of_whole_pool, pool_key
 from rightsizer.io.codec import plain_fields
 from rightsizer.io.terminal import counted
@@ -118,7 +118,7 @@ def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
     """Return the summary of an answer in JSON."""
     total = answer["usage"]["total"]
     days = answer["lookback_seconds"] / DAY_SECONDS
-    advice = tuple(opened(answer["advice"]))
+    advice = tuple(open_recommendations(answer["advice"]))
     savings = [
         savings_of(recommendation) for recommendation in compatible(advice, _exclusive_keys(answer))
     ]

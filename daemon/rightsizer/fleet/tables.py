@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any, Final
 
 from rightsizer.advice.compatible import savings_of
-from rightsizer.fleet.advice_groups import opened
+from rightsizer.fleet.advice_groups import open_recommendations
 from rightsizer.fleet.documents import HeldGpuDocument
 from rightsizer.fleet.focus import fleet_focus
 from rightsizer.fleet.served_blocks import SERVED_COLUMNS, served_rows
@@ -194,7 +194,7 @@ def csv_tables(document: Mapping[str, Any]) -> dict[str, str]:
             "dollars_per_day": savings_of(piece).dollars_per_hour * HOURS_A_DAY,
             "devices": " ".join(piece["devices"]),
         }
-        for piece in opened(document["advice"])
+        for piece in open_recommendations(document["advice"])
     ]
     teams = [
         {**row, **{name: (row[name] or {}).get("value") for name in _MONEY}}

@@ -78,15 +78,17 @@ class _MeasureColumns:
         ]
         grids = (segment_row.segment.grid for segment_row in rows)
         self.numbers = np.concatenate([np.zeros(0, int), *map(_numbers, grids, self._known)])
-        self._columns = tuple(map(cache, (self._seconds, self._means, self._peaks)))
 
+    @cached_property
     def _seconds(self) -> Floats:
         parts = (segment_row.known_parts for segment_row in self._rows)
         return self._by_block(np.floor(part * _SPAN_TENTHS + 0.5) / _TENTHS for part in parts)
 
+    @cached_property
     def _means(self) -> Floats:
         return self._by_block(means.astype(float) * self._unit for means, _ in self._halves)
 
+    @cached_property
     def _peaks(self) -> Floats:
         return self._by_block(peaks.astype(float) * self._unit for _, peaks in self._halves)
 
@@ -106,29 +108,33 @@ class _MeasureColumns:
         """Return the blocks from one place to another; most readers need only one column."""
         numbers = self.numbers[low:high]
         columns = (
-            _ArrayColumn(len(numbers), partial(_part_of, column, slice(low, high)))
-            for column in self._columns
+            _ArrayColumn(len(numbers), partial(self._part, name, slice(low, high)))
+            for name in ("_seconds", "_means", "_peaks")
         )
         if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
             # Without gaps a range needs no memory.
             return Series(range(int(numbers[0]), int(numbers[-1]) + 1), *columns)
         return Series(numbers.tolist(), *columns)
 
-
-def _part_of(column: Callable[[], Floats], inside: slice) -> Floats:
-    return column()[inside]
+    def _part(self, column: str, inside: slice) -> Floats:
+        part: Floats = getattr(self, column)[inside]
+        return part
 
 
 class _ArrayColumn(LazyColumn):
     """Column of an array, summed up without Python numbers."""
 
     def __init__(self, length: int, compute: Callable[[], Floats]) -> None:
-        super().__init__(length, lambda: _numbers_of(self._array))
+        self._length = length
         self._compute = compute
 
     @cached_property
     def _array(self) -> Floats:
         return self._compute()
+
+    @cached_property
+    def _values(self) -> Sequence[float]:
+        return _numbers_of(self._array)
 
     def __array__(self, *_: object) -> Floats:
         """The same numbers."""
