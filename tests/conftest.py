@@ -35,6 +35,8 @@ def pytest_configure() -> None:
     """Let processes of tests be ended, though a shell's background or `nohup` ignores signals."""
     # Servers in Go live for seconds: to collect garbage less often saves a sixth of their CPU.
     os.environ.setdefault("GOGC", "400")
+    # A worker has the width of the terminal that started it, which answers would obey.
+    os.environ.pop("COLUMNS", None)
     # What a test's engines teach is no truth of this machine.
     os.environ.setdefault("RIGHTSIZER_SIZING__LEARNED_FILE", "")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -306,6 +305,8 @@ def _save(folder: Path, answer: PlanAnswer, planner: Planner) -> str:
         RequirementError: nothing fits, or no known program runs it.
     """
     # Imported on use: not needed without the flag.
+    import json  # noqa: PLC0415
+
     from rightsizer.io.files import whole_file  # noqa: PLC0415
     from rightsizer.planner.launch_files import FILES, MARK, launch_files  # noqa: PLC0415
 

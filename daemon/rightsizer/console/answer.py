@@ -1,7 +1,6 @@
 """Answers of commands in the format of `--format`."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -35,6 +34,8 @@ def _markdown(title: str, _result: object, blocks: Iterable[Block]) -> str:
 
 
 def _json(_title: str, result: object, _blocks: Iterable[Block]) -> str:
+    import json  # noqa: PLC0415 - no other format needs it.
+
     return msgspec.json.format(json.dumps(to_json(result)), indent=1)
 
 

@@ -1,6 +1,5 @@
 """Well-known models by name: a table of published configurations, matched loosely."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.io.codec import decode
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.table import table_rows
@@ -299,7 +299,7 @@ def _parsed_config(cell: str) -> dict[str, Any]:
         for part in parts:
             inner = inner.setdefault(part, {})
         try:
-            inner[key] = json.loads(value)
+            inner[key] = decode(value, object)
         except ValueError:
             inner[key] = value
     return config
