@@ -239,11 +239,13 @@ def test_names_of_processes_are_this_hosts_alone() -> None:
 def test_names_follow_the_socket_not_the_address(tmp_path: Path) -> None:
     """A tunnel's address is this host's as well; the agent behind it is another."""
     with local_server(tmp_path / "api.sock", {"agent": {"started": 6.0}}) as socket:
-        elsewhere = NodeScreen(Agent(), 2.0, socket)
+        elsewhere = NodeScreen(Agent(), 2.0, socket=socket)
         assert not elsewhere.is_agent_of_host(frame())
     with local_server(tmp_path / "same.sock", {"agent": {"started": 5.0}}) as socket:
-        assert NodeScreen(Agent(), 2.0, socket).is_agent_of_host(frame())
-    assert not NodeScreen(Agent(), 2.0, str(tmp_path / "none.sock")).is_agent_of_host(frame())
+        assert NodeScreen(Agent(), 2.0, socket=socket).is_agent_of_host(frame())
+    assert not NodeScreen(Agent(), 2.0, socket=str(tmp_path / "none.sock")).is_agent_of_host(
+        frame()
+    )
 
 
 def test_names_of_processes_are_shown_as_they_are(tmp_path: Path) -> None:

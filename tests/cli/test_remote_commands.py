@@ -194,7 +194,9 @@ def test_agent_of_this_node_needs_no_address(place: Place, capsys: Captured) -> 
     said = capsys.readouterr().out
     assert said.startswith(found)
     assert "Claimed by ana: " in said
-    assert "recommendations are open. 'rightsizer explain ID' tells why.\n" in said
+    assert f"are open. 'rightsizer explain ID {' '.join(config)}' tells why." in " ".join(
+        said.split()
+    )
     assert main(["explain", "nothing", *config]) != 0
     keep_advice(place.folder / "none.db")  # A history of another agent.
     assert main(["explain", found, *config]) == 0

@@ -90,6 +90,13 @@ def test_bill_is_written_as_its_file_is_named(
     assert "Parquet is for --format focus" in error
 
 
+def test_next_command_asks_the_same_history(history: Path, capsys: Captured) -> None:
+    """It can be copied as it is."""
+    flags = ("--history.path", str(history))
+    assert main(["report", *flags, "--format", "text"]) == 0
+    assert f"rightsizer explain aaaaaaaaaaaa {' '.join(flags)}\n" in capsys.readouterr().out
+
+
 def test_an_agent_elsewhere_gives_the_same_document(
     history: Path, capsys: Captured, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from rightsizer.console.advice import (
@@ -15,7 +16,13 @@ from rightsizer.console.advice import (
 )
 from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of, program
-from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
+from rightsizer.console.flags import (
+    add_config_flag,
+    add_history_flag,
+    history_path,
+    settings_of,
+    source_flags,
+)
 from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
 from rightsizer.io.codec import JsonObject, convert
 from rightsizer.io.log import configure as configure_log
@@ -42,9 +49,16 @@ _WITHOUT_ADVICE: Final = "Findings over the whole history without an open recomm
 
 
 def advise_blocks(
-    findings: Sequence[Finding], advice: Sequence[Advice], *, is_verbose: bool = False
+    findings: Sequence[Finding],
+    advice: Sequence[Advice],
+    *,
+    is_verbose: bool = False,
+    flags: str = "",
 ) -> Iterator[Block]:
-    """Yield findings and advice; abstentions only if verbose."""
+    """Yield findings and advice; abstentions only if verbose.
+
+    `flags` are those of the next command.
+    """
     from rightsizer.advice.engine import without_advice  # noqa: PLC0415 - the rules, as said below.
 
     still_open = [recommendation for recommendation in advice if recommendation.is_open]
@@ -60,7 +74,7 @@ def advise_blocks(
     others = tuple(map(finding_line, without_advice(findings, advice)))
     yield section(_WITHOUT_ADVICE, Items(others))
     yield no_verdict(findings, is_verbose=is_verbose)
-    yield _open_count(forms)
+    yield _open_count(forms, flags)
 
 
 def open_section(forms: Sequence[JsonObject]) -> Section:
@@ -103,7 +117,7 @@ def _subject(advice: JsonObject) -> str:
     return subject
 
 
-def _open_count(forms: Sequence[JsonObject], flags: str = "") -> str:
+def _open_count(forms: Sequence[JsonObject], flags: str) -> str:
     count = len(to_do(forms, lambda form: (form["exclusive_group"], form["id"])))
     are = counted(count, "recommendation is", "recommendations are")
     return f"{are} open." + (f" '{program()} explain ID{flags}' tells why." if count else "")
@@ -119,8 +133,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    flags = source_flags(arguments)
     if arguments.url:
-        return _of_agent(arguments, f" --url {arguments.url}")
+        return _of_agent(flags, arguments)
     # Imported on use: takes half a second, not needed with --url.
     from rightsizer.agent.offline_advice import run_offline  # noqa: PLC0415
     from rightsizer.agent.settings import Settings  # noqa: PLC0415
@@ -133,18 +148,18 @@ def _run(arguments: argparse.Namespace) -> int:
     except HistoryError as error:
         if arguments.save:
             raise
-        return ask_node(arguments, settings.web, _of_agent, error)
+        return ask_node(arguments, settings.web, partial(_of_agent, flags), error)
     result = {
         "findings": [*map(finding_document, findings)],
         "advice": [*map(advice_document, advice)],
         "evidence": evidence,
     }
-    blocks = advise_blocks(findings, advice, is_verbose=arguments.verbose)
+    blocks = advise_blocks(findings, advice, is_verbose=arguments.verbose, flags=flags)
     show(arguments, _TITLE, result, (*blocks, Items(tuple(rests_on(evidence)))))
     return 0
 
 
-def _of_agent(arguments: argparse.Namespace, flags: str = "") -> int:
+def _of_agent(flags: str, arguments: argparse.Namespace) -> int:
     if arguments.save:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
     document = RemoteAgent.of(arguments).get(ADVICE_PATH, "advice")

@@ -1,6 +1,7 @@
 """`rightsizer report`: GPU use over a span as text, HTML or JSON; the history is read only."""
 
 import argparse
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from urllib.parse import urlencode
 
 from rightsizer.agent.report_document import REPORT_FORMATS, report_document
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, add_flags, help_of, say
+from rightsizer.console.command import Command, add_flags, help_of, program, say
 from rightsizer.console.flags import (
     REPORT_PATH,
     add_config_flag,
@@ -17,6 +18,7 @@ from rightsizer.console.flags import (
     duration_text,
     history_path,
     settings_of,
+    source_flags,
 )
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags, ask_node
 from rightsizer.io.files import whole_file
@@ -24,6 +26,7 @@ from rightsizer.model.values import HistoryError, UsageError
 from rightsizer.report.focus import FOCUS, PARQUET, write_focus
 
 _HELP: Final = help_of(__file__)
+_EXPLAIN: Final = re.compile(r"^( *)rightsizer (explain \w+)$", re.MULTILINE)
 _PATIENCE_SECONDS: Final = 60.0
 """Time for an agent to read up to a year of its history."""
 
@@ -50,6 +53,10 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--output {output}: Parquet is for --format focus; name it otherwise")
     document = _of_agent(asked, arguments) if arguments.url else _of_history(arguments, asked)
     if output is None:
+        if report_format == "text":
+            # What makes the document may be an agent, which does not know these flags.
+            next_command = rf"\1{program()} \2{source_flags(arguments)}"
+            document = _EXPLAIN.sub(lambda line: line.expand(next_command), document)
         say(document.removesuffix("\n").removesuffix("\r"), may_color=report_format == "text")
         return 0
     if is_bill:

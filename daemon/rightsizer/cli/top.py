@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from rightsizer.console.command import Command, add_flags, help_of
+from rightsizer.console.flags import source_flags
 from rightsizer.console.remote_agent import DEFAULT_URL, RemoteAgent, add_url_flags
 from rightsizer.model.values import RightsizerError
 
@@ -34,7 +35,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
         print_node(agent)
     else:
-        NodeScreen(agent, max(_LEAST_SECONDS, arguments.interval)).run()
+        NodeScreen(agent, max(_LEAST_SECONDS, arguments.interval), source_flags(arguments)).run()
     return 0
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -33,6 +35,15 @@ _CONFIG: Final = """
   fleet.yaml for the fleet). Environment variables like RIGHTSIZER_LOG__LEVEL override it
 --constants FILE: override constants of models, in the form of the configuration, for experiments
 """
+_SOURCES: Final = (
+    "history.path",
+    "url",
+    "user",
+    "password-file",
+    "ca-file",
+    "config.file",
+    "constants",
+)
 _MICROSECOND: Final = 1000
 _LAST_SECOND: Final = 2**33
 """In the year 2242, shortly before 64-bit nanoseconds overflow."""
@@ -97,6 +108,12 @@ def add_history_flag(parser: argparse.ArgumentParser) -> None:
   (default: {HistorySettings().path})
 """
     add_flags(parser.add_argument, flags, history_path=Path)
+
+
+def source_flags(arguments: argparse.Namespace) -> str:
+    """Return the given flags that chose what was asked, for the end of a command to copy."""
+    values = {name: getattr(arguments, re.sub("[.-]", "_", name), None) for name in _SOURCES}
+    return "".join(f" --{name} {quote(str(value))}" for name, value in values.items() if value)
 
 
 def history_path(arguments: argparse.Namespace, settings: HistorySettings) -> Path:

@@ -113,10 +113,12 @@ class NodeScreen:
         self,
         agent: RemoteAgent,
         interval_seconds: float,
+        flags: str = "",
         socket: str = str(PathSettings().api_socket),
     ) -> None:
         self._agent = agent
         self._interval_seconds = interval_seconds
+        self._flags = flags
         self._socket = socket
         self._is_here: bool | None = None
         """Whether it is this host's agent; `None` until that is known."""
@@ -328,7 +330,7 @@ class NodeScreen:
             selected=self._selected,
             width=width,
             height=height,
-            flags=f" --url {self._agent.url}",
+            flags=self._flags,
         )
 
     def _chosen(self, frame: NodeFrame) -> NodeRow | None:
