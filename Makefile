@@ -23,10 +23,10 @@ help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 run: $(INSTALLED) ## The agent on this machine's GPUs, on simulated ones where there are none; LISTEN=HOST:PORT
-	$(BIN)/python -m rightsizer.cli.first_run $(LISTEN)
+	$(BIN)/python -m rightsizer.cli.first_run run $(LISTEN)
 
-demo: $(INSTALLED) ## A day of a simulated node with eight GPUs, in two minutes
-	$(BIN)/rightsizer demo
+demo: $(INSTALLED) ## A day of a simulated node with eight GPUs, in two minutes if nothing else runs; LISTEN=HOST:PORT
+	$(BIN)/python -m rightsizer.cli.first_run demo $(LISTEN)
 
 test: $(INSTALLED) ## Everything that must hold: lint, types and tests
 	@# What the workers load is compiled once, beside the linters.

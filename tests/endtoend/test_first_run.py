@@ -32,12 +32,13 @@ def why_not_here() -> str | None:
     return None
 
 
-def test_second_one_says_who_has_the_port_and_what_make_takes() -> None:
+@pytest.mark.parametrize("target", ["run", "demo"])
+def test_second_one_says_who_has_the_port_and_what_make_takes(target: str) -> None:
     """Before a day is simulated; `make` takes variables, not flags."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = subprocess.run(
-            [sys.executable, "-m", "rightsizer.cli.first_run", address],
+            [sys.executable, "-m", "rightsizer.cli.first_run", target, address],
             capture_output=True,
             text=True,
             check=False,
@@ -47,8 +48,8 @@ def test_second_one_says_who_has_the_port_and_what_make_takes() -> None:
     (line,) = done.stderr.splitlines()
     taken_by = f"the port is in use by process {os.getpid()} ("
     assert line.startswith(f"rightsizer: cannot listen on {address}: {taken_by}")
-    assert line.endswith("or choose another with `make run LISTEN=127.0.0.1:19401`")
-    assert "_run $(LISTEN)" in (Path(__file__).parents[2] / "Makefile").read_text()
+    assert line.endswith(f"or choose another with `make {target} LISTEN=127.0.0.1:19401`")
+    assert f"first_run {target} $(LISTEN)" in (Path(__file__).parents[2] / "Makefile").read_text()
 
 
 def test_port_is_held_while_the_days_before_are_simulated() -> None:

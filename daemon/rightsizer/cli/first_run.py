@@ -1,4 +1,4 @@
-"""Entry point of `make run`: an agent on this machine's GPUs, else the demonstration."""
+"""Entry point of `make run`, an agent on this machine's GPUs, and of `make demo`."""
 
 import os
 import sys
@@ -21,11 +21,12 @@ _OTHER: Final = "127.0.0.1:19401"
 _PATIENCE_SECONDS = 10.0
 
 
-def main(address: str = _ADDRESS) -> int:
-    """Run in the foreground at an address; return the exit status."""
+def main(target: str = "run", address: str = _ADDRESS) -> int:
+    """Run a target of `make` in the foreground at an address; return the exit status."""
     try:
-        trouble = _trouble()
-        if trouble is not None:
+        if target == "demo":
+            run_demo(DemoSettings(listen_address=address), say)
+        elif (trouble := _trouble()) is not None:
             say(f"No GPU to read here: {trouble}\nRunning the built-in simulated node instead.")
             run_demo(DemoSettings(listen_address=address), say)
         else:
@@ -34,7 +35,7 @@ def main(address: str = _ADDRESS) -> int:
         said = str(error)
         if isinstance(error, ListenError):
             # `make` takes no flags.
-            said = f"{error.fault} with `make run LISTEN={_OTHER}`"
+            said = f"{error.fault} with `make {target} LISTEN={_OTHER}`"
         print(f"rightsizer: {said}", file=sys.stderr)
         return error.exit_code
     return 0
@@ -67,4 +68,4 @@ def _run_agent(address: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+    sys.exit(main(*sys.argv[1:3]))

@@ -48,7 +48,7 @@ _MOST_OTHERS: Final = 16
 
 
 def _patience(who: str, source: str) -> Spec:
-    sentence = f"How long {who} may be idle before a recommendation."
+    sentence = f"How long {who} may be idle; advice opens once the share `certain` of it is known."
     return Spec(help=sentence, within=(600, None), source=source)
 
 
@@ -59,7 +59,7 @@ class IdleSettings(RuleSettings, frozen=True):
         on_ratio: Share of the span that must be idle.
             Source: docs/definitions.md, sources: idle at .99 of the time
         certain_ratio: Idle share that the confidence refers to; below 1 to ignore a few active
-            seconds.
+            seconds. Also the share of the patience after which advice opens.
             Source: a GPU that works for a tenth of the time has a user
         usual_ratio: Load of an hour, relative to a usual day's busiest, up to which a service is
             expected to idle.
