@@ -27,7 +27,7 @@ def test_commands_of_the_tutorial_print_the_output_shown(tmp_path: Path) -> None
     """From a log to advice, its explanation, what becomes of it, and the documents."""
     blocks = _blocks("A log of your own", "Advice", "Documents")
     typed = [block for block in blocks if TYPED.match(block)]
-    shown = [block for block in blocks if re.match(r"GPU 0  |To do,", block)]
+    shown = [block for block in blocks if re.match(r"GPU 0 |To do,", block)]
     assert len(typed) == 5
     assert len(shown) == 2
     path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
