@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fleet_answers import fleet_answer
 from rightsizer.cli.main import main
-from rightsizer.fleet.advice_groups import opened
+from rightsizer.fleet.advice_groups import open_recommendations
 from rightsizer.fleet.answers import merged
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.settings import FleetSettings, Shard
@@ -287,7 +287,7 @@ def test_files_are_written_to_new_folders(tmp_path: Path) -> None:
     rows = csv.DictReader((tables / "recommendations.csv").read_text().splitlines())
     first = {row["id"] for row in rows}
     assert len(first) == 2
-    for piece in opened(answer("east")["advice"]):
+    for piece in open_recommendations(answer("east")["advice"]):
         is_shown = piece["id"] in first
         assert (piece["summary"] in page.read_text()) is is_shown
         assert is_shown or piece["id"] not in commands.read_text()
