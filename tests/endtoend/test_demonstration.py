@@ -235,7 +235,7 @@ def test_all_count_the_same_recommendations(node: AgentProcess) -> None:
     printed = run_rightsizer("advise", "--url", node.url).stdout
     assert summary["open"] == len(opened)
     # Of alternatives that exclude each other one can be done.
-    count = len({each["exclusive_group"] or each["id"] for each in opened})
+    count = len({advice["exclusive_group"] or advice["id"] for advice in opened})
     assert re.search(rf'id="tile-advice"><dt>[^<]*</dt><dd class="value">{count}<', page) or (
         re.search(rf'id="tile-advice">.*?class="value">{count}<', page, re.DOTALL)
     )

@@ -46,7 +46,8 @@ class AdviceGroup(WorkloadRow, frozen=True, kw_only=True):
         added = compatible(pieces, ExclusiveKey.of_form)
         dollars = sum(map(dollars_per_day, added))
         confidence = min(float(piece["confidence"]) for piece in pieces)
-        severity = max((Severity(piece["severity"]) for piece in pieces), key=lambda one: one.rank)
+        severities = (Severity(piece["severity"]) for piece in pieces)
+        severity = max(severities, key=lambda severity: severity.rank)
         return cls(
             pieces=tuple(pieces),
             title=f"{len(pieces)} {_noun(pieces)} of {_team(first)}"

@@ -186,7 +186,8 @@ class SpaceReader:
                 is_used = record_host_event(self.recorder, name, span, stats)
                 self.unread["events of the host"] += not (is_used or correlation is not None)
         rows, correlations = np.array(launches, np.int64).reshape(-1, 2).T
-        starts, ends = events.starts[rows], events.ends[rows]
+        starts = events.starts[rows]
+        ends = events.ends[rows]
         self.recorder.launches(correlations, starts, ends, np.full(rows.size, -1))
 
     def _host_calls(self, plane: XPlane) -> None:
