@@ -77,7 +77,7 @@ lint: $(INSTALLED) ## Style and types
 bench: $(INSTALLED) ## What the agent costs: CPU, memory, time and size of a scrape
 	$(BIN)/python benchmarks/run.py
 
-reliability: $(INSTALLED) ## What happens to an agent under each fault that can be planted; writes docs/reliability.md
+reliability: $(INSTALLED) ## What happens to an agent under each fault that can be planted; writes benchmarks/reliability/RESULTS.md
 	$(BIN)/python benchmarks/reliability/run.py
 
 eval: $(INSTALLED) ## How often it is right; SCENARIOS=DIR scores your own, RIGHTSIZER_TRUTH=DIR adds recordings

@@ -1,4 +1,4 @@
-"""Measures what Rightsizer costs, prints a list, and writes it into docs/benchmarks-cost.md.
+"""Measures what Rightsizer costs, prints a list, and writes it into benchmarks/RESULTS.md.
 
 `make bench` runs all of it, which takes about half an hour; the exit status is 1 if a figure is
 above what was promised.
@@ -26,7 +26,7 @@ from measured import (
     without_rows,
 )
 
-DOCUMENT: Final = Path(__file__).parents[1] / "docs" / "benchmarks-cost.md"
+DOCUMENT: Final = Path(__file__).with_name("RESULTS.md")
 BENCHMARKS: Final[Sequence[tuple[str, str]]] = (
     ("The agent at 1 Hz on eight simulated H100", "agent_cost"),
     ("One tick, everything on", "tick_cost"),

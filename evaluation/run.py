@@ -1,4 +1,4 @@
-"""Measures how often Rightsizer is right; writes the scores to docs/benchmarks-accuracy.md.
+"""Measures how often Rightsizer is right; writes the scores to evaluation/RESULTS.md.
 
 `make eval` runs all of it, which takes a few minutes. With RIGHTSIZER_TRUTH=DIR recordings of
 production are replayed too. `make eval SCENARIOS=DIR` scores the scenarios of another folder, and
@@ -20,7 +20,7 @@ from evaluation.options import Options
 from measured import machine, rewrite, rewrite_part, with_rows, without_rows
 from rightsizer.model.units import format_duration
 
-DOCUMENT: Final = Path(__file__).parents[1] / "docs" / "benchmarks-accuracy.md"
+DOCUMENT: Final = Path(__file__).with_name("RESULTS.md")
 LABELED: Final = "States of labeled scenarios"
 EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     (LABELED, "states.labeled", ""),

@@ -20,14 +20,22 @@ from rightsizer.owners.registry import SOURCES
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
-PAGES: Final = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+RESULTS: Final = [
+    ROOT / "evaluation" / "RESULTS.md",
+    ROOT / "benchmarks" / "RESULTS.md",
+    ROOT / "benchmarks" / "SHAPE.md",
+    ROOT / "benchmarks" / "reliability" / "RESULTS.md",
+]
+PAGES: Final = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *RESULTS])
 
 LINK: Final = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE: Final = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE: Final = re.compile(r"`[^`\n]*`")
 SYNOPSIS: Final = re.compile(r"\.\.\.|\[--|<[a-z]")
 """Marks of a line that shows a form and is not to be typed."""
-CITATION: Final = re.compile(r"docs/([\w-]+\.md)(?:, (\w+(?: \w+)*))?(?:: ([^;\n\"()]+))?")
+CITATION: Final = re.compile(
+    r"((?:docs|evaluation|benchmarks)/[\w-]+\.md)(?:, (\w+(?: \w+)*))?(?:: ([^;\n\"()]+))?"
+)
 """Page, section, and what is said of it up to the line's end."""
 
 
@@ -125,13 +133,13 @@ def _uncited(source: str) -> Iterator[str]:
     """Citations of pages whose section, term or row of sources is not there."""
     for found in CITATION.finditer(source):
         page, section, said = found.groups()
-        text = (DOCS / page).read_text("utf-8").lower()
+        text = (ROOT / page).read_text("utf-8").lower()
         is_there = section is None or re.search(
             rf"(?m)^#+ {section.lower()}$|`{section.lower()}`", text
         )
         # Other sections are cited with the reason behind, in words of its own.
         is_row = section == "sources" and said is not None
-        is_open = section is None and page.startswith("benchmarks")
+        is_open = section is None and page.endswith(("benchmarks.md", "RESULTS.md"))
         if not is_there or is_open or (is_row and said.strip().lower() not in text):
             yield found[0]
 
@@ -166,17 +174,28 @@ def _section(page: Path, anchor: str) -> str:
 def test_figures_of_benchmarks_are_those_of_the_raw_tables() -> None:
     """Each number of a row stands in a section that the row links to."""
     rows = (DOCS / "benchmarks.md").read_text("utf-8").splitlines()
-    checked = [
-        row for row in rows if row.startswith("| [") and re.search(r"\(benchmarks-\w+\.md#", row)
-    ]
+    checked = [row for row in rows if row.startswith("| [") and "/RESULTS.md#" in row]
     wrong = []
     for row in checked:
-        targets = [target.partition("#") for target in LINK.findall(row) if "benchmarks-" in target]
+        targets = [target.partition("#") for target in LINK.findall(row) if "/RESULTS" in target]
         sections = "".join(_section(DOCS / page, anchor) for page, _, anchor in targets)
         figures = re.findall(r"(?<![\d.,])\d[\d.,]*[.,]?\d+", LINK.sub("", row.split(" | ")[1]))
         wrong += [(row, figure) for figure in figures if figure not in sections]
     assert len(checked) > 20
     assert wrong == []
+
+
+def test_figures_of_reliability_are_those_of_the_raw_tables() -> None:
+    """Faults, and scrapes without an answer, of each group and of all."""
+    page = (DOCS / "reliability.md").read_text("utf-8")
+    _, *groups = (
+        (ROOT / "benchmarks" / "reliability" / "RESULTS.md").read_text("utf-8").split("### ")
+    )
+    for group in groups:
+        scrapes = [(int(few), int(all_)) for few, all_ in re.findall(r"\| (\d+) of (\d+) ", group)]
+        unanswered, total = map(sum, zip(*scrapes, strict=True))
+        title = group.partition("\n")[0]
+        assert f"| {title} | {len(scrapes)} | {unanswered} of {total} |" in page
 
 
 def _keys(schema: Mapping[str, Any], above: str = "") -> Iterator[str]:

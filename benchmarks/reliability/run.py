@@ -1,4 +1,4 @@
-"""Plants every fault into a running agent, prints what it did, and writes docs/reliability.md.
+"""Plants every fault into a running agent, prints what it did, and writes RESULTS.md.
 
 `make reliability` runs all of it, which takes about twenty minutes; `--group` and `--only` choose
 rows, and keep the others as they were. The exit status is 1 if a row shows what must not be.
@@ -29,7 +29,7 @@ from benchmarks.reliability.shim import preload
 from benchmarks.reliability.trial import Outcome, attempt, failed
 from measured import machine, rewrite, table
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reliability.md"
+DOCUMENT: Final = Path(__file__).with_name("RESULTS.md")
 RESULTS: Final = Path(__file__).parents[2] / ".cache" / "reliability.json"
 HEADINGS: Final = (
     "fault",

@@ -14,7 +14,7 @@ from benchmarks.reliability.trial import Outcome, lost_seconds
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.simulator.scenario_reader import load_scenario
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reliability.md"
+DOCUMENT: Final = Path(__file__).with_name("RESULTS.md")
 FEWEST_ROWS: Final = 140
 
 

@@ -60,7 +60,7 @@ def _summary(rows: Sequence[Sequence[str]]) -> str:
         f"\nBusy time beside HolisticTraceAnalysis, which reads {len(ratios)} of {len(rows)} "
         f"traces: within 1% in {near[0]}, within 5% in {near[1]}. It begins at the first copy or "
         "fill and rounds to microseconds; ours equals the raw events above. CPU and memory: "
-        "[benchmarks](benchmarks-cost.md).\n"
+        "[benchmarks](../benchmarks/RESULTS.md#profiles).\n"
     )
 
 

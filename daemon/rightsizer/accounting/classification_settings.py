@@ -64,7 +64,7 @@ class ClassificationSettings(Struct, frozen=True):
             Source: docs/definitions.md, states; KempnerPulse
         controller_bound_ratio: Memory controller utilization from which, without profiling
             counters, memory is likely the limit.
-            Source: docs/benchmarks-accuracy.md, memory limits of logs: halfway between programs
+            Source: evaluation/RESULTS.md, memory limits of logs: halfway between programs
             that memory limits and others
         pipe_ratio: Activity of a pipe from which it is the limit.
             Source: docs/definitions.md, states

@@ -28,7 +28,7 @@ class DecaySettings(Struct, frozen=True):
         fast_half_life_seconds: Half-life of the fast histogram.
         fast_quantile_ratio: Quantile of the fast histogram.
             Source: on neither half of a serving fleet's pods has a rule of others both fewer
-            violations and less slack (docs/benchmarks-accuracy.md, sizing by rolling replay)
+            violations and less slack (evaluation/RESULTS.md, sizing by rolling replay)
         slow_half_life_seconds: Half-life of the slow histogram.
         slow_quantile_ratio: Quantile of the slow histogram.
     """
@@ -281,7 +281,7 @@ class HistorySettings(Struct, frozen=True):
             Source: the 24 h that are answered from five-minute windows, twice
         maximum_size_bytes: Maximum size of the database, without up to 4 MiB of write-ahead log;
             beyond it the oldest windows are deleted.
-            Source: docs/benchmarks-cost.md, accounting and history: 64 devices for 30 days, twice
+            Source: benchmarks/RESULTS.md, accounting and history: 64 devices for 30 days, twice
         flush_interval: Time between writes; a crash loses at most this much.
     """
 

@@ -132,7 +132,7 @@ class ActionSettings(Struct, frozen=True):
         mode: `dry_run` reports what would be done, `approve` waits for `rightsizer claim`,
             `automatic` needs no approval.
         minimum_confidence_ratio: Minimum confidence of a recommendation to act on.
-            Source: docs/benchmarks-accuracy.md, advice on simulated nodes: seldom wrong above it
+            Source: evaluation/RESULTS.md, advice on simulated nodes: seldom wrong above it
         maximum_risk: Maximum risk of a recommendation to act on; Unknown is above High.
         cool_down_seconds: Time after an action without another on the same workload.
             Source: a day shows the effect at every hour

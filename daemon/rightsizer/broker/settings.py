@@ -111,7 +111,7 @@ class BrokerSettings(Struct, frozen=True):
         fair_share_weight: Weight of the fair share in the queue, in steps of priority.
             Source: no more than one step: priority goes before fair share
         aging_seconds: Waiting time that counts as one step of priority.
-            Source: docs/benchmarks-accuracy.md, the node broker: against a day it halves the wait
+            Source: evaluation/RESULTS.md, the node broker: against a day it halves the wait
             for eight GPUs, at no cost to others; less gains no more
         lowest_priority: Minimum priority of a request.
             Source: a starting point: the half of nice(1)'s range below

@@ -124,7 +124,7 @@ def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> 
 def memory_error_factor(requirement: Requirement) -> float:
     """Error factor that contains a measured peak with a probability of 90%.
 
-    The first two were derived from measured peaks (docs/benchmarks-accuracy.md, memory estimates),
+    The first two were derived from measured peaks (evaluation/RESULTS.md, memory estimates),
     the others are assumed.
     """
     factor = _TRAINING if requirement.task.trains else _SERVING

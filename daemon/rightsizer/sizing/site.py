@@ -104,7 +104,7 @@ class SiteShares(Struct, frozen=True):
     """Parts of the variance of a prediction's error that predictions have in common.
 
     The rest is the load's own, which no other measurement makes smaller. The defaults make the
-    measurements of fifty sources likeliest (docs/benchmarks-accuracy.md, engines that run).
+    measurements of fifty sources likeliest (evaluation/RESULTS.md, engines that run).
     """
 
     site: float = 0.0

@@ -34,7 +34,7 @@ class HiddenStallSettings(RuleSettings, frozen=True):
         on_ratio: Share of the span that a GPU must spin.
             Source: docs/definitions.md, conduct
         unseen_traffic_ratio: Confidence when neither memory traffic nor SM activity is known.
-            Source: docs/benchmarks-accuracy.md, stalls and culprits of logs: below the share of
+            Source: evaluation/RESULTS.md, stalls and culprits of logs: below the share of
             right ones
     """
 

@@ -47,7 +47,7 @@ class MemoryBandwidthBoundSettings(RuleSettings, frozen=True):
             under-provisioned.
             Source: docs/definitions.md, provisioning
         controller_ratio: Confidence where only the memory controller's utilization says so.
-            Source: docs/benchmarks-accuracy.md, memory limits of logs: right for seven of seven
+            Source: evaluation/RESULTS.md, memory limits of logs: right for seven of seven
             programs that were left out, by the rule of succession
     """
 

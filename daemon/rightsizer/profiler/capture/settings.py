@@ -182,7 +182,7 @@ class DropFolderSettings(Struct, frozen=True):
         interval: Time between scans; a file unchanged since the previous one is read.
         files_maximum: Maximum files considered, newest first.
         read_timeout: Time limit for reading one file, in a separate process.
-            Source: docs/benchmarks-cost.md, profiles: thrice what 300 MB of PyTorch's JSON take on
+            Source: benchmarks/RESULTS.md, profiles: thrice what 300 MB of PyTorch's JSON take on
             the fifth of a core that the unit allows
         read_memory_bytes: Memory limit of that process.
             Source: 7 million kernels of 40 bytes each, and the program itself
