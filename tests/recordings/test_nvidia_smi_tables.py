@@ -1,6 +1,6 @@
 """Logs of nvidia-smi as spreadsheets, other languages, scripts and public data sets keep them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -297,3 +297,78 @@ def test_the_first_of_two_columns_with_one_name(replay: Replays, write: Writes) 
     )
     assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.2]
     assert "'utilization.gpu' repeats 'utilization.gpu [%]', and is read where" in played.warnings
+
+
+_HEADINGS = (
+    "utilization.gpu [%]",
+    "memory.used [MiB]",
+    "power.draw [W]",
+    "temperature.gpu",
+    "clocks.current.sm [MHz]",
+)
+_SIGNALS = (
+    Signal.GPU_BUSY,
+    Signal.MEMORY_USED_BYTES,
+    Signal.POWER_WATTS,
+    Signal.TEMPERATURE_CELSIUS,
+    Signal.SM_CLOCK_HERTZ,
+)
+
+
+def _log(headings: Sequence[str], host: str = "") -> str:
+    names = ["timestamp", "index", *([host] if host else []), *headings]
+    cells = [*(["3"] if host else []), "50 %", "20000 MiB", "200.00 W", "40", "1400 MHz"]
+    rows = (f"2026/01/01 00:00:{at:02d}.000, 0, {', '.join(cells)}\n" for at in range(3))
+    return f"{', '.join(names)}\n{''.join(rows)}"
+
+
+@pytest.mark.parametrize(
+    ("place", "heading", "meant"),
+    [
+        (0, "utilzation.gpu [%]", "utilization.gpu"),
+        (1, "memory.usde [MiB]", "memory.used"),
+        (2, "powr.draw [W]", "power.draw"),
+        (3, "temprature.gpu", "temperature.gpu"),
+        (4, "clocks.curent.sm [MHz]", "clocks.current.sm"),
+    ],
+)
+@pytest.mark.parametrize("host", ["", "cpu_util"])
+def test_a_misspelled_heading_of_a_query(  # noqa: PLR0913, PLR0917 - the case.
+    replay: Replays, write: Writes, place: int, heading: str, meant: str, host: str
+) -> None:
+    """It is named with what it may have meant; those beside it are read, with a host's too."""
+    headings = [*_HEADINGS]
+    headings[place] = heading
+    played = replay(write(_log(headings, host)))
+    read = [played.values("index:0", signal) != [None] * 3 for signal in _SIGNALS]
+    assert read == [at != place for at in range(len(_SIGNALS))]
+    assert f"'{heading}' is left out; did you mean '{meant}'?" in played.warnings
+
+
+@pytest.mark.parametrize(
+    ("place", "heading"),
+    [(0, "utilisation.gpu [%]"), (2, "gpu power [W]"), (1, "gpu_memory_used_mib")],
+)
+@pytest.mark.parametrize("host", ["", "cpu_util"])
+def test_a_heading_of_a_query_in_other_words(
+    replay: Replays, write: Writes, place: int, heading: str, host: str
+) -> None:
+    """It alone is read by its words, and all those beside it by their names."""
+    headings = [*_HEADINGS]
+    headings[place] = heading
+    played = replay(write(_log(headings, host)))
+    assert all(played.values("index:0", signal) != [None] * 3 for signal in _SIGNALS)
+    assert "left out" not in played.warnings
+    assert f"columns are read by their names: '{heading}' as {_SIGNALS[place]}" in played.warnings
+    assert played.warnings.count(" as ") == 1
+
+
+@pytest.mark.parametrize(
+    "heading", ["clocks.max.mem [MHz]", "memory.free [MiB]", "power.max_limit [W]", "fan.speed [%]"]
+)
+def test_a_column_that_is_not_read_is_no_misspelled_one(
+    replay: Replays, write: Writes, heading: str
+) -> None:
+    """However like others the query's own columns are."""
+    text = _log(_HEADINGS).replace("\n", ", 5\n").replace(", 5\n", f", {heading}\n", 1)
+    assert "did you mean" not in replay(write(text)).warnings

@@ -109,3 +109,18 @@ def test_comma_at_the_end_of_each_row_shifts_no_column(replay: Replays, write: W
         replay(write(f"timestamp,util_pct,temp_c\n{rows}"))
     found = replay(write(f"timestamp,util_pct,temp_c,\n{rows}"))
     assert found.values("index:0", Signal.GPU_BUSY) == [1.0] * 5
+
+
+def test_warnings_are_in_order_of_line(replay: Replays, write: Writes) -> None:
+    """Whether a line, a cell or a device is at fault, and in whichever pass that is seen."""
+    rows = [f"2026/01/01 00:00:{at:02d}.000, 0, {at} %, 100 MiB" for at in range(20)]
+    rows[3] = "2026/01/01 00:00:03.000, 0, odd %, 100 MiB"
+    rows[5] = "2026/01/01 00:00:05.000, 0, [Unknown Error], 100 MiB"
+    rows[7] = "2026/01/01 00:00:07.000, 0"
+    rows[9] = "2026/01/01 00:00:09.000, 0, 3 %, 99999999999 MiB"
+    heading = "timestamp, index, utilization.gpu [%], memory.used [MiB]"
+    played = replay(write("\n".join((heading, *rows)) + "\n"))
+    lines = [int(text.split("log.csv:")[1].split(":")[0]) for text in played.source.warnings]
+    assert lines == [5, 7, 9, 11]
+    reasons = [item.reason for item in played.source.evidence if item.reason]
+    assert [reason.split(":")[0] for reason in reasons] == ["line 5", "line 9", "line 11"]

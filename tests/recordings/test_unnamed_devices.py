@@ -35,7 +35,7 @@ def read(
     """The device of each row, and the warnings."""
     notes = RecordingNotes("log.csv")
     device = device_order(rows, stated, notes)
-    return [device(row.time, line) for line, row in enumerate(rows, 2)], notes.warnings
+    return [device(row.time, line) for line, row in enumerate(rows, 2)], notes.warnings({})
 
 
 @given(

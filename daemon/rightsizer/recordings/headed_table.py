@@ -39,7 +39,7 @@ from rightsizer.recordings.heading_words import (
     time_places,
     words_of,
 )
-from rightsizer.recordings.nvidia_smi_columns import is_query_heading
+from rightsizer.recordings.nvidia_smi_columns import is_query_heading, unit_of_heading
 from rightsizer.recordings.row import RecordingNotes
 from rightsizer.recordings.table import local_number, number_and_unit, untorn
 from rightsizer.recordings.text_file import TextFile, delimiter_of, row_of, split_csv_line
@@ -515,11 +515,11 @@ class UnitSample:
 
 
 def with_units_of_cells(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the headings, with the units that their cells have."""
-    unit_suffixes = dict.fromkeys(range(len(headings)), "")
+    """Return the headings, with the units that their cells have where they state none."""
+    unit_suffixes = {at: "" for at, text in enumerate(headings) if not unit_of_heading(text)}
     for cells in islice(rows, _ROWS_WITH_UNITS):
         for at in [at for at, unit in unit_suffixes.items() if not unit]:
             quantity = QUANTITY.fullmatch(cells[at].strip())
             if quantity and (quantity["unit"] or "").lower() in UNITS:
                 unit_suffixes[at] = f" [{quantity['unit']}]"
-    return [f"{heading}{unit_suffixes[at]}" for at, heading in enumerate(headings)]
+    return [f"{heading}{unit_suffixes.get(at, '')}" for at, heading in enumerate(headings)]

@@ -177,7 +177,9 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
         alone = Signal(_ALONE[unit])
         return Heading(alone, unit, device, facts) if names_gpu or alone in _OF_ROWS else None
     signal, usual = _SIGNALS.get(telling, (None, None))
-    if signal is None and (column := SIGNAL_COLUMNS.get(column_name(text))) is not None:
+    # What is headed as `memory.used [MiB]` is of nvidia-smi, whatever stands beside it.
+    column = SIGNAL_COLUMNS.get(column_name(text))
+    if column is not None and (signal is None or unit == unit_of_heading(text) == column.unit):
         return Heading(column.signal, unit or column.unit, is_exact=True, rank=column.rank)
     is_vague = meanings <= (_VAGUE - {"load"} if has_devices else _VAGUE)
     # Hosts have a memory and a load in each row, too, but hardly ever a power.

@@ -1,6 +1,6 @@
 """Layout of tables whose headings name content and GPU of each column, in words or as series."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from rightsizer.io.near import near_words
@@ -48,6 +48,11 @@ from rightsizer.recordings.table_layout import LayoutColumns
 _OTHER_SIGNALS: Final = {*Signal} - {Signal.POWER}
 _BUSY: Final = (Signal.GPU_BUSY, Signal.SM_ACTIVE)
 _QUERIED: Final = {**FACT_COLUMNS, **SIGNAL_COLUMNS}
+_QUERY_NAMES: Final = (*_QUERIED, *(f"clocks.current.{clock}" for clock in ("sm", "gr", "mem")))
+_MISSPELLED: Final = 0.9
+"""Likeness from which a heading is a misspelled column.
+
+Source: no column of `nvidia-smi --help-query-gpu` (580) that is not read is as like one that is."""
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
 _REMEDY_OF_JSON: Final = "where that is wrong, write it as CSV (docs/recordings.md)"
@@ -275,7 +280,23 @@ def _stated_fields(table: HeadedTable, names: Mapping[int, str], signal: Signal)
     return f"--fields '{fields}'" if is_read else ""
 
 
+def _remark_misspelled(
+    read: Collection[int], headings: Sequence[str], notes: RecordingNotes
+) -> list[int]:
+    """Name the unread headings of a query that are like one of its columns; return their places."""
+    misspelled = []
+    names = [*map(column_name, headings)] if is_query_heading(headings) else []
+    for at, name in enumerate(names):
+        if at in read or name in _QUERIED or "." not in name:
+            continue
+        if near := near_words(name, _QUERY_NAMES, likeness=_MISSPELLED):
+            misspelled.append(at)
+            notes.remark(f"'{headings[at]}' is left out; did you mean '{near[0]}'?")
+    return misspelled
+
+
 def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: RecordingNotes) -> None:
+    misspelled = _remark_misspelled(read, table.headings, notes)
     texts: dict[Signal, str] = {}
     has_processes = place_of(table.headings, PIDS) is not None
     for at, heading in read.items():
@@ -288,7 +309,7 @@ def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: Record
     remedy = _REMEDY if table.is_csv else _REMEDY_OF_JSON
     read_as = f"columns are read by their names: {', '.join(texts.values())}; {remedy}"
     notes.remark(read_as, EvidenceKind.READ)
-    if unread := unread_headings(table.headings, read):
+    if unread := unread_headings(table.headings, {*read, *misspelled}):
         names = memory_names(table.headings, unread)
         fields = _stated_fields(table, names, Signal.MEMORY_USED_BYTES)
         notes.remark(

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from rightsizer.io.terminal import counted
 from rightsizer.model.values import (
     BY_INDEX,
     Evidence,
@@ -150,24 +151,35 @@ class RecordingNotes:
 
     @property
     def evidence(self) -> Iterator[Evidence]:
-        """All remarks and skipped items."""
+        """All remarks, and skipped items by line."""
         for remark, kind in self.remarks.items():
             yield Evidence(kind, remark)
-        for what, tally in self.tallies.items():
+        for what, tally in sorted(self.tallies.items(), key=lambda item: item[1].line):
             example = f": '{tally.example[:60]}'" if tally.example else ""
             reason = f"line {tally.line}{example}"
             yield Evidence(EvidenceKind.DROPPED, what, reason, tally.times, tally.effect)
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """All remarks and skipped items, one line each."""
-        skipped = (
+    def warnings(self, titles: Mapping[str, str]) -> tuple[str, ...]:
+        """All remarks, then skipped items and faults of devices by line, one line each."""
+        lined = {
             f"{self.file}:{tally.line}: {what}"
             + (f": '{tally.example[:60]}'" if tally.example else "")
-            + (f", the first of {tally.times}" if tally.times > 1 else "")
+            + (f", the first of {tally.times}" if tally.times > 1 else ""): tally.line
             for what, tally in self.tallies.items()
+        }
+        lined |= self.fault_texts(titles)
+        return (
+            *(f"{self.file}: {remark}" for remark in self.remarks),
+            *sorted(lined, key=lined.__getitem__),
         )
-        return (*(f"{self.file}: {remark}" for remark in self.remarks), *skipped)
+
+    def fault_texts(self, titles: Mapping[str, str]) -> dict[str, int]:
+        """Return errors in place of values with their lines; `titles` are those of devices."""
+        return {
+            f"{self.file}:{line}: {titles.get(uuid, uuid)} reports '{text}' in place of values, "
+            f"{counted(count, 'time')}: it may need a reset": line
+            for (uuid, text), (count, line) in self.faults.items()
+        }
 
 
 def on_node(device: str, node: str) -> str:

@@ -12,7 +12,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.io.terminal import counted
 from rightsizer.model.values import (
     NANOSECONDS_PER_SECOND,
     Device,
@@ -254,12 +253,19 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             rows = limits.plausible(merge_rows([file.rows() for file in files]))
             gone = _gone(survey, devices, notes)
             snapshots = _snapshots(rows, survey, devices, held, gone)
-            remarks = [*_faults(survey.loads.lost | gone, notes, devices), *limits.remarks]
+            lost = survey.loads.lost | gone
+            remarks = [
+                f"{device.title} is lost from {utc_text(seconds(lost[device.uuid]), '%H:%M:%S')} on"
+                for device in devices
+                if device.uuid in lost
+            ]
+            remarks += limits.remarks
+        titles = {device.uuid: device.title for device in devices}
         return RecordedSource(
             devices,
             interval or _ASSUMED_INTERVAL,
-            (*_warnings(notes, interval, stated, len(devices)), *remarks, *held.remarks()),
-            _evidence(notes, remarks, held),
+            (*_warnings(notes, interval, stated, titles), *remarks, *held.remarks()),
+            _evidence(notes, titles, remarks, held),
             _shown(snapshots, end, progress),
             opened.pop_all(),
         )
@@ -269,22 +275,26 @@ def _warnings(
     notes: Iterable[RecordingNotes],
     interval: Nanoseconds | None,
     stated: StatedDevices,
-    devices: int,
+    titles: Mapping[str, str],
 ) -> Iterator[str]:
     for note in notes:
-        yield from note.warnings
+        yield from note.warnings(titles)
     if interval is None:
         yield _ASSUMED
-    if stated.count is not None and stated.count != devices:
-        yield f"--devices {stated.count}: {devices} devices are in the recording"
+    if stated.count is not None and stated.count != len(titles):
+        yield f"--devices {stated.count}: {len(titles)} devices are in the recording"
 
 
 def _evidence(
-    notes: Iterable[RecordingNotes], remarks: Iterable[str], jobs: RecordedJobs
+    notes: Iterable[RecordingNotes],
+    titles: Mapping[str, str],
+    remarks: Iterable[str],
+    jobs: RecordedJobs,
 ) -> tuple[Evidence, ...]:
+    faults = [text for note in notes for text in note.fault_texts(titles)]
     return (
         *(item for note in notes for item in note.evidence),
-        *(Evidence(EvidenceKind.DROPPED, remark) for remark in remarks),
+        *(Evidence(EvidenceKind.DROPPED, remark) for remark in (*faults, *remarks)),
         *(Evidence(EvidenceKind.LEARNED, remark) for remark in jobs.remarks()),
     )
 
@@ -302,21 +312,6 @@ def _gone(
         and (end := survey.ends.get(device.uuid, survey.end)) < latest
         and (not device.pci_bus_id or device.pci_bus_id.upper().lstrip("0:") in slots)
     }
-
-
-def _faults(
-    lost: Mapping[str, Nanoseconds], notes: Iterable[RecordingNotes], devices: Iterable[Device]
-) -> Iterator[str]:
-    for device in devices:
-        if (time := lost.get(device.uuid)) is not None:
-            yield f"{device.title} is lost from {utc_text(seconds(time), '%H:%M:%S')} on"
-    titles = {device.uuid: device.title for device in devices}
-    for note in notes:
-        for (uuid, text), (count, line) in note.faults.items():
-            yield (
-                f"{note.file}:{line}: {titles.get(uuid, uuid)} reports '{text}' in place of "
-                f"values, {counted(count, 'time')}: it may need a reset"
-            )
 
 
 def _jobs(

@@ -325,7 +325,7 @@ def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
 
 def _nothing_read(files: Sequence[RowFile]) -> RecordingError:
     names = ", ".join(file.text.name for file in files)
-    warnings = "; ".join(warning for file in files for warning in file.notes.warnings)
+    warnings = "; ".join(warning for file in files for warning in file.notes.warnings({}))
     why = f" ({warnings})" if warnings else "; was it recorded with GPUs present?"
     if "line of another length" in warnings:
         why += (
