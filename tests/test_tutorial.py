@@ -25,7 +25,7 @@ def _blocks(*titles: str) -> list[str]:
 
 def test_commands_of_the_tutorial_print_the_output_shown(tmp_path: Path) -> None:
     """From a log to advice, its explanation, what becomes of it, and the documents."""
-    blocks = _blocks("A log of your own", "Advice", "Documents")
+    blocks = _blocks("A log of your own", "Recommendations", "Documents")
     typed = [block for block in blocks if TYPED.match(block)]
     shown = [block for block in blocks if re.match(r"GPU 0 |To do,", block)]
     assert len(typed) == 5

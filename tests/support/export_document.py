@@ -14,8 +14,8 @@ _HEAD: Final = """\
 
 <!-- Generated from `report/export.py`; change it there and run `make golden`. -->
 
-For analysis: `rightsizer export` writes the local history as a table, a row per device and
-interval. It only reads, also beside the agent.
+For anyone who analyzes the history in a notebook or a database. `rightsizer export` writes it as a
+table, one row per device and interval. It only reads, and may run while the agent runs.
 
 ```
 rightsizer export --grain 1h > history.csv
@@ -23,19 +23,20 @@ rightsizer export --from 2026-01-01 --to 2026-02-01T00:00:00+01:00 --devices 0,1
 rightsizer export --format parquet history.parquet
 ```
 
-- **Grain**: five minutes by default; older windows (`history.fine_retention`) come as hours. An
+- **Grain**: five minutes by default; older windows (`history.fine_retention`) are hours. An
   interval that passed twice, because a clock was set back, has two rows.
-- **`--from`, `--to`**: windows that *begin* in between, the second excluded.
-- **Formats**: CSV; JSON, an array with an object a line; Parquet with the extra
-  `gpu-rightsizer[parquet]`. Files are written atomically. A terminal without `--format` gets the
-  first rows and main columns.
+- **`--from`, `--to`**: windows that *begin* in between, `--to` excluded.
+- **Formats**: CSV; JSON, an array with one object per line; Parquet with the extra
+  `gpu-rightsizer[parquet]`. Files are written atomically. On a terminal without `--format` it shows
+  the first rows and the main columns.
 - **Missing values**: empty in CSV, `null` in JSON and Parquet; never 0. Several holders are
   separated by semicolons in CSV, a list elsewhere.
 - **Sums**: state seconds sum to `accounted_seconds`; used and wasted seconds, and joules, to the
-  part whose use is known. All add up over rows; quantiles (upper edges of hundredths) do not.
+  part whose use is known. All of these add up over rows; quantiles (upper edges of hundredths) do
+  not.
 
-Use columns by name: names and meanings are stable, positions are not. NAME is the state, condition,
-cause or resource in a column's name.
+Refer to columns by name: names and meanings are stable, positions are not. NAME is the state,
+condition, cause or resource in a column's name.
 
 ## Columns
 """

@@ -29,7 +29,7 @@ from simulated_trouble import scenario_with
 from whole_node import WholeNode, whole_node
 
 TESTS = Path(__file__).parents[1]
-DOCUMENT = TESTS.parent / "docs" / "telemetry.md"
+DOCUMENT = TESTS / "telemetry" / "KNOWN_PROBLEMS.md"
 TRAFFIC = (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND)
 SLOW_QUESTIONS = {
     "nvmlDeviceValidateInforom",
@@ -221,7 +221,7 @@ def test_indices_that_shift_mix_no_gpus(tmp_path: Path) -> None:
 
 
 def test_each_complaint_is_held_by_tests_that_exist() -> None:
-    """docs/telemetry.md lists them, each with its tests in a table beside this one."""
+    """The page lists them, each with its tests in a table beside it."""
     known = {
         name
         for folder in (TESTS, TESTS.parent / "benchmarks", TESTS.parent / "evaluation")
