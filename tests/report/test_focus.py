@@ -161,7 +161,7 @@ def test_bill_of_a_node_sums_to_its_report() -> None:
     rows = rows_of(of_node())
     hours = sum(float(row["ConsumedQuantity"]) for row in rows)
     assert hours == pytest.approx(model.summary.total.gpu_hours)
-    wasted = {"idle", "stalled", "lost", "headroom", "free"}
+    wasted = {"idle", "stalled", "lost", "free"}
     assert sum(
         float(row["ConsumedQuantity"]) for row in rows if row["x_State"] in wasted
     ) == pytest.approx(model.summary.wasted.gpu_hours)

@@ -201,4 +201,4 @@ def test_json_holds_the_model() -> None:
 
     assert decoded["summary"]["wasted"]["gpu_hours"] == model.summary.wasted.gpu_hours
     assert [row["label"] for row in decoded["devices"]] == ["GPU 0", "GPU 1", "MIG 2:7 (1g.10gb)"]
-    assert decoded["schema_version"] == 1
+    assert decoded["schema_version"] == 2

@@ -65,12 +65,13 @@ def test_causes_sum_to_what_went_unused() -> None:
     """The unit is GPU-hours, kWh or money; used and unused sum to the known."""
     model = report_model(report_facts())
     summary = model.summary
-    causes = summed(row.wasted for row in model.causes)
+    causes = summed(row.wasted for row in model.causes if row.cause != Cause.HEADROOM)
 
     assert causes.gpu_hours == pytest.approx(summary.wasted.gpu_hours)
     assert causes.dollars_high == pytest.approx(summary.wasted.dollars_high)
     assert sum(row.wasted.gpu_hours for row in model.devices) == pytest.approx(causes.gpu_hours)
-    whole = summary.used.gpu_hours + summary.wasted.gpu_hours + summary.unattributed_hours
+    parts = summed((summary.used, summary.wasted, summary.left_over))
+    whole = parts.gpu_hours + summary.unattributed_hours
     assert whole == pytest.approx(summary.known_hours)
 
 
@@ -79,8 +80,9 @@ def test_a_part_of_a_gpu_counts_as_its_part() -> None:
     row = report_model(report_facts()).devices[2]
 
     assert row.total.gpu_hours == pytest.approx(72 / 8)
-    assert row.wasted.gpu_hours == pytest.approx(40 / 8)
-    assert row.wasted.dollars_low == pytest.approx(40 / 8 * RATE.dollars_per_hour_low)
+    assert row.total.dollars_low == pytest.approx(72 / 8 * RATE.dollars_per_hour_low)
+    assert row.waste_hours == {Cause.HEADROOM: pytest.approx(40 / 8)}
+    assert row.wasted.gpu_hours == 0.0
 
 
 def test_unmeasured_value_has_no_sum() -> None:

@@ -19,14 +19,12 @@ def test_the_table_of_gpus_begins_with_what_saves_most() -> None:
     rows = node_view(rated_report(), NOW, FreshnessSettings(), FitSettings(), PageQuery()).overview
     ranks = [row.opened[0].finding.rank for row in rows if row.opened]
     assert ranks == sorted(ranks)
-    wasted = [
-        row.waste.wasted.gpu_hours for row in rows if not (row.opened or row.card.report.down)
-    ]
+    wasted = [row.waste.wasted.gpu_hours for row in rows if not (row.opened or row.down)]
     assert wasted == sorted(wasted, reverse=True)
-    assert [bool(row.card.report.down) for row in rows] == sorted(
-        (bool(row.card.report.down) for row in rows), reverse=True
+    assert [bool(row.down) for row in rows] == sorted(
+        (bool(row.down) for row in rows), reverse=True
     )
-    advised = {row.card.title: row.opened[0].finding for row in rows if row.opened}
+    advised = {row.title: row.opened[0].finding for row in rows if row.opened}
     assert {
         title: action_label(finding.action, finding.kind) for title, finding in advised.items()
     } == {
@@ -46,7 +44,7 @@ def test_of_equally_urgent_advice_on_a_gpu_the_one_that_saves_most_stands_first(
     worth_more = replace(idle.finding, id="dearer", confidence=0.6, savings=savings)
     report = replace(report, advice=(*report.advice, replace(idle, finding=worth_more)))
     view = node_view(report, NOW, FreshnessSettings(), FitSettings(), PageQuery())
-    row = next(each for each in view.overview if each.card.title == "GPU 3")
+    row = next(each for each in view.overview if each.title == "GPU 3")
     assert [each.id for each in row.opened] == ["dearer", idle.id]
 
 

@@ -365,9 +365,9 @@ def test_one_device_can_be_looked_at_alone() -> None:
     report = node_report()
     uuid = report.devices[3].device.uuid
     alone = view_of(report, uuid)
-    assert [device.report.device.uuid for device in alone.devices] == [uuid]
+    assert [row.uuid for row in alone.overview] == [uuid]
     assert [reasons_label(piece.finding) for piece in alone.advice] == ["Idle, but held"]
-    assert view_of(report, "GPU-nobody").devices == ()
+    assert view_of(report, "GPU-nobody").overview == ()
     assert f"?span=7d&amp;gpu={uuid}" in page_of(report, uuid)
 
 

@@ -46,12 +46,11 @@ from rightsizer.web.view.device import (
     BULLET_SCALE,
     GAUGES,
     bullets_label,
-    down_label,
     fit_view,
     missing_labels,
-    model_label,
 )
 from rightsizer.web.view.node import NodeView, node_view
+from rightsizer.web.view.overview import OverviewRow
 from rightsizer.web.view.strip import shares_of
 from rightsizer.web.view.totals import Spending, part_of, waste_view
 from sample_devices import HOUR, INSTANCE, NOW, PARENT, SAMPLE_DEVICES
@@ -99,6 +98,13 @@ def page_of(
 def view_of(report: Report | None, now: int = NOW) -> NodeView:
     """View of a report."""
     return node_view(report, now, FreshnessSettings(), FitSettings(), PageQuery())
+
+
+def rows_of(view: NodeView) -> list[OverviewRow]:
+    """Rows of all devices, in the order of the report."""
+    assert view.report is not None
+    rows = {row.uuid: row for board in view.overview for row in (board, *board.instances)}
+    return [rows[device.device.uuid] for device in view.report.devices]
 
 
 def tiles_of(page: str) -> dict[str, tuple[str, str]]:
@@ -195,9 +201,9 @@ def test_culprits_are_named_only_where_they_are_some_of_the_devices() -> None:
 
 def test_a_device_that_is_down_shows_no_present() -> None:
     """Its reason is shown; its last state and readings are not shown as current."""
-    device = view_of(node_report()).devices[DOWN]
-    assert down_label(device.report) == "Lost: NVML: GPU is lost; it has fallen off the bus."
-    assert (device.state, device.readings) == (State.UNKNOWN, None)
+    device = rows_of(view_of(node_report()))[DOWN]
+    assert device.down == "Lost: NVML: GPU is lost; it has fallen off the bus."
+    assert (device.state, device.readings) == (State.UNKNOWN, {})
     assert device.last_sample is not None
     assert device.last_sample.age == "9 h"
 
@@ -205,16 +211,17 @@ def test_a_device_that_is_down_shows_no_present() -> None:
 def test_a_stale_report_shows_no_present() -> None:
     """When the sampler has stopped, no card shows a current value."""
     view = view_of(node_report(), NOW + HOUR)
-    assert all(device.state is State.UNKNOWN and device.readings is None for device in view.devices)
+    rows = rows_of(view)
+    assert all(row.state is State.UNKNOWN and not row.readings for row in rows)
     assert view.counts is not None
-    assert view.counts.silent == len(view.devices)
+    assert view.counts.silent == len(rows)
 
 
 def test_mig_devices_are_named_by_their_gpu() -> None:
     """A parent shows how its time was used; an instance names GPU and instance."""
-    devices = view_of(node_report()).devices
+    devices = rows_of(view_of(node_report()))
     assert devices[PARENT].report.device.has_mig_instances
-    assert (devices[INSTANCE].title, model_label(devices[INSTANCE].report)) == (
+    assert (devices[INSTANCE].title, devices[INSTANCE].model) == (
         "MIG 6:2",
         "A100-SXM4-80GB, 3g.40gb",
     )
@@ -446,7 +453,7 @@ def test_missing_signal_has_a_reason() -> None:
         },
     )
     devices = (replace(report.devices[0], reading=reading),)
-    (card,) = view_of(replace(report, devices=devices)).devices
+    (card,) = view_of(replace(report, devices=devices)).overview
     assert missing_labels(card.report) == ("No permission: power_watts", "Not supported: jpeg, ofa")
     assert "Not supported: jpeg, ofa" in page_of(replace(report, devices=devices))
     assert encode_device(devices[0])["missing"] == {
@@ -459,7 +466,7 @@ def test_missing_signal_has_a_reason() -> None:
 def test_a_gpu_that_serves_shows_model_and_load() -> None:
     """In its row and on its page; not where its readings are old."""
     report = node_report()
-    uuid = next(device.report.device.uuid for device in view_of(report).devices if device.is_fresh)
+    uuid = next(row.uuid for row in rows_of(view_of(report)) if row.is_fresh)
     load = ServedLoad("hub/llama", "vllm", 600.0, requests_per_second=3.1, devices=(uuid,))
     needs = "what it has, to keep today's level; state another (--ttft)"
     need = ServedNeed((uuid,), "llama", "what it has", needs, "saves $4 an hour")
@@ -476,4 +483,4 @@ def test_a_gpu_that_serves_shows_model_and_load() -> None:
     query = PageQuery(DEFAULT_SPAN, gpu=uuid)
     card = WebPage(FreshnessSettings(), FitSettings(), 60.0).render(serving, NOW, query).decode()
     assert f"llama needs {needs}; saves $4 an hour." in html.unescape(card)
-    assert all(device.served == () for device in view_of(serving, NOW + HOUR).devices)
+    assert all(row.served == () for row in rows_of(view_of(serving, NOW + HOUR)))

@@ -21,7 +21,7 @@ from rightsizer.report.node_focus import focus_document
 from rightsizer.report.report_blocks import report_blocks, report_title, screen_blocks
 from rightsizer.report.summary import summary_of
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Rises when a key changes its meaning or is removed; new keys do not change it."""
 REPORT_FORMATS: Final = (*FORMATS, FOCUS)
 MEDIA_TYPES: Final = {

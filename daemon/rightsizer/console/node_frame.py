@@ -14,7 +14,7 @@ from rightsizer.io.codec import convert
 from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.report.labels import action_label
-from rightsizer.report.rows import GPU_COLUMNS, GpuRow, RowColumn
+from rightsizer.report.rows import GPU_COLUMNS, GpuRow, RowColumn, use_fields
 
 JsonMapping = Mapping[str, Any]
 
@@ -66,8 +66,8 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
     uuid = device["uuid"]
     down = device["down"]
     waste: Mapping[str, float] = past.get("waste_seconds", {})
-    known_seconds = past.get("used_seconds", 0.0) + sum(waste.values())
-    wasted = sum(seconds for cause, seconds in waste.items() if cause != "headroom")
+    hours = device.get("capacity_ratio", 1.0) / HOUR_SECONDS
+    unused = {cause: seconds * hours for cause, seconds in waste.items()}
     about = [advice for advice in opened if uuid in advice["devices"]]
     advice = min(about, key=dearest_first, default=None)
     return NodeRow(
@@ -76,14 +76,12 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
         model=printable(_model(device)),
         state=device["state"],
         cells=_stretches(past.get("cells", ())),
-        used_ratio=past["used_seconds"] / known_seconds if known_seconds else None,
-        wasted_ratio=wasted / known_seconds if known_seconds else None,
-        wasted_gpu_hours=wasted / HOUR_SECONDS * device.get("capacity_ratio", 1.0),
         readings=device["signals"],
         holders=tuple(printable(workload["workload"]) for workload in device["workloads"]),
         processes=tuple(device["processes"] or ()),
         down="" if down is None else printable(str(down.get("detail") or down.get("reason"))),
         advice=advice,
+        **use_fields(past.get("used_seconds", 0.0) * hours, unused),
         **({} if advice is None else _advised(uuid, advice)),
     )
 

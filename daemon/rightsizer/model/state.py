@@ -1,7 +1,8 @@
 """Vocabulary of accounting: states, conditions, causes of waste, telemetry tiers."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 
 class State(StrEnum):
@@ -78,6 +79,21 @@ class Cause(StrEnum):
     LAUNCH = "launch"
     THROTTLED = "throttled"
     HEADROOM = "headroom"
+
+
+def wasted_in(unused: Mapping[Any, float]) -> float:
+    """Sum what was idle, stalled or held up, in the unit of the unused parts, which are by cause.
+
+    Headroom is left over by work: not wasted, yet smaller GPUs may do.
+    """
+    return sum(part for cause, part in unused.items() if cause != Cause.HEADROOM)
+
+
+def wasted_mostly(unused: Mapping[Any, float]) -> Cause | None:
+    """Return the cause of most of what was wasted; `None` if nothing was."""
+    parts = {Cause(cause): part for cause, part in unused.items() if cause != Cause.HEADROOM}
+    cause = max(parts, key=parts.__getitem__, default=None)
+    return cause if cause and parts[cause] else None
 
 
 class Tier(StrEnum):

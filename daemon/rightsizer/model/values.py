@@ -152,6 +152,8 @@ from rightsizer.model.state import (
     State,
     Tier,
     UnknownReason,
+    wasted_in,
+    wasted_mostly,
 )
 from rightsizer.model.topology import (
     Adapter,
@@ -425,6 +427,8 @@ __all__ = [
     "summed_counts",
     "typical",
     "utc_text",
+    "wasted_in",
+    "wasted_mostly",
     "weightiest",
     "with_counts",
     "workload_of_job",

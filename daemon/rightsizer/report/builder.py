@@ -19,6 +19,8 @@ from rightsizer.model.values import (
     State,
     Window,
     seconds,
+    wasted_in,
+    wasted_mostly,
 )
 from rightsizer.report.advice_groups import to_do
 from rightsizer.report.advice_rows import (
@@ -52,6 +54,7 @@ from rightsizer.report.model import (
     ReportSpan,
     StripRow,
     Summary,
+    UsageAmount,
     WorkloadUsage,
     amount_of,
     energy_of,
@@ -93,9 +96,7 @@ def _device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
         used_hours=window.used_seconds * part / HOUR_SECONDS,
         effective_utilization=window.effective_utilization,
         headroom_ratio=window.headroom_ratio,
-        wasted=amount_of(
-            facts, sum(window.waste_seconds.values()), sum(window.waste_joules.values())
-        ),
+        wasted=amount_of(facts, wasted_in(window.waste_seconds), wasted_in(window.waste_joules)),
         waste_hours=_waste_hours(window, part),
         fits=tuple(
             FitRow(resource, *astuple(facts.provisioning.resources[resource]))
@@ -167,7 +168,6 @@ def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]
     known_hours = total - states.get(State.UNKNOWN, 0.0)
     waste = _waste_hours(window, part)
     drawn = window.energy_joules
-    lost = sum(window.waste_joules.values())
     return WorkloadUsage(
         workload=facts.key,
         devices=tuple(device_facts.label for device_facts in held),
@@ -175,9 +175,9 @@ def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]
         coverage_ratio=known_hours / total if total else 0.0,
         groups=_grouped(states),
         used_hours=window.used_seconds * part / HOUR_SECONDS,
-        wasted=priced(sum(waste.values()), lost if drawn else None, rate),
+        wasted=priced(wasted_in(waste), wasted_in(window.waste_joules) if drawn else None, rate),
         waste_hours=waste,
-        main_cause=max(waste, key=lambda cause: waste[cause]) if any(waste.values()) else None,
+        main_cause=wasted_mostly(waste),
     )
 
 
@@ -231,7 +231,8 @@ def report_model(facts: ReportFacts) -> ReportModel:
     advice = advice_rows(facts)
     outcomes = outcome_rows(facts)
     days = days_of(facts)
-    summary = _summary(facts, devices, advice, outcomes)
+    causes = _causes(facts)
+    summary = _summary(facts, devices, causes, advice, outcomes)
     total = summary.total.gpu_hours
     prices = tuple(_prices(facts.devices))
     return ReportModel(
@@ -248,7 +249,10 @@ def report_model(facts: ReportFacts) -> ReportModel:
         summary=summary,
         days=days,
         devices=devices,
-        causes=_causes(facts, summary.known_hours),
+        causes=tuple(
+            CauseRow(cause, amount, amount.gpu_hours / summary.known_hours)
+            for cause, amount in sorted(causes.items(), key=lambda row: (-row[1].gpu_hours, row[0]))
+        ),
         workloads=_workload_rows(facts),
         advice=advice,
         advice_is_judged_now=facts.is_judged_now,
@@ -278,6 +282,7 @@ def _evidence(facts: ReportFacts, prices: Iterable[PriceRow]) -> Iterator[Eviden
 def _summary(
     facts: ReportFacts,
     devices: Sequence[DeviceRow],
+    causes: Mapping[Cause, UsageAmount],
     advice: Sequence[AdviceRow],
     outcomes: Sequence[OutcomeRow],
 ) -> Summary:
@@ -290,6 +295,7 @@ def _summary(
         for device in facts.devices
     )
     wasted = summed(row.wasted for row in devices)
+    left_over = causes.get(Cause.HEADROOM, summed(()))
     return Summary(
         devices=len(devices),
         total=summed(row.total for row in devices),
@@ -298,7 +304,10 @@ def _summary(
         states={state: float(states[state]) for state in State if states[state]},
         used=used,
         wasted=wasted,
-        unattributed_hours=max(0.0, known_hours - used.gpu_hours - wasted.gpu_hours),
+        left_over=left_over,
+        unattributed_hours=max(
+            0.0, known_hours - used.gpu_hours - wasted.gpu_hours - left_over.gpu_hours
+        ),
         open_advice=len(to_do(advice, lambda row: (row.exclusive_group, row.id))),
         savings=total_savings(facts),
         realized_gpu_hours=sum_known(row.realized_gpu_hours for row in outcomes),
@@ -307,10 +316,10 @@ def _summary(
     )
 
 
-def _causes(facts: ReportFacts, known_hours: float) -> tuple[CauseRow, ...]:
-    rows = []
-    for cause in Cause:
-        wasted = summed(
+def _causes(facts: ReportFacts) -> dict[Cause, UsageAmount]:
+    """Return what was not used by cause, without causes of nothing."""
+    amounts = {
+        cause: summed(
             amount_of(
                 device,
                 device.window.waste_seconds.get(cause, 0.0),
@@ -318,10 +327,9 @@ def _causes(facts: ReportFacts, known_hours: float) -> tuple[CauseRow, ...]:
             )
             for device in facts.devices
         )
-        if wasted.gpu_hours > 0:
-            share = wasted.gpu_hours / known_hours if known_hours else 0.0
-            rows.append(CauseRow(cause, wasted, share))
-    return tuple(sorted(rows, key=lambda row: (-row.wasted.gpu_hours, row.cause)))
+        for cause in Cause
+    }
+    return {cause: amount for cause, amount in amounts.items() if amount.gpu_hours > 0}
 
 
 def _health(facts: ReportFacts, devices: Sequence[DeviceRow]) -> ReportHealth:

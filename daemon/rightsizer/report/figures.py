@@ -2,12 +2,12 @@
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from rightsizer.model.values import Cause, Resource, dollars_text, number_text, percent_text
-from rightsizer.report.labels import CAUSE_LABELS, GROUPS, RESOURCE_LABELS, StateGroup
+from rightsizer.model.values import Resource, dollars_text, number_text, percent_text
+from rightsizer.report.labels import GROUPS, RESOURCE_LABELS, StateGroup
 from rightsizer.report.model import DeviceRow, FitRow, ReportModel, ReportSpan, UsageAmount
 
 NOTHING: Final = "not known"
@@ -77,13 +77,6 @@ _MONTHS: Final = (
     "November",
     "December",
 )
-
-
-def main_cause(waste: Mapping[str, float]) -> str:
-    """Return the label of the largest cause of waste."""
-    if not any(waste.values()):
-        return "-"
-    return CAUSE_LABELS[Cause(max(waste, key=lambda cause: waste[cause]))]
 
 
 def group_percent(group: StateGroup, row: DeviceRow) -> str:

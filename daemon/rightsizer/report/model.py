@@ -85,6 +85,9 @@ class Summary(Struct, frozen=True):
     states: Mapping[str, float]
     used: UsageAmount
     wasted: UsageAmount
+    """Idle, stalled or held up."""
+    left_over: UsageAmount
+    """Headroom: what work leaves of its GPUs, not wasted, yet smaller ones may do."""
     unattributed_hours: float
     """Known time without a known use."""
     open_advice: int
@@ -177,6 +180,7 @@ class WorkloadUsage(Struct, frozen=True):
     wasted: UsageAmount
     waste_hours: Mapping[str, float]
     main_cause: str | None
+    """Of what was wasted."""
 
 
 class SavingsSummary(Struct, frozen=True):

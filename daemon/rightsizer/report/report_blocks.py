@@ -66,6 +66,7 @@ from rightsizer.report.model import (
     ReportDay,
     ReportModel,
     WorkloadUsage,
+    summed,
 )
 from rightsizer.report.rows import (
     GPU_COLUMNS,
@@ -73,8 +74,9 @@ from rightsizer.report.rows import (
     GpuRow,
     WorkloadRow,
     rows_table,
+    use_fields,
 )
-from rightsizer.report.summary import alternatives, saved_text, summary_of, unknown_text
+from rightsizer.report.summary import alternatives, left_text, saved_text, summary_of, unknown_text
 
 _MOST_ROWS: Final = 50
 """Limit of workloads and outcomes, to keep documents small; JSON has all."""
@@ -122,6 +124,7 @@ def _tiles(model: ReportModel) -> Iterator[Tile]:
     known_hours = summary.known_hours
     total = summary.total
     wasted = summary.wasted
+    left = left_text(summary)
     covered = f"{percent(model.span.coverage_ratio)} of it known"
     used = (
         f"of the known time; {percent(summary.used.gpu_hours / known_hours)} of what the GPUs "
@@ -134,7 +137,7 @@ def _tiles(model: ReportModel) -> Iterator[Tile]:
     yield Tile("GPU time", hours(total.gpu_hours), f"{money(total)}; {covered}")
     yield Tile("Working", percent(summary.groups[StateGroup.WORKING] / known_hours), used)
     energy = kilowatt_hours(wasted.kilowatt_hours)
-    yield Tile("Unused", hours(wasted.gpu_hours), f"{money(wasted)}; {energy}")
+    yield Tile("Wasted", hours(wasted.gpu_hours), f"{money(wasted)}; {energy}{left}")
     yield Tile("Open recommendations", str(summary.open_advice), saves)
 
 
@@ -223,9 +226,10 @@ def _unused(model: ReportModel) -> Iterator[Block]:
         Tone.FAINT,
     )
     known_hours = model.summary.known_hours
+    unused = summed((model.summary.wasted, model.summary.left_over))
     amounts = [(CAUSE_LABELS[Cause(row.cause)], row.wasted) for row in model.causes]
     yield table_of(
-        [*amounts, ("all", model.summary.wasted)] if amounts else [],
+        [*amounts, ("all", unused)] if amounts else [],
         {
             "cause": lambda row: row[0],
             "of the known time": lambda row: Bar(
@@ -240,7 +244,7 @@ def _unused(model: ReportModel) -> Iterator[Block]:
         has_total=True,
     )
     yield "" if amounts else _NOT_TOLD
-    of = f"; the {_MOST_ROWS} of {len(model.workloads)} that left most unused"
+    of = f"; the {_MOST_ROWS} of {len(model.workloads)} that wasted most"
     yield rows_table(
         [_workload_row(model, usage) for usage in model.workloads[:_MOST_ROWS]],
         WORKLOAD_COLUMNS,
@@ -257,7 +261,6 @@ def _gpu_rows(model: ReportModel) -> list[GpuRow]:
             uuid=device.uuid,
             title=device.label,
             holders=device.workloads,
-            headroom_ratio=device.headroom_ratio or 0.0,
             kilowatt_hours=device.total.kilowatt_hours,
             **_use(model, device, device.label),
         )
@@ -279,19 +282,11 @@ def _workload_row(model: ReportModel, usage: WorkloadUsage) -> WorkloadRow:
 
 def _use(model: ReportModel, usage: DeviceRow | WorkloadUsage, name: str) -> dict[str, Any]:
     """Return what a row says of use, waste and the first recommendation."""
-    lost = sum(usage.waste_hours.values())
-    causes = {cause: hours for cause, hours in usage.waste_hours.items() if cause != Cause.HEADROOM}
-    wasted = sum(causes.values())
-    known_hours = usage.used_hours + lost
-    dollars_lost = usage.wasted.dollars_typical
     about = [row for row in model.advice if name == row.workload or name in row.devices]
     first = min(about, key=_urgency, default=None)
     return {
-        "used_ratio": usage.used_hours / known_hours if known_hours else None,
-        "wasted_ratio": wasted / known_hours if known_hours else None,
-        "wasted_gpu_hours": wasted,
-        "wasted_dollars": dollars_lost * wasted / lost if dollars_lost and lost else None,
-        "mostly": figures.main_cause(causes) if wasted else "",
+        **use_fields(usage.used_hours, usage.waste_hours),
+        "wasted_dollars": usage.wasted.dollars_typical,
         "known_ratio": usage.coverage_ratio,
     } | ({} if first is None else _advised(first, name))
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from rightsizer.model.values import (
     GIB,
     UNADVISED,
+    Cause,
     Rank,
     ServedLoad,
     ServedNeed,
@@ -17,6 +18,8 @@ from rightsizer.model.values import (
     dollars_text,
     number_text,
     percent_text,
+    wasted_in,
+    wasted_mostly,
 )
 from rightsizer.report.blocks import (
     NOTHING,
@@ -30,7 +33,7 @@ from rightsizer.report.blocks import (
     Table,
     table_of,
 )
-from rightsizer.report.labels import STATE_ORDER, display_name, uncapitalized
+from rightsizer.report.labels import CAUSE_LABELS, STATE_ORDER, display_name, uncapitalized
 from rightsizer.report.served_labels import served_label
 
 _LEAST_HOURS: Final = 0.05
@@ -62,7 +65,7 @@ class SubjectRow(Struct, frozen=True, kw_only=True):
     wasted_range: str = ""
     """Lowest and highest cost of that, and whose prices they are."""
     mostly: str = ""
-    """Main causes of unused time; empty if unknown."""
+    """Main cause of what was wasted; empty without any."""
     kilowatt_hours: float | None = None
     known_ratio: float | None = None
     """Share of the past that is known; `None` if that is not told."""
@@ -76,6 +79,27 @@ class SubjectRow(Struct, frozen=True, kw_only=True):
     saves_detail: str = ""
     rank: Rank = UNADVISED
     """Of that recommendation."""
+
+
+def use_fields(used_gpu_hours: float, unused: Mapping[Any, float]) -> dict[str, Any]:
+    """Return what a row says of its known GPU-hours: used, left over by work, wasted, and why.
+
+    Args:
+        used_gpu_hours: By the busiest resource.
+        unused: The others by cause.
+    """
+    known_hours = used_gpu_hours + sum(unused.values())
+    if not known_hours:
+        return {}
+    wasted = wasted_in(unused)
+    main_cause = wasted_mostly(unused)
+    return {
+        "used_ratio": used_gpu_hours / known_hours,
+        "headroom_ratio": unused.get(Cause.HEADROOM, 0.0) / known_hours,
+        "wasted_ratio": wasted / known_hours,
+        "wasted_gpu_hours": wasted,
+        "mostly": CAUSE_LABELS[main_cause] if main_cause else "",
+    }
 
 
 class GpuRow(SubjectRow, frozen=True, kw_only=True):

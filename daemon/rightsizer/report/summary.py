@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from rightsizer.model.values import AdviceState, Cause, UnknownReason, number_text
+from rightsizer.model.values import AdviceState, Cause, UnknownReason, dollars_text, number_text
 from rightsizer.report.figures import dollars, hours, money, percent, span_text
 from rightsizer.report.labels import (
     CAUSE_LABELS,
@@ -13,7 +13,7 @@ from rightsizer.report.labels import (
     action_label,
     unknown_parts,
 )
-from rightsizer.report.model import AdviceRow, ReportHealth, ReportModel, SavingsSummary
+from rightsizer.report.model import AdviceRow, ReportHealth, ReportModel, SavingsSummary, Summary
 
 _MOST_CAUSES: Final = 3
 
@@ -41,6 +41,17 @@ def summary_of(model: ReportModel) -> Iterator[str]:
             f"{percent(span.coverage_ratio)} of the span is known; of {hours(missing)} of GPU time "
             f"nothing is{unknown_text(model.health)}, and none of it is counted as idle."
         )
+
+
+def left_text(summary: Summary) -> str:
+    """Say what work leaves of its GPUs, as on a page; empty without any."""
+    left = summary.left_over
+    what = (
+        hours(left.gpu_hours)
+        if left.dollars_typical is None
+        else dollars_text(left.dollars_typical)
+    )
+    return f"; work leaves {what} more" if left.gpu_hours else ""
 
 
 def saved_text(savings: SavingsSummary) -> str:
@@ -76,7 +87,7 @@ def _done(model: ReportModel) -> str:
     noun = "GPU" if all(row.capacity_ratio == 1 for row in model.devices) else "device"
     count = f"1 {noun}" if summary.devices == 1 else f"{summary.devices} {noun}s"
     used = summary.used.gpu_hours
-    attributed = used + summary.wasted.gpu_hours
+    attributed = used + summary.wasted.gpu_hours + summary.left_over.gpu_hours
     effective = (
         f" Effective utilization was {percent(used / attributed)}: what the busiest resource used."
         if attributed
@@ -88,16 +99,18 @@ def _done(model: ReportModel) -> str:
 def _wasted(model: ReportModel) -> str:
     summary = model.summary
     wasted = summary.wasted
-    if not wasted.gpu_hours:
+    wasted_causes = [row for row in model.causes if row.cause != Cause.HEADROOM]
+    if not model.causes:
         return "How much of the GPUs was used is not known: their telemetry does not tell."
     cost = f", worth {money(wasted)}" if wasted.dollars_low is not None else ""
     causes = [
         f"{hours(row.wasted.gpu_hours)} {CAUSE_LABELS[Cause(row.cause)]}"
-        for row in model.causes[:_MOST_CAUSES]
+        for row in wasted_causes[:_MOST_CAUSES]
     ]
+    why = f": {_listed(causes, has_more=len(wasted_causes) > _MOST_CAUSES)}" if causes else ""
     text = (
         f"{hours(wasted.gpu_hours)} of GPU time ({percent(wasted.gpu_hours / summary.known_hours)})"
-        f" went unused{cost}: {_listed(causes, has_more=len(model.causes) > _MOST_CAUSES)}."
+        f" was wasted{cost}{why}{left_text(summary)}."
     )
     if (worst := next(iter(model.workloads), None)) is not None and worst.wasted.gpu_hours:
         text += f" The largest part was held by {worst.workload} ({hours(worst.wasted.gpu_hours)})."

@@ -12,22 +12,16 @@ from rightsizer.model.values import (
     Missing,
     Nanoseconds,
     Provisioning,
-    Report,
     Resource,
     ResourceProvisioning,
-    ServedLoad,
-    ServedNeed,
     Signal,
     Span,
-    State,
     TimeRange,
     percent_text,
 )
-from rightsizer.report.labels import MomentLabel, display_name, moment_label
+from rightsizer.report.labels import display_name
 from rightsizer.web.settings import FitSettings
-from rightsizer.web.view.signals import SignalChart, signal_charts
-from rightsizer.web.view.strip import FINE, Grain, StripView, strip_view
-from rightsizer.web.view.totals import Spending, WasteView, waste_view
+from rightsizer.web.view.strip import FINE, Grain
 
 BULLET_SCALE: Final = 1.25
 """Ratio at a bullet's right end; capacity is 1."""
@@ -154,61 +148,6 @@ class DevicePast(Struct, frozen=True):
     drawn: DeviceSpan
     """Content of its strip: the span, or the cells and states of a zoomed range."""
     blocks: Blocks = Blocks()
-
-
-class DeviceCardView(Struct, frozen=True):
-    """Display of a device beside its report."""
-
-    report: DeviceReport
-    title: str
-    state: State
-    """`unknown` if its last reading is outdated."""
-    last_sample: MomentLabel | None
-    is_fresh: bool
-    strip: StripView
-    signals: tuple[SignalChart, ...]
-    """Over the time of the strip, for a single selected GPU."""
-    readings: Mapping[Signal, float] | None
-    """`None` if outdated."""
-    fit: FitView
-    waste: WasteView
-    """Of the span; since the agent started if the span is unknown."""
-    advice_count: int
-    served: tuple[ServedLoad, ...] = ()
-    """Models of the engines on it; none if outdated."""
-    needs: tuple[ServedNeed, ...] = ()
-    """What they would need."""
-
-
-def device_view(
-    report: DeviceReport, node: Report, past: DevicePast, context: DeviceContext, *, is_fresh: bool
-) -> DeviceCardView:
-    """Return a device's card, without outdated readings."""
-    device = report.device
-    of_span = waste_view([Spending(past.span, device.capacity_ratio)])
-    drawn = context.stretch(node.wall_time)
-    sampled = report.last_sample
-    return DeviceCardView(
-        report=report,
-        title=report.device.title,
-        state=report.state if is_fresh else State.UNKNOWN,
-        last_sample=moment_label(sampled, context.now) if sampled is not None else None,
-        is_fresh=is_fresh,
-        strip=strip_view(past.drawn, drawn.end, context.drawn, context.grain),
-        signals=signal_charts((past.blocks,), drawn) if past.blocks else (),
-        readings=report.signals if is_fresh else None,
-        fit=fit_view(report.provisioning if is_fresh else {}, context.fit),
-        waste=of_span
-        if of_span.parts
-        else waste_view([Spending(report.totals, device.capacity_ratio)]),
-        advice_count=sum(
-            piece.is_open and device.uuid in piece.finding.devices for piece in node.advice
-        ),
-        served=tuple(load for load in node.served if is_fresh and device.uuid in load.devices),
-        needs=tuple(
-            need for need in node.agent.served_needs if is_fresh and device.uuid in need.devices
-        ),
-    )
 
 
 def down_label(report: DeviceReport) -> str:

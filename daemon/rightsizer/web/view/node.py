@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -29,16 +30,11 @@ from rightsizer.model.values import (
     seconds,
 )
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
-from rightsizer.report.labels import MomentLabel, display_name, moment_label, uncapitalized
+from rightsizer.report.labels import MomentLabel, display_name, moment_label
 from rightsizer.report.rows import WorkloadRow
 from rightsizer.web.page_query import NodePast, PageQuery, is_unknown, selected_uuids
 from rightsizer.web.settings import FitSettings
-from rightsizer.web.view.device import (
-    DeviceCardView,
-    DeviceContext,
-    DevicePast,
-    device_view,
-)
+from rightsizer.web.view.device import DeviceContext, DevicePast
 from rightsizer.web.view.overview import OverviewRow, OverviewTable, advised
 from rightsizer.web.view.signals import DrawnPast, SignalChart, drawn_past, signal_charts
 from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report, state_times
@@ -48,7 +44,6 @@ from rightsizer.web.view.totals import (
     Spending,
     WasteView,
     device_counts,
-    part_of,
     waste_view,
 )
 
@@ -101,7 +96,6 @@ def _row(  # noqa: PLR0913, PLR0917 - what the rows of a report share.
     busy = sum(totals.state_seconds.get(state, 0.0) for state in ACTIVE_STATES)
     joules = totals.used_joules + sum(totals.waste_joules.values())
     waste = waste_view([Spending(totals)])
-    lost = sorted(waste.parts, key=lambda part: -part.ratio)
     is_unknown_class = workload.workload_class is WorkloadClass.UNKNOWN
     about = (piece for piece in advice if piece.finding.workload == workload.key)
     opened = sorted(
@@ -113,21 +107,12 @@ def _row(  # noqa: PLR0913, PLR0917 - what the rows of a report share.
         workload_class="" if is_unknown_class else display_name(workload.workload_class),
         busy_ratio=busy / known_seconds if known_seconds else None,
         held_ratio=known_seconds / total_seconds if total_seconds else None,
-        used_ratio=part_of(waste.parts, "waste-used") if waste.parts else None,
-        headroom_ratio=part_of(waste.parts, "waste-headroom"),
-        wasted_ratio=waste.wasted_ratio if waste.parts else None,
-        wasted_gpu_hours=waste.wasted.gpu_hours,
-        mostly=", ".join(_causes(lost)[:_MOST_CAUSES]),
         kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR if joules else None,
         opened=tuple(opened),
         left=None if workload.key in held else moment_label(report.last_seen, now),
+        **waste.use,
         **(advised(opened, names) if opened else {}),
     )
-
-
-def _causes(parts: Iterable[Share]) -> list[str]:
-    unused = (part for part in parts if part.key != "waste-used")
-    return [f"{uncapitalized(part.name)} {part.text}" for part in unused]
 
 
 def _known_seconds(report: WorkloadReport) -> float:
@@ -157,7 +142,6 @@ def _devices(report: WorkloadReport, shares: Mapping[str, float], names: Mapping
     return ", ".join([*parts, f"{gone} gone"] if gone else parts)
 
 
-_MOST_CAUSES: Final = 2
 _HARDLY_KNOWN_RATIO: Final = 0.5
 """Share of a span, below which the headline states how much of it is known."""
 _CARDS_MOST: Final = 2
@@ -189,8 +173,7 @@ class NodeView(Struct, frozen=True):
     advice: tuple[Advice, ...] = ()
     closed: tuple[Advice, ...] = ()
     overview: tuple[OverviewRow, ...] = ()
-    devices: tuple[DeviceCardView, ...] = ()
-    cards: tuple[DeviceCardView, ...] = ()
+    cards: tuple[OverviewRow, ...] = ()
     """Devices shown in detail: a selected GPU, or those of a small node."""
     topology: TopologyView | None = None
     workloads: tuple[WorkloadView, ...] = ()
@@ -267,7 +250,15 @@ class _NodePage:
         closed = self._advice(is_open=False)
         waste, since = self._waste()
         rows = workload_rows(report, self._names, self._now)
-        devices = self._devices()
+        overview = OverviewTable(
+            report,
+            self._names,
+            self._fresh,
+            context,
+            self._device_past,
+            self._spending,
+        ).rows(self._shown.devices)
+        devices = tuple(chain.from_iterable((row, *row.instances) for row in overview))
         is_one_gpu = bool(self._chosen) and not self._workload
         return NodeView(
             report=report,
@@ -283,8 +274,7 @@ class _NodePage:
             names=self._names,
             advice=open_advice,
             closed=closed,
-            overview=OverviewTable(self._spending, report.advice, self._names).rows(devices),
-            devices=devices,
+            overview=overview,
             cards=devices if is_one_gpu or len(devices) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
             workloads=tuple(row for row in rows if self._workload in {"", row.title}),
@@ -358,18 +348,6 @@ class _NodePage:
         if self._workload:
             return self._workload
         return self._names.get(self._query.gpu, "") if self._chosen else ""
-
-    def _devices(self) -> tuple[DeviceCardView, ...]:
-        return tuple(
-            device_view(
-                device,
-                self._report,
-                self._device_past(device.device.uuid),
-                self._context,
-                is_fresh=device.device.uuid in self._fresh,
-            )
-            for device in self._shown.devices
-        )
 
 
 def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span, selected: str) -> str:

@@ -1,8 +1,8 @@
 """View of totals: use of device time, potential savings, and headline tiles."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from rightsizer.model.values import (
     Totals,
     dollars_text,
     percent_text,
+    wasted_in,
 )
 from rightsizer.report.facts import PriceRate
 from rightsizer.report.figures import dollars
@@ -32,6 +33,7 @@ from rightsizer.report.labels import (
     display_name,
 )
 from rightsizer.report.model import UsageAmount, priced, summed
+from rightsizer.report.rows import use_fields
 from rightsizer.web.view.strip import Share
 
 
@@ -67,6 +69,8 @@ class WasteView(Struct, frozen=True):
     """Headroom: what work leaves of its GPUs, not wasted, yet smaller ones may do."""
     price_basis: str = ""
     """Kinds of the devices' prices; empty without any."""
+    use: Mapping[str, Any] = {}
+    """What a row says of it."""
 
     @property
     def known_text(self) -> str:
@@ -76,8 +80,7 @@ class WasteView(Struct, frozen=True):
     @property
     def wasted_ratio(self) -> float:
         """Share of time that was idle, stalled or held up."""
-        hours = self.known_seconds / HOUR_SECONDS
-        return self.wasted.gpu_hours / hours if hours else 0.0
+        return float(self.use.get("wasted_ratio", 0.0))
 
     @property
     def held_up_ratio(self) -> float:
@@ -107,12 +110,12 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
         joules += sum(spending.spent.waste_joules.values())
         for cause, duration in waste.items():
             causes[cause] += duration * part
+        hours = part / HOUR_SECONDS
+        amounts.append(priced(wasted_in(waste) * hours, None, spending.rate))
         headroom = waste.get(Cause.HEADROOM, 0.0)
-        lost = sum(waste.values()) - headroom
-        amounts.append(priced(lost * part / HOUR_SECONDS, None, spending.rate))
-        left_over.append(priced(headroom * part / HOUR_SECONDS, None, spending.rate))
-    wasted_seconds = sum(causes.values())
-    known_seconds = used + wasted_seconds
+        left_over.append(priced(headroom * hours, None, spending.rate))
+    unused_seconds = sum(causes.values())
+    known_seconds = used + unused_seconds
     basis = " and ".join(sorted(bases))
     if known_seconds <= 0:
         return WasteView("", 0.0, (), "nothing known yet", price_basis=basis)
@@ -127,14 +130,23 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
         for key, name, duration in named
         if duration / known_seconds > 0
     )
-    unused = gpu_hours_label(wasted_seconds / HOUR_SECONDS)
+    unused = gpu_hours_label(unused_seconds / HOUR_SECONDS)
     if joules > 0:
         unused += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
     label = ", ".join(f"{part.name} {part.text}" for part in parts)
     used_text = percent_text(used / known_seconds)
-    wasted = summed(amounts)
     return WasteView(
-        used_text, known_seconds, parts, label, unused, wasted, summed(left_over), basis
+        used_text,
+        known_seconds,
+        parts,
+        label,
+        unused,
+        summed(amounts),
+        summed(left_over),
+        basis,
+        use_fields(
+            used / HOUR_SECONDS, {cause: time / HOUR_SECONDS for cause, time in causes.items()}
+        ),
     )
 
 
