@@ -97,8 +97,12 @@ def test_next_command_asks_the_same_history(history: Path, capsys: Captured) -> 
     assert f"rightsizer explain aaaaaaaaaaaa {' '.join(flags)}\n" in capsys.readouterr().out
 
 
+def _without_commands(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "rightsizer" not in line]
+
+
 def test_an_agent_elsewhere_gives_the_same_document(
-    history: Path, capsys: Captured, tmp_path: Path
+    history: Path, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Byte for byte; a wrong flag has the same message as with a local history."""
     document = reported(capsys, history, "--last", "30h")
@@ -117,6 +121,14 @@ def test_an_agent_elsewhere_gives_the_same_document(
         assert json.loads(capsys.readouterr().out) == document
         assert main(["report", *url, "--output", str(file)]) == 0
         assert file.read_text().startswith("<!doctype html>")
+        monkeypatch.setenv("COLUMNS", "60")
+        assert main(["report", *url, "--last", "30h", "--format", "text"]) == 0
+        text = capsys.readouterr().out
+        # Lines are as wide as the reader's terminal.
+        assert max(map(len, _without_commands(text))) <= 60
+        flags = ("--history.path", str(history), "--last", "30h", "--format", "text")
+        assert main(["report", *flags]) == 0
+        assert _without_commands(capsys.readouterr().out) == _without_commands(text)
         assert "give one of them" in refused(capsys, *url, "--last", "30h", "--from", "5")[1]
         settings = with_values(settings, {"history.path": ""})
         assert "keeps no history" in refused(capsys, *url)[1]

@@ -65,7 +65,7 @@ def _query(asked: Mapping[str, str], mark: str) -> ReportQuery:
             f"{mark}last: {mark}from already says where the report begins; give one of them"
         )
     timezone_name = asked.get("timezone", "UTC")
-    timezone = _timezone(timezone_name, mark)
+    timezone = time_zone(timezone_name, mark)
 
     def time(name: str) -> Nanoseconds | None:
         return _read(name, lambda text: moment(text, timezone))
@@ -85,7 +85,8 @@ def _query(asked: Mapping[str, str], mark: str) -> ReportQuery:
     )
 
 
-def _timezone(name: str, mark: str) -> tzinfo:
+def time_zone(name: str, mark: str) -> tzinfo:
+    """Return a time zone by its name; raises `UsageError`."""
     if name == "UTC":
         return UTC
     try:

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-from rightsizer.agent.report_document import REPORT_FORMATS, report_document
+from rightsizer.agent.report_document import (
+    REPORT_FORMATS,
+    rendered_report,
+    report_document,
+    time_zone,
+)
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, add_flags, help_of, program, say
 from rightsizer.console.flags import (
@@ -21,9 +26,11 @@ from rightsizer.console.flags import (
     source_flags,
 )
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags, ask_node
+from rightsizer.io.codec import convert
 from rightsizer.io.files import whole_file
-from rightsizer.model.values import HistoryError, UsageError
+from rightsizer.model.values import HistoryError, RightsizerError, UsageError
 from rightsizer.report.focus import FOCUS, PARQUET, write_focus
+from rightsizer.report.model import ReportModel
 
 _HELP: Final = help_of(__file__)
 _EXPLAIN: Final = re.compile(r"^( *)rightsizer (explain \w+)$", re.MULTILINE)
@@ -68,8 +75,18 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _of_agent(asked: dict[str, str], arguments: argparse.Namespace) -> str:
-    agent = RemoteAgent.of(arguments, accept="text/*", timeout_seconds=_PATIENCE_SECONDS)
-    return str(agent.get(f"{REPORT_PATH}?{urlencode(asked)}"))
+    if asked["format"] != "text":
+        agent = RemoteAgent.of(arguments, accept="text/*", timeout_seconds=_PATIENCE_SECONDS)
+        return str(agent.get(f"{REPORT_PATH}?{urlencode(asked)}"))
+    # Lines as wide as the reader's terminal, which the agent does not know.
+    timezone = time_zone(asked["timezone"], "--")
+    agent = RemoteAgent.of(arguments, timeout_seconds=_PATIENCE_SECONDS)
+    answer = agent.get(f"{REPORT_PATH}?{urlencode(asked | {'format': 'json'})}", "summary")
+    try:
+        return rendered_report("text", convert(answer, ReportModel), timezone)
+    except ValueError as error:
+        fault = f"{agent.url}: its report is of another version ({error})"
+        raise RightsizerError(f"{fault}; ask for --format json or html") from None
 
 
 def _of_history(arguments: argparse.Namespace, asked: dict[str, str]) -> str:
