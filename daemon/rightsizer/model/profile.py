@@ -401,6 +401,10 @@ class HostStep(Struct, frozen=True):
     """Time spent waiting for its loader."""
     collective_seconds: float = 0.0
     """Time spent in collectives."""
+    checkpoint_seconds: float = 0.0
+    """Time spent in checkpoints."""
+    collectives: Mapping[str, tuple[tuple[Nanoseconds, Nanoseconds], ...]] = {}
+    """By name, as those of a device's step."""
     operators: int | None = None
     """Calls of operators, or of compiled functions, that hold no other; `None` where they are not
     known, or were launched onto a GPU that was not recorded."""

@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from rightsizer.model.profile import StepUse
+from rightsizer.model.profile import HostStep, StepUse
 from rightsizer.model.values import Nanoseconds, seconds
-from rightsizer.profiler.member import ProfiledMember
+from rightsizer.profiler.member import RankSteps
 
 _A_PAIR: Final = 2
 
@@ -30,16 +30,16 @@ class MatchedCollective(Struct, frozen=True):
 
 
 def matched_collectives(
-    members: Sequence[ProfiledMember], end_tolerance_ratio: float
+    ranks: Sequence[RankSteps], end_tolerance_ratio: float
 ) -> list[MatchedCollective]:
     """Return what several ranks ran in steps of one name, as often as each other.
 
     Args:
-        members: Devices, of which those without steps have none.
+        ranks: Steps of devices, or of hosts.
         end_tolerance_ratio: Difference of ends, of the longest wait, up to which they are one.
     """
     kinds: dict[tuple[str, tuple[str, ...]], list[MatchedCollective]] = {}
-    for name, steps in steps_of(members).items():
+    for name, steps in steps_of(ranks).items():
         for kind, collective in _collectives(name, steps):
             kinds.setdefault((kind, tuple(collective.intervals)), []).append(collective)
     return [
@@ -49,32 +49,30 @@ def matched_collectives(
     ]
 
 
-def steps_of(members: Sequence[ProfiledMember]) -> dict[str, dict[str, StepUse]]:
+def steps_of(ranks: Sequence[RankSteps]) -> dict[str, dict[str, StepUse | HostStep]]:
     """Return the steps of all ranks by their name."""
-    by_step: dict[str, dict[str, StepUse]] = {}
-    for member in members:
-        for step in member.device.steps:
-            by_step.setdefault(step.name, {})[member.key] = step
+    by_step: dict[str, dict[str, StepUse | HostStep]] = {}
+    for rank in ranks:
+        for step in rank.steps:
+            by_step.setdefault(step.name, {})[rank.key] = step
     return by_step
 
 
-def clock_offsets(
-    members: Sequence[ProfiledMember], end_tolerance_ratio: float
-) -> dict[str, float]:
+def clock_offsets(ranks: Sequence[RankSteps], end_tolerance_ratio: float) -> dict[str, float]:
     """Return by how many seconds the clock of each rank is ahead of the first one's.
 
     Empty without collectives of several ranks; without the ranks that share none with the first.
     """
     later: dict[str, list[Nanoseconds]] = {}
-    for collective in matched_collectives(members, end_tolerance_ratio):
-        first = collective.intervals.get(members[0].key)
+    for collective in matched_collectives(ranks, end_tolerance_ratio):
+        first = collective.intervals.get(ranks[0].key)
         for rank, (_, end) in collective.intervals.items() if first else ():
             later.setdefault(rank, []).append(end - first[1] if first else 0)
     return {rank: seconds(round(median(differences))) for rank, differences in later.items()}
 
 
 def _collectives(
-    name: str, steps: Mapping[str, StepUse]
+    name: str, steps: Mapping[str, StepUse | HostStep]
 ) -> Iterator[tuple[str, MatchedCollective]]:
     """Yield what several ranks ran as often as each other in a step."""
     for kind in dict.fromkeys(kind for step in steps.values() for kind in step.collectives):

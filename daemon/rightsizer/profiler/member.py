@@ -4,8 +4,15 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
-from rightsizer.model.values import NANOSECONDS_PER_SECOND
+from rightsizer.model.profile import (
+    DeviceProfile,
+    HostStep,
+    KernelUse,
+    Profile,
+    StepUse,
+    TimeUse,
+)
+from rightsizer.model.values import NANOSECONDS_PER_SECOND, seconds
 from rightsizer.profiler.settings import ProfileSteadySettings
 
 
@@ -143,6 +150,37 @@ class ProfiledMember(Struct, frozen=True):
     def share(self, seconds: float) -> float:
         """Return seconds as a ratio of the span."""
         return seconds / self.time.span_seconds if self.time.span_seconds > 0 else 0.0
+
+
+class RankSteps(Struct, frozen=True):
+    """Steps of a rank: those of its device, or of its host where no device is recorded."""
+
+    key: str
+    profile: Profile
+    steps: Sequence[StepUse | HostStep]
+
+    @property
+    def step_seconds(self) -> float:
+        """Mean step length including gaps."""
+        return seconds(self.steps[-1].end - self.steps[0].start) / len(self.steps)
+
+
+def ranks_of(profiles: Sequence[Profile]) -> list[RankSteps]:
+    """Return the ranks with steps: of all devices with a timeline, or else of all hosts."""
+    ranks = [
+        RankSteps(member.key, member.profile, member.device.steps)
+        for member in members_of(profiles)
+    ] or [
+        RankSteps(host_key_of(profile, profiles), profile, profile.host_steps)
+        for profile in profiles
+    ]
+    return [rank for rank in ranks if rank.steps]
+
+
+def host_key_of(profile: Profile, profiles: Sequence[Profile]) -> str:
+    """Return the name of a host among those of one program."""
+    is_one = len(profiles) == 1 or profile.rank is None
+    return profile.source if is_one else f"rank {profile.rank} of {source_of(profiles)}"
 
 
 def members_of(profiles: Sequence[Profile]) -> tuple[ProfiledMember, ...]:

@@ -9,7 +9,7 @@ from rightsizer.model.profile import Profile
 from rightsizer.model.values import Finding, UsageError
 from rightsizer.profiler.join import ProfileJoin
 from rightsizer.profiler.matched_collectives import clock_offsets
-from rightsizer.profiler.member import members_of, source_of
+from rightsizer.profiler.member import ranks_of, source_of
 from rightsizer.profiler.rules.registry import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfileRule
 from rightsizer.profiler.settings import ProfileRankImbalanceSettings
@@ -27,8 +27,8 @@ class ProfiledWorkload(Struct, frozen=True):
     @property
     def clock_offsets_seconds(self) -> dict[str, float]:
         """How far the clock of each rank is ahead of the first one's; empty if not known."""
-        members = [member for member in members_of(self.profiles) if member.device.steps]
-        return clock_offsets(members, ProfileRankImbalanceSettings().end_tolerance_ratio)
+        ranks = ranks_of(self.profiles)
+        return clock_offsets(ranks, ProfileRankImbalanceSettings().end_tolerance_ratio)
 
 
 class ProfileAnswer(Struct, frozen=True):

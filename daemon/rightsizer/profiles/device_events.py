@@ -1,8 +1,6 @@
 """Events of one device, in columns and sums."""
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 from rightsizer.io.terminal import counted
@@ -25,8 +23,6 @@ from rightsizer.profiles.timeline import (
 _STREAMS: Final = 255
 _OTHER_STREAMS: Final = "(other streams)"
 _GROUPS: Final = 255
-_COLLECTIVES: Final = 200_000
-"""Collectives of a device that are compared with those of other ranks."""
 
 
 class DeviceEvents:
@@ -96,18 +92,12 @@ class DeviceEvents:
             name = ""
         return self.groups.setdefault(name, len(self.groups))
 
-    def collectives_of(self, steps: Sequence[StepSpan]) -> list[dict[str, list[Interval]]]:
-        """Return the collectives of each step by kernel and group, without the first of all."""
+    def collective_runs(self) -> Iterator[tuple[Interval, str]]:
+        """Yield each collective by start, with its kernel and group."""
         names = self.kernels.numbered()
         groups = list(self.groups)
-        starts = [step.start for step in steps]
-        intervals: list[dict[str, list[Interval]]] = [{} for _ in steps]
-        for (start, end), kernel, group in islice(self.line.collective_runs(), 1, _COLLECTIVES):
-            place = bisect_right(starts, start) - 1
-            if place >= 0 and start < steps[place].end and kernel != NO_KERNEL:
-                key = f"{names[kernel].name} {groups[group]}".rstrip()
-                intervals[place].setdefault(key, []).append((start, end))
-        return intervals
+        for span, kernel, group in self.line.collective_runs():
+            yield span, f"{names[kernel].name} {groups[group]}".rstrip()
 
     @property
     def unknown_streams(self) -> set[int]:

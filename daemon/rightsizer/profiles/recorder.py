@@ -33,6 +33,7 @@ from rightsizer.profiles.time_use import (
     MeasuredLine,
     StepSpan,
     apart,
+    collectives_by_step,
     covered,
     long_collective_starts,
     stream_lanes,
@@ -290,8 +291,9 @@ class Recorder:
             return ()
         if not (steps := apart(self._steps)):
             return ()
-        kinds = SpanKind.LOADER, SpanKind.COLLECTIVE
-        loader, collectives = (self._covered(kind, steps) for kind in kinds)
+        kinds = SpanKind.LOADER, SpanKind.COLLECTIVE, SpanKind.CHECKPOINT
+        loader, collectives, checkpoints = (self._covered(kind, steps) for kind in kinds)
+        matched = collectives_by_step(steps, self._spans.runs(SpanKind.COLLECTIVE))
         host_steps = tuple(
             HostStep(
                 span.name,
@@ -299,12 +301,14 @@ class Recorder:
                 span.end,
                 seconds(loader.length(span.start, span.end)),
                 seconds(collectives.length(span.start, span.end)),
+                seconds(checkpoints.length(span.start, span.end)),
+                of_step,
             )
-            for span in steps
+            for span, of_step in zip(steps, matched, strict=True)
         )
         if not are_operators_known or not self.stacks.has_operators:
             return host_steps
-        taken = (self._spans.times(kind) for kind in (*kinds, SpanKind.CHECKPOINT))
+        taken = map(self._spans.times, kinds)
         line = HostLine(self.stacks, self._limits.time, steps, united(*in_order(*taken)))
         for name, (count, time) in line.holders.items():
             self._spans.add_sum(SpanKind.PAUSE, name, count, time)
@@ -432,10 +436,10 @@ class Recorder:
                 line.between(step.start, step.end),
                 seconds(loader.length(step.start, step.end)),
                 last,
-                {key: tuple(intervals) for key, intervals in collectives.items()},
+                collectives,
             )
             for step, last, collectives in zip(
-                steps, long, device.collectives_of(steps), strict=True
+                steps, long, collectives_by_step(steps, device.collective_runs()), strict=True
             )
         )
 

@@ -1,6 +1,6 @@
 """Tables of kernels, copies, collectives and host spans: counts, times and bandwidth."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -29,7 +29,7 @@ from rightsizer.profiles.names import (
     kernel_family,
     uses_tensor_cores,
 )
-from rightsizer.profiles.timeline import Intervals, NamedLine, Numbers, united
+from rightsizer.profiles.timeline import Interval, Intervals, NamedLine, Numbers, united
 
 _COUNTERS: Final = frozenset(struct_field for struct_field in KernelCounters.__struct_fields__)
 _REST: Final = "(others)"
@@ -306,6 +306,12 @@ class HostSpans:
     def times(self, kind: SpanKind) -> Intervals:
         """Return the disjoint times of spans of a kind, in order."""
         return united(*self._lines[kind].in_order())
+
+    def runs(self, kind: SpanKind) -> Iterator[tuple[Interval, str]]:
+        """Yield each span of a kind by start, with its name."""
+        names = self.names()
+        for span, row in self._lines[kind].runs():
+            yield span, names[row]
 
     def named(self, kind: SpanKind) -> tuple[Numbers, Numbers, Numbers]:
         """Return the same with rows of names; of two at once, the one that began first."""

@@ -4,9 +4,10 @@ Idle causes follow HolisticTraceAnalysis.
 """
 
 from array import array
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 import numpy as np
@@ -29,6 +30,7 @@ from rightsizer.profiles.timeline import (
     LATEST,
     Column,
     CoveredLength,
+    Interval,
     Intervals,
     KernelLine,
     Numbers,
@@ -66,6 +68,8 @@ _LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
     TimelineLane.OTHER_IDLE: lambda of: of.other_idle_seconds,
 }
 
+_COLLECTIVES: Final = 200_000
+"""Collectives that are compared with those of other ranks."""
 _MOST_LANES: Final = 8
 _MOST_THREADS: Final = 3
 
@@ -374,6 +378,19 @@ def apart(steps: Iterable[StepSpan]) -> tuple[StepSpan, ...]:
             kept.append(StepSpan(start, step.end, step.name))
             until = step.end
     return tuple(kept)
+
+
+def collectives_by_step(
+    steps: Sequence[StepSpan], runs: Iterable[tuple[Interval, str]]
+) -> list[Mapping[str, tuple[Interval, ...]]]:
+    """Return the collectives of each step by name, from runs by start, without the first of all."""
+    starts = [step.start for step in steps]
+    intervals = [defaultdict[str, list[Interval]](list) for _ in steps]
+    for (start, end), name in islice(runs, 1, _COLLECTIVES):
+        place = bisect_right(starts, start) - 1
+        if place >= 0 and start < steps[place].end:
+            intervals[place][name].append((start, end))
+    return [{name: tuple(spans) for name, spans in of_step.items()} for of_step in intervals]
 
 
 def long_collective_starts(

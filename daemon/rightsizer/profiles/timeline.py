@@ -156,6 +156,11 @@ class NamedLine(SpanLine):
         self.extend(starts, ends)
         self._names.frombytes(names.tobytes())
 
+    def runs(self) -> Iterator[tuple[Interval, int]]:
+        """Yield each span by start, with its name."""
+        for row in self.rows.tolist():
+            yield (self._starts[row], self._ends[row]), self._names[row]
+
     def named(self) -> tuple[Numbers, Numbers, Numbers]:
         """Return disjoint times with names, by start; of two at once, the one that began first."""
         starts, ends = self.in_order()

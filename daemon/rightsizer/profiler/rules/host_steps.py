@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from rightsizer.advice.risk import probability_above
 from rightsizer.model.profile import HostSpanUse, HostStep, Profile, ProfileFormat, SpanKind
 from rightsizer.model.values import Action, Reason, Risk, seconds
-from rightsizer.profiler.member import source_of
+from rightsizer.profiler.member import host_key_of
 from rightsizer.profiler.rules import collective_remedies, rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict, StepGain
 from rightsizer.profiler.settings import (
@@ -52,13 +52,14 @@ def of_loader(
     profiles: Sequence[Profile], settings: ProfileHostBoundSettings
 ) -> ProfileVerdict | None:
     """Judge by the steps' waits for input; `None` without steps."""
-    if (share := _sum_of(profiles, lambda step: step.loader_seconds)) is None:
+    if not (shares := _means(profiles, lambda step: step.loader_seconds)):
         return None
-    is_page = profiles[0].format is ProfileFormat.TENSORFLOW_PAGE
-    name = source_of(profiles)
+    profile, share = max(shares, key=lambda pair: pair[1].ratio)
+    is_page = profile.format is ProfileFormat.TENSORFLOW_PAGE
+    name = host_key_of(profile, profiles)
     waits = share.seconds_per_step * 1e3
     unseen = "" if is_page else f" of the host; {_UNSEEN}"
-    spans = [span for span in profiles[0].host_spans if span.kind is SpanKind.LOADER]
+    spans = [span for span in profile.host_spans if span.kind is SpanKind.LOADER]
     description, instruction = loader_remedy(spans)
     return ProfileVerdict(
         f"{name} waits for input {share.ratio:.1%} of the time, {waits:,.1f} ms of a step{unseen}.",
@@ -69,7 +70,7 @@ def of_loader(
                 round(step.loader_seconds, 6) for step in share.steps[:_MOST_STEPS]
             ],
         },
-        (name,) if share.ratio >= settings.loader_on_ratio else (),
+        _over(shares, profiles, settings.loader_on_ratio),
         reason=Reason.HOST_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
         gain=share.gain(settings.removed_low_ratio if is_page else 0.0),
@@ -90,16 +91,18 @@ def of_collectives(
     profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
 ) -> ProfileVerdict | None:
     """Judge by collectives of the host, such as gloo's; `None` without steps."""
-    if (share := _sum_of(profiles, lambda step: step.collective_seconds)) is None:
+    if not (shares := _means(profiles, lambda step: step.collective_seconds)):
         return None
-    name = source_of(profiles)
+    # A collective lasts until the last rank has joined, which waits least.
+    profile, share = min(shares, key=lambda pair: pair[1].ratio)
+    is_held = share.ratio >= settings.on_ratio
     return ProfileVerdict(
-        f"{name} runs collectives {share.ratio:.1%} of the time, "
+        f"{host_key_of(profile, profiles)} runs collectives {share.ratio:.1%} of the time, "
         f"{share.seconds_per_step * 1e3:,.1f} ms of a step of the host; no GPU is in it, whose "
         "kernels may hide a part.",
         share.certainty(settings.on_ratio),
         {"collective_ratio_at_most": round(share.ratio, 4)},
-        (name,) if share.ratio >= settings.on_ratio else (),
+        _over(shares, profiles, settings.on_ratio) if is_held else (),
         reason=Reason.COMMUNICATION_BOUND,
         action=Action.OVERLAP_COMMUNICATION,
         gain=share.gain(),
@@ -120,13 +123,11 @@ def of_pauses(
     count = _reads(share)
     reads = f"; it also reads values back {_times(count)} a step" if count else ""
     return ProfileVerdict(
-        f"{_name(profile, profiles)} runs no operator {share.ratio:.1%} of the time, "
+        f"{host_key_of(profile, profiles)} runs no operator {share.ratio:.1%} of the time, "
         f"{share.seconds_per_step * 1e3:,.1f} ms of a step of the host{named}{reads}; {_UNSEEN}.",
         share.certainty(settings.on_ratio) | {"unseen": settings.steady.unseen_ratio},
         {"pause_ratio_at_most": round(share.ratio, 4), "read_backs_per_step": count},
-        tuple(
-            _name(p, profiles) for p, host_share in shares if host_share.ratio >= settings.on_ratio
-        ),
+        _over(shares, profiles, settings.on_ratio),
         reason=Reason.HOST_BOUND,
         action=Action.NONE,
         gain=share.gain(),
@@ -149,12 +150,12 @@ def of_read_backs(
     spans = _reads_text(profile)
     asking = share._replace(ratio=asked / len(share.steps))
     return ProfileVerdict(
-        f"{_name(profile, profiles)} reads values back {_times(count)} a step ({spans}): on a GPU "
-        "each waits for all that was launched, and meanwhile nothing is launched ahead; no GPU is "
-        "in it, so what that costs is not known.",
+        f"{host_key_of(profile, profiles)} reads values back {_times(count)} a step ({spans}): on "
+        "a GPU each waits for all that was launched, and meanwhile nothing is launched ahead; no "
+        "GPU is in it, so what that costs is not known.",
         asking.certainty(0.5) | {"unseen": settings.steady.unseen_ratio},
         {"read_backs_per_step": count, "steps_with_read_backs_ratio": round(asking.ratio, 4)},
-        tuple(_name(p, profiles) for p, host_share in shares if _reads(host_share) >= least),
+        tuple(host_key_of(p, profiles) for p, host_share in shares if _reads(host_share) >= least),
         reason=Reason.HOST_BOUND,
         action=Action.NONE,
         gain=Gain(0.0, _OVERLAPPED, None),
@@ -174,13 +175,13 @@ def of_dispatch(
     profile, share = max(shares, key=lambda pair: pair[1].ratio)
     count = median(step.operators or 0 for step in share.steps)
     return ProfileVerdict(
-        f"{_name(profile, profiles)} spends {share.ratio:.1%} of a step of the host on {count:,g} "
-        "operators that are shorter than a launch, and between them: a GPU would wait for "
-        f"launches; {_UNSEEN}.",
+        f"{host_key_of(profile, profiles)} spends {share.ratio:.1%} of a step of the host on "
+        f"{count:,g} operators that are shorter than a launch, and between them: a GPU would wait "
+        f"for launches; {_UNSEEN}.",
         share.certainty(threshold) | {"unseen": settings.steady.unseen_ratio},
         {"dispatch_ratio_at_most": round(share.ratio, 4), "operators_per_step": count},
         tuple(
-            _name(p, profiles)
+            host_key_of(p, profiles)
             for p, usual in shares
             if usual.ratio >= threshold and median(s.operators or 0 for s in usual.steps) >= least
         ),
@@ -192,16 +193,28 @@ def of_dispatch(
     )
 
 
-def _sum_of(
+def _over(
+    shares: Iterable[tuple[Profile, _Share]], profiles: Sequence[Profile], threshold: float
+) -> tuple[str, ...]:
+    """Return the names of the hosts whose share is at the threshold."""
+    return tuple(
+        host_key_of(profile, profiles) for profile, share in shares if share.ratio >= threshold
+    )
+
+
+def _means(
     profiles: Iterable[Profile], taken_seconds: Callable[[HostStep], float]
-) -> _Share | None:
-    """Return the share over all steps; `None` without any."""
-    steps = [step for profile in profiles for step in profile.host_steps]
-    if not (length := sum(map(_length, steps))):
-        return None
-    taken = sum(map(taken_seconds, steps))
-    count = len(steps)
-    return _Share(min(1.0, taken / length), taken / count, length / count, steps)
+) -> list[tuple[Profile, _Share]]:
+    """Return the share over all steps of each profile that has any."""
+    shares = []
+    for profile in profiles:
+        steps = profile.host_steps
+        if length := sum(map(_length, steps)):
+            taken = sum(map(taken_seconds, steps))
+            count = len(steps)
+            share = _Share(min(1.0, taken / length), taken / count, length / count, steps)
+            shares.append((profile, share))
+    return shares
 
 
 def _usual(
@@ -229,11 +242,6 @@ def _reads(host_share: _Share) -> float:
 
 def _times(count: float) -> str:
     return "once" if count == 1 else f"{count:g} times"
-
-
-def _name(profile: Profile, profiles: Sequence[Profile]) -> str:
-    is_one = len(profiles) == 1 or profile.rank is None
-    return profile.source if is_one else f"rank {profile.rank} of {source_of(profiles)}"
 
 
 def _reads_text(profile: Profile) -> str:
