@@ -1,4 +1,4 @@
-"""Which package may import what; docs/architecture.md says why."""
+"""Which package may import what; ARCHITECTURE.md says why."""
 
 import ast
 import re
@@ -366,7 +366,7 @@ def test_a_comparison_of_kinds_is_caught(source: str) -> None:
     assert not comparisons_of_kinds("Workload(key, WorkloadKind.SLURM, name)")
 
 
-@pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_the_map_names_what_is_there(document: str) -> None:
     """A path of the package in a document exists; NAME and FEATURE stand for what one writes."""
     root = PACKAGE.parent.parent

@@ -21,6 +21,7 @@ from rightsizer.owners.registry import SOURCES
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
 RESULTS: Final = [
+    ROOT / "tests" / "sizing" / "PUBLISHED_DEPLOYMENTS.md",
     ROOT / "tests" / "telemetry" / "KNOWN_PROBLEMS.md",
     ROOT / "evaluation" / "RESULTS.md",
     ROOT / "benchmarks" / "RESULTS.md",

@@ -15,7 +15,7 @@ from msgspec import Struct
 from measured import table
 from rightsizer.cli.main import main
 
-METHOD = Path(__file__).parents[2] / "docs" / "planning-method.md"
+PAGE = Path(__file__).with_name("PUBLISHED_DEPLOYMENTS.md")
 BEGIN = "<!-- published: begin -->\n"
 END = "<!-- published: end -->"
 
@@ -81,6 +81,6 @@ def test_the_manual_shows_them(
         asked = f"{row.by}: {row.model}{tokens}"
         rows.append((asked, row.gpus, f"{value} ({low} to {high})", said))
     headings = ("measured with", "GPUs", "tokens/s, 90% range", "published")
-    before, _, rest = METHOD.read_text("utf-8").partition(BEGIN)
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     section = f"\n{table(rows, headings)}\n\n"
-    golden(METHOD, f"{before}{BEGIN}{section}{END}{rest.partition(END)[2]}")
+    golden(PAGE, f"{before}{BEGIN}{section}{END}{rest.partition(END)[2]}")
