@@ -20,7 +20,8 @@ from rightsizer.owners.registry import SOURCES
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
-RESULTS: Final = [
+BESIDE_CODE: Final = [
+    ROOT / "daemon" / "rightsizer" / "simulator" / "scenarios" / "README.md",
     ROOT / "tests" / "sizing" / "PUBLISHED_DEPLOYMENTS.md",
     ROOT / "tests" / "telemetry" / "KNOWN_PROBLEMS.md",
     ROOT / "evaluation" / "RESULTS.md",
@@ -28,7 +29,7 @@ RESULTS: Final = [
     ROOT / "benchmarks" / "SHAPE.md",
     ROOT / "benchmarks" / "reliability" / "RESULTS.md",
 ]
-PAGES: Final = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *RESULTS])
+PAGES: Final = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *BESIDE_CODE])
 
 LINK: Final = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE: Final = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
