@@ -43,13 +43,26 @@ _WINDOW: Final = used(
 _KIND: Final = "kubernetes"
 _USES: Final = {
     UseKey("", "web", "serve", _KIND, L4): UseSum(
-        held=672.0, used=336.0, wasted=168.0, joules=3.6e6 * 80, workloads={"chat"}
+        held=672.0,
+        used=336.0,
+        wasted=168.0,
+        idle=168.0,
+        joules=3.6e6 * 80,
+        workloads={"chat"},
     ),
     UseKey("", "ml", "serve", _KIND, "NO-SUCH-BOARD"): UseSum(
-        held=336.0, used=168.0, wasted=84.0, is_measured=False, workloads={"label"}
+        held=336.0,
+        used=168.0,
+        wasted=84.0,
+        idle=84.0,
+        is_measured=False,
+        workloads={"label"},
     ),
     UseKey("", "", "batch", FREE, L4): UseSum(
         held=8064.0, wasted=8064.0, free=8064.0, joules=3.6e6 * 500
+    ),
+    UseKey("", "", "serve", FREE, L4): UseSum(
+        held=336.0, wasted=336.0, free=336.0, joules=3.6e6 * 10
     ),
 }
 
