@@ -58,7 +58,7 @@ def test_the_json_is_as_it_was(golden: GoldenFile) -> None:
 
 def test_dry_run_describes_the_queries(golden: GoldenFile) -> None:
     """Days, shards, queries and samples."""
-    plan = FetchPlan((), (14, 13, 12), (11,), 100, 400, 1_234, 5_678_900)
+    plan = FetchPlan((), (14, 13, 12), (11,), 100, 400, 5_678_900, 1_234)
     golden("fleet-plan.txt", text_of(plan_blocks(encode_plan(sources(), plan, END))) + "\n")
 
 
@@ -136,6 +136,25 @@ def test_a_dry_run_reads_nothing(config: Path, store: LoopbackStore) -> None:
     assert document["device_days"] >= 8
     assert document["kept_device_days"] == 0
     assert document["queries"] > 0
+
+
+@pytest.mark.parametrize("lookback", ["1d", "14d"])
+@pytest.mark.parametrize(
+    "kind", [{}, {"is_dcgm": True}, {"is_dcgm": True, "is_recorded": True}], ids=str
+)
+def test_a_dry_run_counts_what_a_look_asks(
+    kind: dict[str, bool], lookback: str, tmp_path: Path
+) -> None:
+    """The count is that of the store, first and later; the ledger's question is no look's."""
+    with loopback_store(16, **kind) as store:
+        config = configured(tmp_path, store.url, lookback=lookback, samples_maximum=100_000)
+        for at in (NOW / 1e9, NOW / 1e9 + 3600):
+            flags = ("--at", str(at), "--json")
+            plan = asked_in_process(config, *flags, "--dry-run").document
+            store.asked.clear()
+            used = asked_in_process(config, *flags).document["use"]["queries"]
+            asked = [query for query in store.asked if "rightsizer_fleet_" not in query]
+            assert plan["queries"] == used == len(asked)
 
 
 def test_a_verdict_is_explained(config: Path) -> None:

@@ -42,6 +42,10 @@ class Agents:
         found = (FleetDevice(device, "node-a", "all", seen=(0, NOW)) for device in devices)
         return FleetInventory({each.device.uuid: each for each in found})
 
+    def queries(self, _report: SourceReport, _grids: Sequence[Grid]) -> int:
+        """None at all."""
+        return 0
+
     def day(
         self,
         _store: MetricStore,

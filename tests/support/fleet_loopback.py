@@ -31,12 +31,16 @@ class LoopbackStore:
     """The id of advice that a node's own agent exports, or empty."""
     ranges: int = 0
     """Number of such queries so far."""
+    asked: list[str] = field(default_factory=list)
+    """All queries."""
 
 
 @contextmanager
-def loopback_store(gpus: int, *, is_dcgm: bool = False) -> Iterator[LoopbackStore]:
-    """A store of the given number of always active GPUs; from agents or dcgm-exporters."""
-    estate = Estate.of(gpus, is_dcgm=is_dcgm)
+def loopback_store(
+    gpus: int, *, is_dcgm: bool = False, is_recorded: bool = False
+) -> Iterator[LoopbackStore]:
+    """A store of some GPUs, from agents, or from dcgm-exporters and recording rules."""
+    estate = Estate.of(gpus, is_dcgm=is_dcgm, is_recorded=is_recorded)
     store = LoopbackStore("")
     store.goes_on.set()
 
@@ -60,6 +64,7 @@ def loopback_store(gpus: int, *, is_dcgm: bool = False) -> Iterator[LoopbackStor
             if path.endswith("/query_range") and document.get("step") == ["300"]:
                 store.ranges += 1
                 store.goes_on.wait(_LONGEST_SECONDS)
+            store.asked += document.get("query", [])
             is_asked = "rightsizer_advice_info" in document.get("query", [""])[0]
             raw = (
                 _ADVICE.replace("ID", store.advised)

@@ -324,8 +324,8 @@ def plan_blocks(answer: _JsonMapping) -> Iterator[Block]:
     shards = counted(answer["shards"], "shard")
     queries = counted(answer["queries"], "query", "queries")
     yield (
-        f"That is about {queries} in {shards}, which bring about {answer['samples']:,} samples. "
-        "Nothing was asked but the probe."
+        f"With the probe's that is about {queries}, in {shards}, which bring about "
+        f"{answer['samples']:,} samples. Nothing was asked but the probe."
     )
 
 

@@ -186,9 +186,8 @@ def fleet_context(
     store = store_of(fleet, waiting=partial(waiting_for_store, progress))
     progress("probing", 0, 1)
     all_clusters, notes = clusters_in(store, fleet.cluster_label, now, lookback)
-    shard = fleet.part
-    clusters = tuple(cluster for cluster in all_clusters if shard.has_cluster(cluster.name))
-    if fleet.shard and not shard.is_by_node:
+    clusters = tuple(cluster for cluster in all_clusters if fleet.part.has_cluster(cluster.name))
+    if fleet.shard and not fleet.part.is_by_node:
         there = ", ".join(cluster.name or "the one without a name" for cluster in clusters)
         among = f"Shard {fleet.shard} has {len(clusters)} of {len(all_clusters)} clusters"
         notes = (*notes, f"{among}: {there or 'none'}.")
@@ -226,8 +225,20 @@ def fleet_context(
             for _, report in readers.values()
         ]
     )
+    fetch_plan = _counted(fetch_plan, readers, store.use.queries)
     progress("probing", 1, 1)
     return FleetContext(now, tuple(reports), inventory, fetch_plan, store, readers, notes)
+
+
+def _counted(
+    plan: FetchPlan, readers: Mapping[str, tuple[FleetSource, SourceReport]], probing: int
+) -> FetchPlan:
+    """Return the plan with the number of queries, given that of the probe."""
+    of_shards = (
+        source.queries(report, [shard.grid for shard in plan.shards if shard.source == key])
+        for key, (source, report) in readers.items()
+    )
+    return replace(plan, queries=probing + sum(of_shards))
 
 
 def teams_of_ended(

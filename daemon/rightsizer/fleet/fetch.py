@@ -32,8 +32,6 @@ _SAMPLES_A_STRETCH: Final = 2
 
 COLUMNS: Final = 30
 """Approximate series per device."""
-SHARD_QUERIES: Final = 20
-"""Approximate queries per day of a shard."""
 
 _DoneOf = Callable[[str, Sequence[int]], Mapping[tuple[int, str], Nanoseconds]]
 _GridDevices = tuple[Grid, tuple[FleetDevice, ...]]
@@ -67,10 +65,10 @@ class FetchPlan(Struct, frozen=True):
     """Device days that are already cached."""
     wanted: int
     """Device days in total."""
-    queries: int
-    """Approximate number of queries."""
     samples: int
     """Approximate number of samples."""
+    queries: int = 0
+    """Number of queries of the whole look, with those of the probe."""
 
     @property
     def first_day(self) -> int:
@@ -136,8 +134,7 @@ def plan_of(
             shards += (FetchShard(name, grid, some, now) for some in parts)
     coarse = tuple(day for day in days if any(day not in fine_days for fine_days in fine.values()))
     finely = tuple(day for day in days if day not in coarse)
-    queries = len(shards) * SHARD_QUERIES
-    return FetchPlan(tuple(shards), finely, coarse, kept, wanted, queries, samples)
+    return FetchPlan(tuple(shards), finely, coarse, kept, wanted, samples)
 
 
 def _is_told(device: FleetDevice, report: SourceReport, grid: Grid) -> bool:

@@ -164,6 +164,12 @@ class FleetSource(Protocol):
     ) -> FleetInventory:
         """Return the devices with samples within the lookback, and their holders."""
 
+    def queries(self, report: SourceReport, grids: Sequence[Grid]) -> int:
+        """Return how many queries shards on these days take, in one process.
+
+        Beside them, owners of pods are asked for, and engines where there are any.
+        """
+
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:

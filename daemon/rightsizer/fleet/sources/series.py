@@ -190,7 +190,8 @@ def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_V
     return (values[at : at + size] for at in range(0, len(values), size))
 
 
-_NAMES_AT_ONCE: Final = 30
+NAMES_AT_ONCE: Final = 30
+"""Metrics of one query. Source: assumed."""
 _MOST_MOMENTS: Final = 672
 """Every 15 minutes of a week, the most days of a grid."""
 
@@ -224,7 +225,7 @@ def names_of(
                 raise
             return divided(store, lambda part: ask(part, some), labels)
 
-    all_series = chain.from_iterable(map(of, shares_of(names, _NAMES_AT_ONCE)))
+    all_series = chain.from_iterable(map(of, shares_of(names, NAMES_AT_ONCE)))
     return frozenset(series.labels["__name__"] for series in all_series)
 
 
@@ -234,7 +235,7 @@ def last_seen(
     """Return the last moment, by the hour, at which any of some metrics had series."""
     start = now - lookback // COARSE_STEP * COARSE_STEP
     times = list[Nanoseconds]()
-    for some in shares_of(names, _NAMES_AT_ONCE):
+    for some in shares_of(names, NAMES_AT_ONCE):
         # Some stores find a series longer than others after its last sample.
         query = f"count(last_over_time({{{one_of('__name__', some)}}}[5m]))"
         times += (series.span[1] for series in store.range(query, start, now, COARSE_STEP))

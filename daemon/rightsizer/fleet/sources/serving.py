@@ -14,7 +14,14 @@ from rightsizer.fleet.cache.grid import FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.pod_owners import Pod
-from rightsizer.fleet.sources.series import first_label, names_of, placed, shares_of, together
+from rightsizer.fleet.sources.series import (
+    NAMES_AT_ONCE,
+    first_label,
+    names_of,
+    placed,
+    shares_of,
+    together,
+)
 from rightsizer.model.values import NANOSECONDS_PER_SECOND, Nanoseconds, Signal, seconds
 from rightsizer.telemetry.serving.page import ENGINES, MeasureKind
 
@@ -103,6 +110,11 @@ class ServingMetrics:
     def __init__(self) -> None:
         self._measures: dict[Grid, tuple[ServingMeasure, ...]] = {}
         """By the days read."""
+
+    @property
+    def queries_of_days(self) -> int:
+        """Number of queries that find the engines of some days."""
+        return len([*shares_of(self.names, NAMES_AT_ONCE)])
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Find which engines' metrics are present, and whether they can be joined to GPUs."""

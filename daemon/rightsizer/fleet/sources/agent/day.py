@@ -50,6 +50,7 @@ from rightsizer.model.values import (
     Allocator,
     Device,
     Nanoseconds,
+    Tier,
     Workload,
     WorkloadClass,
     WorkloadKind,
@@ -137,6 +138,25 @@ def _own(labels: Mapping[str, str], name: str) -> str:
     return labels[exported] if exported in labels else labels.get(name, "")
 
 
+_BY_HOUR: Final = (TOTALS, MEANS, PEAKS, LINKS)
+_QUERIES: Final = (
+    (STATES,),
+    *((figure,) for figure in BY_LABEL),
+    *_BY_HOUR,
+    BUCKETS,
+    LIMITS,
+    (SHARES,),
+    (WORKLOADS,),
+)
+"""Figures of each query about devices with profiling that are held."""
+
+
+def queries_of(names: AbstractSet[str], tier: Tier) -> int:
+    """Return how many queries a shard takes of a store with some metrics."""
+    groups = _QUERIES if tier is Tier.PROFILING else (*_QUERIES, POWER, POWER_BUCKETS)
+    return sum(grouped(figures, names, {}, DAY) is not None for figures in groups)
+
+
 class DayReader(Struct, frozen=True):
     """Reads the days of a grid, for some devices, from metrics and rules that the store has.
 
@@ -183,7 +203,7 @@ class DayReader(Struct, frozen=True):
             for kind, by_word in by_kind.items()
             for word, column in by_word.items()
         }
-        for figures in (TOTALS, MEANS, PEAKS, LINKS):
+        for figures in _BY_HOUR:
             columns |= self._columns(figures, labels, rows)
         buckets = [*self._daily(grouped(BUCKETS, self.names, labels, self._day_span))]
         if weighed := tuple(compress(rows, need_power(columns))):

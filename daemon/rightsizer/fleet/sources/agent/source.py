@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final
 
 from msgspec import Struct
@@ -15,7 +16,12 @@ from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory, NodeAdvice
 from rightsizer.fleet.settings import AgentSourceSettings, FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
-from rightsizer.fleet.sources.agent.day import WORKLOAD_LABELS, DayReader, workloads_of
+from rightsizer.fleet.sources.agent.day import (
+    WORKLOAD_LABELS,
+    DayReader,
+    queries_of,
+    workloads_of,
+)
 from rightsizer.fleet.sources.agent.probe import NAME, STATES, AgentProbe
 from rightsizer.fleet.sources.figures import FIGURE
 from rightsizer.fleet.sources.series import (
@@ -224,16 +230,24 @@ class AgentSource(Struct, frozen=True):
             advice=node_advice(advice, details),
         )
 
+    def queries(self, report: SourceReport, grids: Sequence[Grid]) -> int:
+        """See `FleetSource`."""
+        return sum(queries_of(_names(report, grid), report.tier) for grid in grids)
+
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
         """Return one day of some devices, from recording rules present at its start."""
-        names = report.names_by_day.get(grid.day)
-        if names is None:
-            # Names that appeared during a day have all of it as scrapes, if these were kept.
-            scraped = frozenset(name for name in report.metrics if ":" not in name)
-            names = scraped if STATES in scraped else report.metrics
-        return DayReader(store, names, devices, grid, self.usage).read()
+        return DayReader(store, _names(report, grid), devices, grid, self.usage).read()
+
+
+def _names(report: SourceReport, grid: Grid) -> AbstractSet[str]:
+    """Return the metrics present at the start of some days."""
+    if (names := report.names_by_day.get(grid.day)) is not None:
+        return names
+    # Names that appeared during a day have all of it as scrapes, if these were kept.
+    scraped = frozenset(name for name in report.metrics if ":" not in name)
+    return scraped if STATES in scraped else report.metrics
 
 
 def _values(store: MetricStore, name: str, now: Nanoseconds) -> dict[str, float]:

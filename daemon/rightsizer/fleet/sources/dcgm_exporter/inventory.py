@@ -15,7 +15,7 @@ from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources import dcgm_names as dcgm
-from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames, pods_of_exporters
+from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames
 from rightsizer.fleet.sources.pod_owners import (
     NODE_LABELS,
     POD_LABELS,
@@ -158,10 +158,11 @@ _STEP: Final[Nanoseconds] = 6 * COARSE_STEP
 """Between two samples, unless devices come and go within it."""
 
 
-def read_inventory(
+def read_inventory(  # noqa: PLR0913, PLR0917 - all inputs.
     store: MetricStore,
     report: SourceReport,
     span: LookbackSpan,
+    holder_names: HolderNames,
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> tuple[dict[str, FleetDevice], set[Workload]]:
@@ -185,8 +186,6 @@ def read_inventory(
     )
     figures = _figures(store, report, span.end)
     nodes = _nodes(store, all_labels, shared, span)
-    targets = pods_of_exporters(store, series, (span.end, span.end))
-    exported = HolderNames.seen_in(all_labels, targets)
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
     last: dict[str, Nanoseconds] = {}
     holders: defaultdict[str, set[Workload]] = defaultdict(set)
@@ -196,7 +195,7 @@ def read_inventory(
             former = labels_of.get(entity.device, (entity, {}))[1]
             labels_of[entity.device] = entity, {**former, **one.labels}
             last[entity.device] = one.span[1]
-            if (holder := exported.holder(one.labels)) and one.span[1] >= span.end:
+            if (holder := holder_names.holder(one.labels)) and one.span[1] >= span.end:
                 holders[entity.device].add(holder)
     readings = _readings(store, report, span.end)
     gone = [uuid for uuid, at in last.items() if at < span.end]

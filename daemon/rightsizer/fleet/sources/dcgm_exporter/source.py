@@ -51,6 +51,7 @@ from rightsizer.model.values import (
     Nanoseconds,
     Signal,
     Workload,
+    nanoseconds,
     seconds,
 )
 
@@ -73,6 +74,12 @@ def _limited(device: FleetDevice) -> Device:
     """Return the device with its present power limit, to which its draw is related."""
     limit = device.readings.get(Signal.POWER_LIMIT_WATTS, device.device.power_limit_watts)
     return replace(device.device, power_limit_watts=limit)
+
+
+def _counted(report: SourceReport) -> frozenset[str]:
+    """Return the recorded series that show when there are any."""
+    names = dcgm.presence_names(report.metrics)
+    return report.metrics & {COUNTED.of(name).recorded_name for name in names}
 
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
@@ -102,8 +109,8 @@ class DcgmExporterSource(Struct, frozen=True):
     catalogue: Catalogue = field(default_factory=built_in)
     _owners: PodOwners = field(default_factory=PodOwners)
     _serving: ServingMetrics = field(default_factory=ServingMetrics)
-    _labels: dict[Grid, tuple[tuple[str, ...], HolderNames]] = {}
-    """By the days read."""
+    _labels: dict[Nanoseconds, tuple[tuple[str, ...], HolderNames]] = {}
+    """By the time of the look."""
     name: ClassVar[str] = NAME
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
@@ -126,13 +133,20 @@ class DcgmExporterSource(Struct, frozen=True):
         """Return the devices with samples within the lookback, and their current holders."""
         if not dcgm.presence_names(report.metrics):
             return FleetInventory()
+        _, names = self._labels_of(store, report, now)
         span = LookbackSpan(now, lookback)
-        devices, holders = read_inventory(store, report, span, self.catalogue, self.settings)
+        devices, holders = read_inventory(store, report, span, names, self.catalogue, self.settings)
         span = LookbackSpan(now, min(lookback, DAY))
         workloads = workloads_of(store, self._owners, holders, span)
         return FleetInventory(
             devices=devices, workloads={workload.key: workload for workload in workloads.values()}
         )
+
+    def queries(self, report: SourceReport, grids: Sequence[Grid]) -> int:
+        """See `FleetSource`."""
+        figures = len(recorded_series(report.metrics)) + len(_counted(report))
+        labels, _ = self._labels.get(report.time or 0, (UUID_LABELS, None))
+        return len(grids) * figures * len(labels) + len({*grids}) * self._serving.queries_of_days
 
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
@@ -146,11 +160,9 @@ class DcgmExporterSource(Struct, frozen=True):
         slots = {device.device.uuid: device.slot_ratio for device in devices if device.is_shareable}
         if not names or not chosen:
             return FleetDay({})
-        all_names = (*names, *dcgm.other_presence_names(report.metrics))
-        labels, holder_labels = self._labels_of(store, all_names, grid)
+        labels, holder_labels = self._labels_of(store, report, report.time or grid.end)
         queries = DayQueries(store, begun(grid, report.time), _wholes(chosen), labels)
-        recorded_names = report.metrics & {COUNTED.of(name).recorded_name for name in names}
-        of_recorded, uuids = queries.where_recorded(recorded_names)
+        of_recorded, uuids = queries.where_recorded(_counted(report))
         of_recorded = replace(of_recorded, recorded=report.metrics)
         some = [device for device in chosen if device.uuid in uuids]
         rest = [device for device in chosen if device.uuid not in uuids]
@@ -240,15 +252,18 @@ class DcgmExporterSource(Struct, frozen=True):
         return workloads
 
     def _labels_of(
-        self, store: MetricStore, names: Sequence[str], grid: Grid
+        self, store: MetricStore, report: SourceReport, now: Nanoseconds
     ) -> tuple[tuple[str, ...], HolderNames]:
-        """Return the labels of uuids and holders on some days, which may not be over."""
-        if grid not in self._labels:
+        """Return the labels of uuids and holders within the lookback, asked once a look."""
+        if now not in self._labels:
+            metrics = report.metrics
+            names = (*dcgm.presence_names(metrics), *dcgm.other_presence_names(metrics))
             series = one_of("__name__", names)
             without = [f'{label}=""' for label in UUID_LABELS]
+            length = nanoseconds(self.settings.lookback_seconds) // COARSE_STEP * COARSE_STEP
 
             def labels_in(query: str) -> list[Mapping[str, str]]:
-                over = over_time(query, grid.start + COARSE_STEP, grid.end, COARSE_STEP)
+                over = over_time(query, now - length, now, COARSE_STEP)
                 return [
                     sampled_series.labels for sampled_series in divided(store, over, UUID_LABELS)
                 ]
@@ -262,7 +277,7 @@ class DcgmExporterSource(Struct, frozen=True):
                 "count by (job, namespace, exported_pod, exported_namespace) "
                 f'({{{series},exported_pod!=""}})'
             )
-            targets = pods_of_exporters(store, series, (grid.start + COARSE_STEP, grid.end))
+            targets = pods_of_exporters(store, series, (now - length, now))
             holders = HolderNames.seen_in(exported, targets)
-            self._labels[grid] = labels or UUID_LABELS, holders
-        return self._labels[grid]
+            self._labels[now] = labels or UUID_LABELS, holders
+        return self._labels[now]
