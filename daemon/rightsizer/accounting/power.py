@@ -35,6 +35,8 @@ class PowerRange:
 
     def __init__(self, settings: PowerSettings) -> None:
         self._settings = settings
+        self._idle_memory = nanoseconds(settings.idle_memory_seconds)
+        self._idle_minimum = nanoseconds(settings.idle_minimum_seconds)
         self._lowest: float | None = None
         self._highest: float | None = None
         self._empty: dict[int, Nanoseconds] = {}
@@ -83,14 +85,14 @@ class PowerRange:
         self._empty[key] = self._empty.get(key, 0) + duration
         self._empty_total += duration
         self._idle = None
-        if self._empty_total >= 2 * nanoseconds(self._settings.idle_memory_seconds):
+        if self._empty_total >= 2 * self._idle_memory:
             halves = ((level, time // 2) for level, time in self._empty.items())
             self._empty = {level: time for level, time in halves if time}
             self._empty_total = sum(self._empty.values())
 
     def _learned_idle_watts(self) -> float | None:
         """Learned idle power; `None` after too few empty seconds."""
-        if self._empty_total < nanoseconds(self._settings.idle_minimum_seconds):
+        if self._empty_total < self._idle_minimum:
             return None
         if self._idle is None:
             target = self._settings.idle_quantile_ratio * self._empty_total

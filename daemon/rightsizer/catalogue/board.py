@@ -150,6 +150,9 @@ class Board(Struct, frozen=True):
     origins: Mapping[str, FactOrigin] = {}
     """Only figures with an origin other than `source`."""
 
+    def __hash__(self) -> int:
+        return hash(self.key)
+
     @property
     def usual_name(self) -> str:
         """Usual name in its vendor's tools, or the key if unknown."""

@@ -227,13 +227,12 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
     """
     if not paths:
         raise UsageError("no recording is named; name its files")
-    given = None if board is None else catalogue.get(board)
     column_map = None if columns is None else load_column_map(columns)
     with ExitStack() as opened:
         texts = _opened_texts(paths, stated, fields, opened)
         formats = _formats(texts, column_map)
         if all(recording_format is NATIVE for recording_format in formats):
-            native = NativeFiles(texts, given)
+            native = NativeFiles(texts, None if board is None else catalogue.get(board))
             devices, interval = native.survey(progress)
             notes = native.notes
             end = native.end
@@ -253,13 +252,7 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             rows = limits.plausible(merge_rows([file.rows() for file in files]))
             gone = _gone(survey, devices, notes)
             snapshots = _snapshots(rows, survey, devices, held, gone)
-            lost = survey.loads.lost | gone
-            remarks = [
-                f"{device.title} is lost from {utc_text(seconds(lost[device.uuid]), '%H:%M:%S')} on"
-                for device in devices
-                if device.uuid in lost
-            ]
-            remarks += limits.remarks
+            remarks = [*_losses(survey.loads.lost | gone, devices), *limits.remarks]
         titles = {device.uuid: device.title for device in devices}
         return RecordedSource(
             devices,
@@ -312,6 +305,12 @@ def _gone(
         and (end := survey.ends.get(device.uuid, survey.end)) < latest
         and (not device.pci_bus_id or device.pci_bus_id.upper().lstrip("0:") in slots)
     }
+
+
+def _losses(lost: Mapping[str, Nanoseconds], devices: Iterable[Device]) -> Iterator[str]:
+    for device in devices:
+        if (time := lost.get(device.uuid)) is not None:
+            yield f"{device.title} is lost from {utc_text(seconds(time), '%H:%M:%S')} on"
 
 
 def _jobs(
