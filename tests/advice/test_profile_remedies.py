@@ -6,8 +6,22 @@ from msgspec.structs import replace
 from profile_calls import NCCL, recorded
 from profiles_built import copies, device, kernel, profile, span, time_use
 from rightsizer.model.finding import Finding
-from rightsizer.model.profile import CollectiveUse, DeviceProfile, HostMemory, Profile, SpanKind
-from rightsizer.profiler.rules import communication_bound, host_bound, pcie_bound
+from rightsizer.model.profile import (
+    CollectiveUse,
+    DeviceProfile,
+    FrameUse,
+    HostMemory,
+    KernelFamily,
+    Profile,
+    SpanKind,
+)
+from rightsizer.profiler.rules import (
+    communication_bound,
+    host_bound,
+    kernels_unfused,
+    launch_bound,
+    pcie_bound,
+)
 
 COMMUNICATES = replace(time_use(), collective_seconds=0.5, exposed_collective_seconds=0.4)
 SEND = kernel("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage)", 100, 0.5, is_collective=True)
@@ -55,6 +69,54 @@ def test_collectives_on_the_kernels_stream_are_told_so() -> None:
     """Nothing runs beside them there."""
     assert "a stream of their own" in _text(profile(_device(REDUCE, inline_collective_seconds=0.5)))
     assert "a stream of their own" not in _text(profile(_device(REDUCE)))
+
+
+def test_sums_of_inference_are_not_of_gradients() -> None:
+    """The next layer needs each at once; a backward pass or an optimizer tells training."""
+    layers = kernel("sm90_xmma_gemm", family=KernelFamily.MATRIX_PRODUCT)
+    served = _text(profile(_device(layers, REDUCE, inline_collective_seconds=0.5)))
+    assert served.startswith("Make the sums within layers cheaper")
+    assert "stream of their own" not in served
+    backward = kernel("flash_bwd_kernel", family=KernelFamily.ATTENTION)
+    assert "bucket_cap_mb" in _text(profile(_device(layers, backward, REDUCE)))
+    steps = (span(SpanKind.ANNOTATION, "Optimizer.step#AdamW.step", 0.1),)
+    assert "bucket_cap_mb" in _text(profile(_device(layers, REDUCE), host_spans=steps))
+
+
+def test_concatenation_is_not_fused_but_avoided() -> None:
+    """It copies what was there before."""
+    joins = kernel("at::native::CatArrayBatchedCopy<...>", family=KernelFamily.COPY, seconds=0.6)
+    adds = kernel("vectorized_elementwise_kernel", family=KernelFamily.ELEMENTWISE, seconds=0.2)
+    for kernels, remedy in (((joins, adds), "concatenating"), ((adds,), "Fuse them")):
+        finding = kernels_unfused.RULE.judge([profile(device(kernels=kernels))])
+        assert remedy in finding.instructions[0].title
+
+
+def test_what_the_host_does_has_its_remedy() -> None:
+    """By the name of the frame; without one that is known, looking is all that helps."""
+    waits = device(time=time_use(kernel=0.2, host=0.8))
+    for name, remedy in (
+        ("torch.distributed.ddp.reducer::search_unused_parameters", "unused parameters"),
+        ("tokenization_utils_base.py(2881): __call__", "Prepare the next batch"),
+        ("train.py(9): step", "Check what the host does"),
+    ):
+        pauses = (span(SpanKind.PAUSE, name, 0.7),)
+        finding = host_bound.RULE.judge([profile(waits, host_spans=pauses)])
+        assert remedy in finding.instructions[0].title
+        assert name in finding.summary
+
+
+def test_an_optimizer_of_many_kernels_is_named() -> None:
+    """Most launches are within its step."""
+    waits = time_use(kernel=0.2, host=0.8, dispatch_wait_seconds=0.8)
+    short = kernel("tiny", count=40_000, seconds=0.2)
+    for count, title in ((30_000, "few kernels"), (10_000, "CUDA graphs")):
+        frames = (FrameUse("Optimizer.step#AdamW.step", None, 0.1, 0.1, count),)
+        finding = launch_bound.RULE.judge(
+            [profile(device(time=waits, kernels=(short,), frames=frames))]
+        )
+        assert title in finding.instructions[0].title
+        assert ("of the optimizer" in finding.summary) is (count == 30_000)
 
 
 @pytest.mark.parametrize(("streams", "inline"), [(("a", "a"), 20), (("a", "b"), 0), (("", ""), 0)])

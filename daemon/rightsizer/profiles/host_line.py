@@ -169,6 +169,7 @@ def _holder(call: int, nesting: Nesting, names: Sequence[str], *, are_frames_own
     while (parent := int(nesting.parents[chain[-1]])) >= 0:
         chain.append(parent)
     frames = [names[nesting.names[row]] for row in chain]
-    of_file = "" if are_frames_own else frames[-1].partition("(")[0]
+    file, is_line, _ = frames[-1].partition("(")
+    of_file = "" if are_frames_own or not is_line else file
     file_frames = (name for name in frames if ": <" not in name and name.startswith(of_file))
     return next(file_frames, frames[-1])

@@ -1,10 +1,11 @@
 """Remedies for collectives, by which they are, how large, and where they run."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rightsizer.model.profile import DeviceProfile, Profile, SpanKind
+from rightsizer.model.profile import DeviceProfile, KernelFamily, Profile, SpanKind
 from rightsizer.profiles.names import collective_kind
 
 _BY_KIND: Final = {
@@ -19,6 +20,7 @@ _WORTH_NAMING: Final = 0.25
 """Of the collectives' time."""
 _SMALL_BYTES: Final = 2**20
 """Source: nccl-tests: below a megabyte the time of a sum hardly depends on its size."""
+_BACKWARD: Final = re.compile(r"backward|bwd|wgrad|dgrad|\bgrad|optimizer", re.IGNORECASE)
 _MANY: Final = 8
 """Small messages a step that one buffer would join."""
 _MOST: Final = 0.5
@@ -32,12 +34,25 @@ def of_device(
     # NCCL sends and receives for both: what the host calls tells exchanges from pipelines.
     is_exchange = "all_to_all" in map(collective_kind, _host_names([profile]))
     names = _by_kind(times, {"send_receive": "all_to_all"} if is_exchange else {})
+    if names[0] == _BY_KIND["all_reduce"] and _is_inference(profile, device):
+        # The next layer needs each sum at once: nothing can run beside it, nor can they be joined.
+        return ("sum_faster", *_late_rank(profiles))
     if _has_many_small(device):
         names.append("join_small")
     whole = sum(kernel.seconds for kernel in device.kernels if kernel.is_collective)
     if device.inline_collective_seconds >= _MOST * whole > 0:
         names.append("own_stream")
     return (*names, *_late_rank(profiles))
+
+
+def _is_inference(profile: Profile, device: DeviceProfile) -> bool:
+    """Whether layers are computed, and nothing in it is of a backward pass or an optimizer."""
+    kernels = device.kernels
+    names = [item.name for items in (kernels, device.frames, profile.host_spans) for item in items]
+    families = {kernel.family for kernel in kernels}
+    has_layers = bool(families & {KernelFamily.MATRIX_PRODUCT, KernelFamily.ATTENTION})
+    is_trained = KernelFamily.OPTIMIZER in families or any(map(_BACKWARD.search, names))
+    return has_layers and not is_trained
 
 
 def of_host(profiles: Sequence[Profile]) -> tuple[str, ...]:

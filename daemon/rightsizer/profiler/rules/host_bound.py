@@ -1,5 +1,6 @@
 """GPUs that wait for the host: its data loader if known, else the program itself."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
@@ -14,6 +15,14 @@ from rightsizer.profiles.names import is_allocation
 
 _MOST_NAMED: Final = 3
 _MOST_STEPS: Final = 20
+_HOLDER_REMEDIES: Final = {
+    "name_unused": re.compile(r"search_unused_parameters"),
+    "prepare_ahead": re.compile(
+        r"tokeni[sz]|detokeni|encode|decode|transform|collate|augment|preprocess|\blog",
+        re.IGNORECASE,
+    ),
+}
+"""Remedies by names of what the host does in long waits."""
 _DESCRIPTIONS: Final = {
     "wait_less": "Do not synchronize with the GPU within a step.",
     "keep_memory": "Keep the GPU's memory between steps.",
@@ -52,7 +61,9 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
         action=Action.NONE,
         gain=Gain.of(worst, lambda time: time.idle_host_wait_seconds, 0.0),
         description="Move work of the host off the path between kernels.",
-        instructions=rule.instructions("watch_host", *_call_remedies(worst, settings)),
+        instructions=rule.instructions(
+            *_held_remedies(worst, settings), "watch_host", *_call_remedies(worst, settings)
+        ),
         risk=Risk.VERY_LOW,
     )
 
@@ -156,10 +167,19 @@ def _call_remedies(member: ProfiledMember, settings: ProfileHostBoundSettings) -
 
 def _held_text(member: ProfiledMember, settings: ProfileHostBoundSettings) -> str:
     """Return the host frames of its long waits; empty if unknown."""
-    least = settings.held_minimum_ratio * member.time.host_wait_seconds
-    pauses = _longest(member, SpanKind.PAUSE)
-    names = [pause.name for pause in pauses if pause.seconds >= least]
+    names = _holders(member, settings)
     return f"; in long waits the host is in {' and '.join(names)}" if names else ""
+
+
+def _holders(member: ProfiledMember, settings: ProfileHostBoundSettings) -> list[str]:
+    least = settings.held_minimum_ratio * member.time.host_wait_seconds
+    return [pause.name for pause in _longest(member, SpanKind.PAUSE) if pause.seconds >= least]
+
+
+def _held_remedies(member: ProfiledMember, settings: ProfileHostBoundSettings) -> list[str]:
+    """Return the remedies for what the host does in long waits, as far as its name tells."""
+    names = " ".join(_holders(member, settings))
+    return [remedy for remedy, pattern in _HOLDER_REMEDIES.items() if pattern.search(names)]
 
 
 def _evidence(member: ProfiledMember, spans: Sequence[HostSpanUse]) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Elementwise operators and copies that each use memory where one kernel could do."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,6 +12,14 @@ from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileKernelsUnfusedSettings
 
 _MOST_NAMED: Final = 5
+_MOST: Final = 0.5
+"""Of the time of these kernels."""
+_CONCATENATION: Final = re.compile(r"CatArray|concat", re.IGNORECASE)
+_DESCRIPTIONS: Final = {
+    "fuse": "Fuse neighboring operators.",
+    "keep_in_place": "Write into memory that is kept.",
+}
+"""By the remedy for most of the time."""
 _SMALL: Final = frozenset({KernelFamily.ELEMENTWISE, KernelFamily.COPY})
 
 
@@ -25,6 +34,9 @@ def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) 
     kernels = _small(worst)
     runs = sum(kernel.count for kernel in kernels)
     part = _part(worst)
+    joined = sum(kernel.seconds for kernel in kernels if _CONCATENATION.search(kernel.name))
+    is_joining = joined > _MOST * sum(kernel.seconds for kernel in kernels)
+    remedy = "keep_in_place" if is_joining else "fuse"
     return ProfileVerdict(
         f"{worst.key} runs {runs:,} elementwise operators and copies {ratio:.1%} of the time; each "
         "reads and writes memory for little arithmetic.",
@@ -45,8 +57,8 @@ def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) 
             settings.removed_low_ratio,
             settings.removed_high_ratio,
         ),
-        description="Fuse neighboring operators.",
-        instructions=rule.instructions("fuse"),
+        description=_DESCRIPTIONS[remedy],
+        instructions=rule.instructions(remedy),
     )
 
 

@@ -12,6 +12,10 @@ from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileLaunchBoundSettings
 
 _MOST_NAMED: Final = 5
+_MOST: Final = 0.5
+"""Of all kernels."""
+_OPTIMIZER: Final = "Optimizer."
+"""Begins PyTorch's name of an optimizer's step."""
 _NAME: Final = 80
 """Longest name of a kernel in an instruction, in characters; the evidence has it whole."""
 _GRAPH_KERNELS: Final = 2.0
@@ -41,12 +45,14 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
     in_gaps = (
         f", {gaps.count:,} times for {time_text(gaps.median_seconds)} (median)" if gaps else ""
     )
+    optimizer = ["one_optimizer_kernel"] if _optimizer_ratio(worst) >= _MOST else []
+    in_optimizer = ", most of them of the optimizer" if optimizer else ""
     brought = launches.matched / launches.count if launches and launches.count else 1.0
     graphs = f", each of {brought:,.0f} kernels (graphs)" if brought >= _GRAPH_KERNELS else ""
     outlier = rule.outlier_text(worst, settings.steady.outlier_minimum_ratio)
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time{in_gaps}"
-        f"{ran}, at {rate:,.0f} launches a second{graphs}{outlier}.",
+        f"{ran}, at {rate:,.0f} launches a second{graphs}{in_optimizer}{outlier}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         {
             "device": worst.key,
@@ -67,16 +73,22 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
         gain=Gain.of(worst, lambda time: time.dispatch_wait_seconds, settings.removed_low_ratio),
         description="Launch whole steps as CUDA graphs, or fuse the short kernels.",
         instructions=(
-            *rule.instructions("capture_graphs"),
-            Instruction(
-                "Fuse, or give each launch more to do: a larger batch, fused optimizers",
-                "\n".join(
-                    f"{kernel_use.count} x {short_text(kernel_use.name, _NAME)}"
-                    for kernel_use in short
-                ),
-            ),
+            *rule.instructions(*optimizer, "capture_graphs"),
+            _fusing(short),
         ),
     )
+
+
+def _fusing(kernels: Sequence[KernelUse]) -> Instruction:
+    names = (f"{kernel.count} x {short_text(kernel.name, _NAME)}" for kernel in kernels)
+    title = "Fuse, or give each launch more to do: a larger batch, fused optimizers"
+    return Instruction(title, "\n".join(names))
+
+
+def _optimizer_ratio(member: ProfiledMember) -> float:
+    """Return the share of kernels that a program's optimizer launches by its own name."""
+    frames = [frame for frame in member.device.frames if frame.name.startswith(_OPTIMIZER)]
+    return sum(frame.kernels for frame in frames) / (member.kernel_count or 1)
 
 
 def _short_kernels(member: ProfiledMember, maximum_seconds: float) -> list[KernelUse]:

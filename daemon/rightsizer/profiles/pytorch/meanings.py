@@ -21,7 +21,14 @@ from rightsizer.profiles.products import is_product
 _READ_BACK_STARTS: Final = "<built-in method cpu", "<built-in method tolist"
 _READ_BACK: Final = re.compile(r"<built-in method (\w+) of.*")
 _OPERATORS: Final = ("cpu_op", "operator")
-_ANNOTATION_PREFIXES: Final = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
+_ANNOTATION_PREFIXES: Final = (
+    "ProfilerStep",
+    "enumerate(DataLoader)",
+    "Optimizer.",
+    "DistributedDataParallel.",
+    "FullyShardedDataParallel.",
+    "torch.distributed.",
+)
 _PREFIXED: Final = re.compile(r"[a-z0-9]+_(runtime|driver|memcpy|memset)")
 """Kineto's plug-ins prefix the original names of CUDA's events by the device kind."""
 _MEANINGS_MAXIMUM: Final = 100_000
@@ -84,7 +91,7 @@ class EventMeanings:
             if other not in _USED:
                 return EventMeaning("named", name)
             kind = other
-        # Annotations used to be operators.
+        # Annotations used to be operators, and those of PyTorch's own libraries are.
         if kind in _OPERATORS and name.startswith(_ANNOTATION_PREFIXES):
             kind = "user_annotation"
         if kind in _OPERATORS:
