@@ -16,10 +16,11 @@ from rightsizer.advice.market import Market, MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.io.codec import plain
 from rightsizer.model.finding import Case, Finding, FindingKind
 from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
-from rightsizer.report.advice_document import encode_finding
+from rightsizer.report.advice_document import finding_document
 
 MARKET: Final = Market(prices=built_in_prices())
 ALL: Final[tuple[Rule[Any], ...]] = tuple(rule.in_market(MARKET) for rule in RULES)
@@ -37,7 +38,7 @@ FEW: Final = settings(max_examples=15)
 
 def text_of(found: Finding) -> str:
     """The complete output, byte for byte."""
-    return json.dumps(encode_finding(found), sort_keys=True, allow_nan=False)
+    return json.dumps(plain(finding_document(found)), sort_keys=True, allow_nan=False)
 
 
 @given(cases())

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_sum
 from rightsizer.console.advice import heading
+from rightsizer.io.codec import plain
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Savings
 from rightsizer.model.units import dollars_text
-from rightsizer.report.advice_document import encode_advice
+from rightsizer.report.advice_document import advice_document
 from rightsizer.report.advice_rows import total_savings
 from tests.support.report_samples import EPOCH, finding, report_facts
 
@@ -77,7 +78,9 @@ def test_page_terminal_and_report_sum_alike(pieces: list[Advice]) -> None:
     """One node has one sum, wherever it is read."""
     hourly = savings_sum(pieces).dollars_per_hour
     daily = f"{dollars_text(24 * hourly)} a day together"
-    assert (daily in heading([encode_advice(piece) for piece in pieces], "by age")) == (hourly > 0)
+    assert (daily in heading([plain(advice_document(piece)) for piece in pieces], "by age")) == (
+        hourly > 0
+    )
     monthly = total_savings(report_facts(advice=tuple(pieces))).dollars_per_month_typical
     assert (monthly or 0.0) == pytest.approx(730 * hourly)
 

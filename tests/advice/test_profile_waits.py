@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from profile_traces import KinetoTrace
 from profiles_built import copies, device, kernel, profile, span, time_use
+from rightsizer.io.codec import plain
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason
 from rightsizer.model.profile import CollectiveUse, HostMemory, LaunchUse, Profile, SpanKind
 from rightsizer.profiler.figures import lost_text, older_text
-from rightsizer.profiler.profile_encoder import encode_profile
+from rightsizer.profiler.profile_encoder import profile_document
 from rightsizer.profiler.rules import (
     communication_bound,
     dependency_bound,
@@ -187,7 +188,7 @@ def test_bandwidth_of_collectives_is_reported_beside_the_link() -> None:
 )
 def test_kernels_of_an_older_architecture_are_reported(name: str, says: str) -> None:
     """On an H100, by the kernels' own names."""
-    (document,) = encode_profile(profile(device(kernels=(kernel(name),))))["devices"]
+    (document,) = plain(profile_document(profile(device(kernels=(kernel(name),)))))["devices"]
     assert says in older_text(document)
     assert bool(says) is bool(older_text(document))
 
@@ -234,7 +235,7 @@ def test_wait_before_the_first_kernel_of_a_step_counts(tmp_path: Path) -> None:
     assert found.steps_time.span_seconds == pytest.approx(0.01, abs=1e-5)
     assert found.steps_time.host_wait_seconds == pytest.approx(0.008, abs=1e-4)
     assert found.longest_host_wait_seconds == pytest.approx(0.008, abs=1e-4)
-    lost = lost_text({"profiles": [encode_profile(read)]})
+    lost = lost_text({"profiles": [plain(profile_document(read))]})
     assert lost.startswith("The GPU computes 20% of the time; waiting for the host 80%")
 
 
@@ -254,8 +255,8 @@ def test_memory_that_is_set_is_not_idle(tmp_path: Path) -> None:
 
 def test_a_gpu_that_computes_nearly_all_the_time_has_no_headline() -> None:
     """Otherwise the headline names the largest remaining parts first."""
-    busy = encode_profile(profile(device(time=time_use(kernel=0.97, host=0.03))))
-    lost = encode_profile(profile(device(time=time_use(kernel=0.61, host=0.2))))
+    busy = plain(profile_document(profile(device(time=time_use(kernel=0.97, host=0.03)))))
+    lost = plain(profile_document(profile(device(time=time_use(kernel=0.61, host=0.2)))))
     assert not lost_text({"profiles": [busy]})
     assert lost_text({"profiles": [lost]}) == (
         "The GPU computes 61% of the time; waiting for the host 20%, idle for other causes 19%"

@@ -18,10 +18,11 @@ from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, writ
 from rightsizer.advice.policy import Policy, PolicyMatch
 from rightsizer.advice.rules import RULES
 from rightsizer.agent.offline_advice import run_offline
-from rightsizer.agent.replay import Replay, encode_replay, filled_history, replay
+from rightsizer.agent.replay import Replay, filled_history, replay, replay_document
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.replay import replay_blocks
+from rightsizer.io.codec import plain
 from rightsizer.model.finding import Finding, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, UnknownReason
@@ -250,7 +251,7 @@ def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
     texts = set()
     for name in ("a.csv", "b.csv"):
         log = write_states(tmp_path / name, *chapters, interval_seconds=10)
-        texts.add(json.dumps(encode_replay(replayed(log))))
+        texts.add(json.dumps(plain(replay_document(replayed(log)))))
 
     assert len(texts) == 1
 
@@ -265,8 +266,8 @@ def test_files_of_one_recording_merge_in_any_order(tmp_path: Path) -> None:
         lines = [f"{START + at},GPU-0,{value}" for at in range(100)]
         (tmp_path / name).write_text("\n".join([f"timestamp,device,{signal}", *lines]) + "\n")
     paths = [tmp_path / name for name in rows]
-    forth = encode_replay(replayed(*paths))
-    back = encode_replay(replayed(*reversed(paths)))
+    forth = plain(replay_document(replayed(*paths)))
+    back = plain(replay_document(replayed(*reversed(paths))))
 
     assert forth == back
     assert set(forth["devices"][0]["signals"]) >= {"gpu_busy", "memory_used"}
@@ -289,7 +290,7 @@ def test_advice_on_pods_closes_when_they_end(tmp_path: Path) -> None:
 def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:
     """Scripts rely on them."""
     log = write_states(tmp_path / "log.csv", (State.IDLE_HELD, 3 * HOUR), interval_seconds=10)
-    document = json.loads(json.dumps(encode_replay(replayed(log))))
+    document = plain(replay_document(replayed(log)))
     (device,), (advice,) = document["devices"], document["advice"]
 
     keys = {"interval_seconds", "span", "evidence", "devices", "findings", "advice"}
@@ -306,7 +307,7 @@ def test_energy_is_null_where_power_was_never_read(tmp_path: Path) -> None:
     """0 would mean a measured zero."""
     rows = "".join(f"{START + at},pod-a,0.6\n" for at in range(100))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
-    (device,) = encode_replay(replayed(tmp_path / "log.csv"))["devices"]
+    (device,) = plain(replay_document(replayed(tmp_path / "log.csv")))["devices"]
 
     assert device["seconds"] == 99
     assert [device[key] for key in ("energy_joules", "used_joules", "waste_joules")] == [None] * 3
@@ -329,7 +330,7 @@ def test_unknown_time_says_why(
     rows = "".join(f"{START + at},pod-a,{cells}\n" for at in (*range(100), *range(200, 250)))
     (tmp_path / "log.csv").write_text(f"timestamp,device,{columns}\n{rows}")
     result = replayed(tmp_path / "log.csv")
-    (device,) = encode_replay(result)["devices"]
+    (device,) = plain(replay_document(result))["devices"]
 
     assert device["states"] == {"unknown": 249}
     assert device["unknown_reasons"] == {str(why): 153, "no_reading": 96}
@@ -343,7 +344,7 @@ def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
         tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), device="pod-x", interval_seconds=10
     )
     result = replayed(log)
-    text = json.dumps(encode_replay(result)) + text_of(replay_blocks(result))
+    text = json.dumps(plain(replay_document(result))) + text_of(replay_blocks(result))
 
     assert "pod-x" in verdict(result, "idle").summary
     assert "GPU 0" not in text
@@ -384,7 +385,7 @@ def test_productive_is_not_used(tmp_path: Path) -> None:
     rows = "".join(f"{START + at},GPU-0,{teeth[at % 4]}\n" for at in range(1201))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
     result = replayed(tmp_path / "log.csv")
-    (device,) = encode_replay(result)["devices"]
+    (device,) = plain(replay_document(result))["devices"]
 
     assert device["states"] == {"productive": 1200}
     assert device["effective_utilization"] == pytest.approx(0.29, abs=0.001)

@@ -25,9 +25,10 @@ from rightsizer.broker.lease import (
     LeaseRecord,
     Reservation,
 )
-from rightsizer.broker.lease_encoder import encode_lease_answer
+from rightsizer.broker.lease_encoder import lease_answer_document
 from rightsizer.broker.repository import decode_item
 from rightsizer.broker.service import notice_body
+from rightsizer.io.codec import plain
 from rightsizer.model.errors import RightsizerError
 
 FULL_DISK = Path(__file__).parents[1] / "support" / "full_broker_disk.py"
@@ -156,7 +157,9 @@ def test_idle_holders_are_reported_once_and_keep_what_they_have(managed: Managed
         managed.clock.now += 2 * HOUR
     (idle,) = [event for event in events if event.kind is EventKind.IDLE]
     messages = managed.manager.messages_for("a")
-    document = encode_lease_answer(managed.manager.overview, "a", managed.clock.now, 0, messages)
+    document = plain(
+        lease_answer_document(managed.manager.overview, "a", managed.clock.now, 0, messages)
+    )
     assert document is not None
     assert document["messages"] == ["nothing has run on the GPUs of lease a for 2 h; give it back"]
     assert document["lease"]["told"] == ["idle"]
@@ -188,7 +191,9 @@ def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(
     """Then once a second at most, as is a ticket of a reservation that has not begun."""
 
     def pause(item_id: str) -> float:
-        document = encode_lease_answer(managed.manager.overview, item_id, managed.clock.now, 0)
+        document = plain(
+            lease_answer_document(managed.manager.overview, item_id, managed.clock.now, 0)
+        )
         assert document is not None
         return float(document["ask_again_seconds"])
 

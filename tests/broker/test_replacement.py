@@ -7,13 +7,14 @@ from broker_node import Running, World, client, hgx, ticket
 from readings import HOUR, MINUTE, SECOND
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.lease import EventKind
-from rightsizer.broker.lease_encoder import encode_broker
+from rightsizer.broker.lease_encoder import broker_document
 from rightsizer.broker.lease_manager import BrokerOverview
 from rightsizer.broker.queue_command import queue_blocks
 from rightsizer.broker.repository import decode_item, encode_item
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import BrokerState
 from rightsizer.broker.transitions import BrokerTransition
+from rightsizer.io.codec import plain
 from rightsizer.report.block_text import text_of
 
 BROKER = Broker(BrokerSettings(), GpuPlacementSettings())
@@ -148,7 +149,7 @@ def test_everybody_sees_it_in_the_queue(*, offers: bool) -> None:
     node.world.broken = {"GPU-0"}
     node.looks()
     node.looks(10 * SECOND)
-    document = encode_broker(BrokerOverview(node.state, node=node.world.observe()), 0)
+    document = plain(broker_document(BrokerOverview(node.state, node=node.world.observe()), 0))
     shown = text_of(queue_blocks(document, node.now / SECOND))
     assert "  Lease aaaaaaaa has lost GPU 0: fell off the bus.\n" in shown
     assert ("in place of lease aaaaaaaa, which has lost a GPU" in shown) is offers

@@ -7,7 +7,7 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices import Assumption, OnDemand, Price, Prices, Reserved
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.io.codec import plain_fields
+from rightsizer.io.codec import plain
 
 PRICES = built_in_prices()
 EVERY = pytest.mark.parametrize("price", PRICES.by_board.values(), ids=PRICES.by_board.keys())
@@ -89,7 +89,7 @@ def test_a_commitment_that_somebody_offers_is_no_assumption() -> None:
 
 def test_owning_takes_what_is_usual_within_a_range() -> None:
     """Every value of section "money": years, server, power, building, people, use."""
-    figures = plain_fields(PRICES.on_premises)
+    figures = plain(PRICES.on_premises)
 
     assert figures.pop("source")
     assert figures["years"][0] == 4

@@ -19,9 +19,10 @@ from rightsizer.cli.main import main
 from rightsizer.cli.recommendation import EXPLAIN
 from rightsizer.console.progress import ProgressLine
 from rightsizer.fleet.answer_blocks import fleet_blocks, plan_blocks
-from rightsizer.fleet.encoder import encode_answer, encode_plan
+from rightsizer.fleet.encoder import encode_answer, fetch_document
 from rightsizer.fleet.fetch import FetchPlan
 from rightsizer.fleet.model import FleetView
+from rightsizer.io.codec import plain
 from rightsizer.report.block_text import text_of
 
 GoldenFile = Callable[[str | Path, str], None]
@@ -59,7 +60,9 @@ def test_the_json_is_as_it_was(golden: GoldenFile) -> None:
 def test_dry_run_describes_the_queries(golden: GoldenFile) -> None:
     """Days, shards, queries and samples."""
     plan = FetchPlan((), (14, 13, 12), (11,), 100, 400, 5_678_900, 1_234)
-    golden("fleet-plan.txt", text_of(plan_blocks(encode_plan(sources(), plan, END))) + "\n")
+    golden(
+        "fleet-plan.txt", text_of(plan_blocks(plain(fetch_document(sources(), plan, END)))) + "\n"
+    )
 
 
 def test_no_line_is_longer_than_a_terminal() -> None:

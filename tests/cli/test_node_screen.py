@@ -25,7 +25,7 @@ from rightsizer.console.node_panels import (
 )
 from rightsizer.console.node_screen import NodeScreen
 from rightsizer.console.remote_agent import RemoteAgent
-from rightsizer.io.codec import to_json
+from rightsizer.io.codec import plain
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.errors import RightsizerError
@@ -33,7 +33,7 @@ from rightsizer.report.explanation import explain_finding
 from rightsizer.report.labels import ABSENT
 
 STRIP: Mapping[str, Any] = {"devices": []}
-EXPLAINED = to_json(explain_finding(finding(id="a1", summary="GPU 0 is idle."), NOW, ()))
+EXPLAINED = plain(explain_finding(finding(id="a1", summary="GPU 0 is idle."), NOW, ()))
 
 
 class Agent(RemoteAgent):

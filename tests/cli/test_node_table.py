@@ -7,7 +7,7 @@ from rich.console import Console
 
 from rightsizer.console.node_frame import NodeFrame, node_rows
 from rightsizer.console.node_table import TableView, node_view
-from rightsizer.io.codec import plain_fields
+from rightsizer.io.codec import plain
 from rightsizer.model.served_load import ServedLoad, ServedNeed
 
 DEVICE = {
@@ -74,10 +74,10 @@ def test_what_is_served_stands_beside_the_holder() -> None:
     needs = "1 x L40S: 97% to keep it"
     need = ServedNeed(load.devices, "llama-8b", "1 x L40S", needs, "saves $4 an hour")
     report = {
-        "agent": {"source": "nvml", "served_needs": [plain_fields(need)]},
+        "agent": {"source": "nvml", "served_needs": [plain(need)]},
         "devices": [held],
         "advice": [],
-        "served": [plain_fields(load)],
+        "served": [plain(load)],
     }
     frame = NodeFrame(report, {"devices": []})
     (row,) = node_rows(frame)
@@ -103,10 +103,10 @@ def test_a_table_that_is_printed_once_has_models_in_full() -> None:
     }
     need = ServedNeed(load.devices, "qwen", "2 x H100-SXM5-80GB (tensor 2)", "more")
     report = {
-        "agent": {"source": "nvml", "served_needs": [plain_fields(need)]},
+        "agent": {"source": "nvml", "served_needs": [plain(need)]},
         "devices": [held],
         "advice": [],
-        "served": [plain_fields(load)],
+        "served": [plain(load)],
     }
     frame = NodeFrame(report, {"devices": []})
     for height, is_whole in ((None, True), (40, False)):

@@ -16,14 +16,14 @@ from fleet_command import configured
 from fleet_loopback import LoopbackStore, loopback_store
 from profile_examples import loader_bound_trace
 from recordings import BOARD, SIGNALS_OF, write_recording
-from rightsizer.agent.replay import encode_replay
+from rightsizer.agent.replay import replay_document
 from rightsizer.cli.main import main
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.io.codec import plain
 from rightsizer.model.errors import RequirementError, RightsizerError, UsageError
 from rightsizer.model.state import State
 from rightsizer.planner.plan_document import plan_document
-from rightsizer.profiler.profile_encoder import encode_profile_answer
+from rightsizer.profiler.profile_encoder import answer_document
 
 PAGE: Final = Path(__file__).parent.parent.parent / "docs" / "python.md"
 BLOCKS: Final = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL))
@@ -68,7 +68,7 @@ def test_a_plan_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> No
     answer = rightsizer.plan("llama-3.1-8b", rps=3, ttft="500ms")
     line = ("plan", "llama-3.1-8b", "--rps", "3", "--ttft", "500ms", "--json")
     assert answer.plan is not None
-    assert as_json(plain(plan_document(answer.plan, answer.notes))) == printed(capsys, *line)
+    assert plain(plan_document(answer.plan, answer.notes)) == printed(capsys, *line)
 
 
 def test_a_replay_is_that_of_the_command(
@@ -77,7 +77,7 @@ def test_a_replay_is_that_of_the_command(
     """The same accounts and findings."""
     answer = rightsizer.replay(recording, board=BOARD)
     line = ("replay", str(recording), "--board", BOARD, "--json")
-    assert as_json(encode_replay(answer)) == printed(capsys, *line)
+    assert plain(replay_document(answer)) == printed(capsys, *line)
 
 
 def test_a_profile_is_that_of_the_command(
@@ -85,8 +85,8 @@ def test_a_profile_is_that_of_the_command(
 ) -> None:
     """The same findings, compared with an earlier profile too."""
     file = str(loader_bound_trace(tmp_path))
-    answer = encode_profile_answer(rightsizer.profile([file], against=file))
-    assert as_json(answer) == printed(capsys, "profile", file, "--against", file, "--json")
+    answer = plain(answer_document(rightsizer.profile([file], against=file)))
+    assert answer == printed(capsys, "profile", file, "--against", file, "--json")
 
 
 def test_a_fleet_is_that_of_the_command(

@@ -12,11 +12,12 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.io.codec import plain
 from rightsizer.model.metric import DISTRIBUTION_SIGNALS
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.state import Cause, State
-from rightsizer.report.node_document import encode_report
+from rightsizer.report.node_document import report_document
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
 
@@ -131,7 +132,7 @@ def test_coverage_is_of_the_whole_window() -> None:
 
 def test_json_has_the_tier_and_the_coverage_of_every_window() -> None:
     """And the source of the energy."""
-    for device in encode_report(last_report(1.0, 3600))["devices"]:
+    for device in plain(report_document(last_report(1.0, 3600)))["devices"]:
         windows = device["provisioning"]
         assert windows.keys() == {"24h", "7d", "current"}
         assert {window["tier"] for window in windows.values()} == {"power"}

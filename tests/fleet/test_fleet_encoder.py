@@ -12,8 +12,9 @@ from cases import judgement
 from estate_views import hours, pool, steady, view
 from fleet_answers import fleet_answer, sources
 from rightsizer.fleet.cases.evaluation import VerdictKind
-from rightsizer.fleet.encoder import encode_answer, encode_plan
+from rightsizer.fleet.encoder import encode_answer, fetch_document
 from rightsizer.fleet.fetch import FetchPlan
+from rightsizer.io.codec import plain
 from rightsizer.model.finding import FindingKind, Reason
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "fleet.md"
@@ -32,7 +33,7 @@ def test_every_key_is_explained() -> None:
     section = PAGE.read_text("utf-8").partition("### JSON\n")[2].partition("\n## ")[0]
     documented = set(re.findall(r"`([a-z_]+)(?:\[\])?`", section))
     assert set(encode_answer(fleet_answer())) - MEASURES <= documented
-    plan = encode_plan(sources(), FetchPlan((), (1,), (), 0, 0, 0, 0), 0)
+    plan = plain(fetch_document(sources(), FetchPlan((), (1,), (), 0, 0, 0, 0), 0))
     assert set(plan) - MEASURES <= documented
 
 

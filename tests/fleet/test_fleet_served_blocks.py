@@ -8,7 +8,7 @@ import pytest
 
 from rightsizer.fleet import served
 from rightsizer.fleet.served_blocks import served_blocks
-from rightsizer.io.codec import plain_fields
+from rightsizer.io.codec import plain
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.report.block_text import text_of
 
@@ -25,7 +25,7 @@ LOAD = ServedLoad("llama", "vllm", 60.0, devices=("GPU-0", "GPU-1"), workload="c
 )
 def test_gpus_without_one_kind_are_counted(load: ServedLoad, gpus: str) -> None:
     """No kind is left out in silence."""
-    answer = {"cluster": "", "team": "", "name": "chat", "load": plain_fields(load)}
+    answer = {"cluster": "", "team": "", "name": "chat", "load": plain(load)}
     text = " ".join(text_of([served_blocks([{**answer, "error": "no plan"}], 9)]).split())
     assert f"{gpus} " in text
     assert " x  " not in text

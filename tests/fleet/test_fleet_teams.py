@@ -29,7 +29,7 @@ from rightsizer.fleet.usage import (
     usage_of,
     uses_of,
 )
-from rightsizer.io.codec import plain_fields
+from rightsizer.io.codec import plain
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds
 from victoria_server import victoria_server
@@ -76,7 +76,7 @@ def uses(
 
 def tables(of: Mapping[UseKey, UseSum]) -> dict[str, Any]:
     """Tables of an answer."""
-    return usage_tables([plain_fields(each) for each in usage_of(of, MARKET)])
+    return usage_tables([plain(each) for each in usage_of(of, MARKET)])
 
 
 def held(of: Mapping[UseKey, UseSum]) -> dict[tuple[str, str], float]:

@@ -70,7 +70,7 @@ def one(load: ServedLoad, kind: ServedFindingKind, statement: Statement = LEVEL)
 def file(tmp_path: Path) -> Path:
     """The file with the loads."""
     path = tmp_path / "loads.json"
-    path.write_text(encode([CHAT]), encoding="utf-8")
+    path.write_bytes(encode([CHAT]))
     return path
 
 
@@ -128,7 +128,7 @@ def test_several_engines_are_summed_first(tmp_path: Path, capsys: Captured) -> N
     file = tmp_path / "loads.json"
     other = replace(CHAT, workload="quiet", devices=("GPU-3", "GPU-4"))
     other = replace(other, requests_per_second=0.0, requests_per_second_peak=None)
-    file.write_text(encode({"time": 1.0, "span": "7d", "served": [CHAT, other]}), encoding="utf-8")
+    file.write_bytes(encode({"time": 1.0, "span": "7d", "served": [CHAT, other]}))
     assert main(["served", str(file), "--ttft", "p95=400ms"]) == 0
     first, second, third, *_ = capsys.readouterr().out.splitlines()
     assert first == "2 engines of 1 model on 4 GPUs, $15.60 an hour at list prices"
@@ -579,7 +579,7 @@ def test_tokens_are_shown_as_a_distribution(capsys: Captured, tmp_path: Path) ->
     """Mean and p95."""
     load = replace(CHAT, prompt_tokens_p95=4000.0, output_tokens_p95=900.0)
     path = tmp_path / "loads.json"
-    path.write_text(encode([load]), encoding="utf-8")
+    path.write_bytes(encode([load]))
     assert main(["served", str(path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "of 1,500 (p95 4,000) tokens in and 300 (p95 900) out" in text
@@ -655,7 +655,7 @@ def test_what_is_learned_and_may_not_be_read_is_told(
     for words in (["served", str(file)], compare):
         main(words)
         assert "may not read" not in capsys.readouterr().out
-    learned.write_text(encode(LearnedDocument()), "utf-8")
+    learned.write_bytes(encode(LearnedDocument()))
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: path != learned and access(path, mode))
     for words in (["served", str(file)], compare):

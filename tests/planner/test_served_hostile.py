@@ -39,7 +39,7 @@ CHAT: Final = ServedLoad(
 def written(folder: Path, loads: Any) -> Path:
     """A file of loads."""
     file = folder / "loads.json"
-    file.write_text(encode(loads), encoding="utf-8")
+    file.write_bytes(encode(loads))
     return file
 
 

@@ -1,9 +1,6 @@
 """Capture runners other than commands: dynolog's client and webhooks, both for real."""
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -192,9 +189,3 @@ def test_a_workloads_name_can_do_nothing_to_a_command(key: str, said: str) -> No
     """Users choose the names of their workloads."""
     request = replace(REQUEST, workload=replace(REQUEST.workload, key=key))
     assert request.placeholders["workload"] == said
-
-
-def test_the_form_is_json() -> None:
-    """It contains only JSON types."""
-    document: Mapping[str, Any] = json.loads(json.dumps(REQUEST.document("gpu-7")))
-    assert document == REQUEST.document("gpu-7")

@@ -1,18 +1,17 @@
 """Kernels that take more time than in an earlier profile, by family and individually."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from profiles_built import device, kernel, profile, step
+from rightsizer.io.codec import plain
 from rightsizer.model.profile import KernelFamily, KernelUse, ProfiledDevice
 from rightsizer.profiler.answer_blocks import profile_blocks
 from rightsizer.profiler.changes import differences, kernel_changes
 from rightsizer.profiler.figures import family_change_row, kernels_changed_text, pace_text
 from rightsizer.profiler.page import profile_document
-from rightsizer.profiler.profile_encoder import encode_profile_answer
+from rightsizer.profiler.profile_encoder import answer_document
 from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
 from rightsizer.report.block_text import text_of
 
@@ -71,15 +70,15 @@ def test_other_boards_and_counts_are_reported() -> None:
         )
     ]
     before, after, unnamed = boards
-    (workload,) = encode_profile_answer(ProfileAnswer((after,), (before,)))["workloads"]
+    (workload,) = plain(answer_document(ProfileAnswer((after,), (before,))))["workloads"]
     assert workload["against"]["warnings"] == [
         "Recorded on other boards: NVIDIA A100-SXM4-80GB before, NVIDIA H100 80GB HBM3 after.",
         "Recorded on another number of GPUs: 1 before, 2 after.",
     ]
-    answer = encode_profile_answer(ProfileAnswer((after,), (before,)))
+    answer = plain(answer_document(ProfileAnswer((after,), (before,))))
     assert "on other boards" in text_of(profile_blocks(answer))
     assert "on other boards" in profile_document(answer)
-    (workload,) = encode_profile_answer(ProfileAnswer((unnamed,), (before,)))["workloads"]
+    (workload,) = plain(answer_document(ProfileAnswer((unnamed,), (before,))))["workloads"]
     assert workload["against"]["warnings"] == []
 
 
@@ -110,7 +109,7 @@ def test_without_steps_they_are_compared_per_gpu() -> None:
 
 def test_a_regression_is_named_by_its_family() -> None:
     """Text and page name it, even where another family improved more."""
-    answer = json.loads(json.dumps(encode_profile_answer(ProfileAnswer((AFTER,), (BEFORE,)))))
+    answer = plain(answer_document(ProfileAnswer((AFTER,), (BEFORE,))))
     against = answer["workloads"][0]["against"]
     sentence = "Matrix product kernels take 300 ms more per step (x3.00), most of it in gemm_c"
     assert kernels_changed_text(against) == f"m{sentence[1:]}"
@@ -124,7 +123,7 @@ def test_unchanged_kernel_is_not_reported() -> None:
     """It is less than half a percent of all kernels, or zero."""
     for after in (BEFORE, workload(kernel("cast", seconds=1.001, family=COPY))):
         before = BEFORE if after is BEFORE else workload(kernel("cast", seconds=1.0, family=COPY))
-        (compared,) = encode_profile_answer(ProfileAnswer((after,), (before,)))["workloads"]
+        (compared,) = plain(answer_document(ProfileAnswer((after,), (before,))))["workloads"]
         against = compared["against"]
         assert not kernels_changed_text(against)
 

@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from profiles_built import device, profile, step, time_use
+from rightsizer.io.codec import plain
 from rightsizer.model.profile import Profile, ProfileTimeline, StepUse, TimelineLane
 from rightsizer.profiler.page import profile_document
-from rightsizer.profiler.profile_encoder import encode_profile_answer
+from rightsizer.profiler.profile_encoder import answer_document
 from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
 
 AHEAD = 7_000_000
@@ -62,7 +63,7 @@ def test_a_clock_is_told_by_the_ends_of_collectives() -> None:
 
 def test_ranks_are_drawn_on_one_clock() -> None:
     """The collective ends in the same moment on both, and begins when each joined."""
-    page = profile_document(json.loads(json.dumps(encode_profile_answer(ProfileAnswer((RANKS,))))))
+    page = profile_document(plain(answer_document(ProfileAnswer((RANKS,)))))
     (drawn,) = re.findall(r"one clock</h3>.*?data-lanes=\"(.*?)\"", page, re.DOTALL)
     lanes = {words: digits for words, _, _, digits in json.loads(unescape(drawn))}
     first, second = (lanes[f"rank {number}, collectives"] for number in (0, 1))
@@ -74,5 +75,5 @@ def test_ranks_are_drawn_on_one_clock() -> None:
 def test_one_rank_alone_is_not_aligned() -> None:
     """Nor are ranks without collectives."""
     alone = replace(RANKS, profiles=RANKS.profiles[:1])
-    page = profile_document(json.loads(json.dumps(encode_profile_answer(ProfileAnswer((alone,))))))
+    page = profile_document(plain(answer_document(ProfileAnswer((alone,)))))
     assert "one clock" not in page

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from browser import IN_A_BROWSER, browse
 from profiles_built import device, profile
+from rightsizer.io.codec import plain
 from rightsizer.model.profile import FrameUse, ProfileTimeline, TimelineLane
 from rightsizer.profiler.page import profile_document
-from rightsizer.profiler.profile_encoder import encode_profile_answer
+from rightsizer.profiler.profile_encoder import answer_document
 from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
 
 pytestmark = IN_A_BROWSER
@@ -24,7 +25,7 @@ def run_script(script: str, folder: Path, **changes: Any) -> Any:
     """Result of a script in the page of a GPU."""
     found = profile(device(**changes))
     document = profile_document(
-        encode_profile_answer(ProfileAnswer((ProfiledWorkload("one", (found,), ()),)))
+        plain(answer_document(ProfileAnswer((ProfiledWorkload("one", (found,), ()),))))
     )
     run = f"""<script>addEventListener("load", () => {{
       const told = document.createElement("pre");

@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from profile_examples import launch_bound_trace, loader_bound_trace
 from profiles_built import copies, device, kernel, profile, step, time_use
+from rightsizer.io.codec import plain
 from rightsizer.model.profile import (
     BenchmarkResult,
     FrameUse,
@@ -24,7 +25,7 @@ from rightsizer.model.profile import (
 )
 from rightsizer.profiler.figures import gain_text, idle_parts, size_text, time_text
 from rightsizer.profiler.page import profile_document
-from rightsizer.profiler.profile_encoder import encode_profile_answer
+from rightsizer.profiler.profile_encoder import answer_document
 from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload, judged_workloads
 from rightsizer.profiles.call_stacks import CallKind
 from rightsizer.profiles.limits import ReadLimits
@@ -53,7 +54,7 @@ class Tags(HTMLParser):
 
 def _page(*found: ProfiledWorkload) -> str:
     """The page after a JSON round trip, so that it depends on nothing else."""
-    return profile_document(json.loads(json.dumps(encode_profile_answer(ProfileAnswer(found)))))
+    return profile_document(plain(answer_document(ProfileAnswer(found))))
 
 
 def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
@@ -64,7 +65,7 @@ def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
     after = judged_workloads(read_all([after_file], limits))
     before = judged_workloads(read_all([loader_bound_trace(tmp_path)], limits))
 
-    golden("profile.html", profile_document(encode_profile_answer(ProfileAnswer(after, before))))
+    golden("profile.html", profile_document(plain(answer_document(ProfileAnswer(after, before)))))
 
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_a_page_of_many_kernels_stays_small() -> None:
             recorder.memory(f"{device}", number, at)
     found = profile(*recorder.devices())
     page = profile_document(
-        encode_profile_answer(ProfileAnswer((ProfiledWorkload("many", (found,), ()),)))
+        plain(answer_document(ProfileAnswer((ProfiledWorkload("many", (found,), ()),))))
     )
     assert page.count('class="lanes"') == gpus
     assert page.count('class="flame"') >= gpus // 2

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_pages import BOUNDS, TOKEN_BOUNDS, EnginePage, vllm_page
-from rightsizer.io.codec import convert, decode, encode, plain_fields
+from rightsizer.io.codec import convert, decode, encode, plain
 from rightsizer.model.served_counts import ServedCounts, summed_counts, with_counts
 from rightsizer.model.served_load import ServedLatency, ServedLoad
 from rightsizer.telemetry.serving.page import parse_page
@@ -25,7 +25,7 @@ def loads(now: str, before: str | None, seconds: float = 60.0) -> tuple[ServedLo
 def load(now: str, before: str | None, seconds: float = 60.0) -> ServedLoad:
     """Load of the only model between two pages, rounded."""
     (found,) = loads(now, before, seconds)
-    return convert(rounded(plain_fields(found)), ServedLoad)
+    return convert(rounded(plain(found)), ServedLoad)
 
 
 def rounded(value: Any) -> Any:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import SERVING_SIGNALS
-from rightsizer.io.codec import plain_fields
+from rightsizer.io.codec import plain
 from rightsizer.model.errors import DriverError
 from rightsizer.model.metric_family import Export
 from rightsizer.model.signal import Signal
@@ -88,7 +88,7 @@ def test_any_two_pages_give_believable_loads(
         return
 
     for load in served_loads(page, _read(before, expected), seconds):
-        for name, value in plain_fields(load).items():
+        for name, value in plain(load).items():
             if isinstance(value, float):
                 assert math.isfinite(value)
                 assert value >= 0

@@ -30,7 +30,7 @@ from rightsizer.report.labels import (
     display_name,
     savings_label,
 )
-from rightsizer.report.node_document import encode_device
+from rightsizer.report.node_document import device_document
 from rightsizer.report.rows import amount_text
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
@@ -456,7 +456,7 @@ def test_missing_signal_has_a_reason() -> None:
     (card,) = view_of(replace(report, devices=devices)).overview
     assert missing_labels(card.report) == ("No permission: power_watts", "Not supported: jpeg, ofa")
     assert "Not supported: jpeg, ofa" in page_of(replace(report, devices=devices))
-    assert encode_device(devices[0])["missing"] == {
+    assert device_document(devices[0]).missing == {
         "jpeg": "not_supported",
         "ofa": "not_supported",
         "power_watts": "no_permission",

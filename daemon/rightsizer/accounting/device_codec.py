@@ -1,14 +1,13 @@
 """Record of a device and its holder in the history, as JSON."""
 
-import json
 from collections.abc import Container
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.accounting.power import LearnedPower
-from rightsizer.io.codec import convert, plain_fields
+from rightsizer.io.codec import decode, encode
 from rightsizer.model.values import (
     Device,
     Holding,
@@ -28,7 +27,7 @@ _STATED_BY: Final = {
 """Capacities that readings may state, and then take precedence."""
 
 
-class DeviceRecord(Struct, frozen=True):
+class DeviceRecord(Struct, frozen=True, rename={"holder_since": "held_since"}):
     """Device with its holder and last known state."""
 
     device: Device
@@ -72,9 +71,7 @@ def read_with(device: Device, signals: Container[Signal]) -> Device:
 
 def encode_device(record: DeviceRecord) -> str:
     """Encode a device as JSON."""
-    fields = plain_fields(record)
-    fields["held_since"] = fields.pop("holder_since")  # Name in stored records.
-    return json.dumps(fields)
+    return encode(record).decode()
 
 
 def decode_device(text: str) -> DeviceRecord:
@@ -84,7 +81,6 @@ def decode_device(text: str) -> DeviceRecord:
         ValueError: the text is not a device record.
     """
     try:
-        fields: dict[str, Any] = json.loads(text)
-        return convert({**fields, "holder_since": fields["held_since"]}, DeviceRecord)
-    except (KeyError, TypeError, ValueError) as error:
+        return decode(text, DeviceRecord)
+    except ValueError as error:
         raise ValueError(f"not a device: {error!r}") from None

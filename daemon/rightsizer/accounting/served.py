@@ -74,7 +74,7 @@ class ServedQuery(Struct, frozen=True):
     """Hours of a model at one time, decoded where nothing waits for it."""
 
     facts: ServedLoad
-    closed: tuple[str, ...]
+    closed: tuple[bytes, ...]
     running: ServedHour | None
     paces: Mapping[Nanoseconds, _Pace]
 
@@ -99,7 +99,7 @@ class _Model:
     open_slot: ServedCounts = field(default_factory=ServedCounts)
     last_slot: ServedCounts = field(default_factory=ServedCounts)
     hour: ServedHour | None = None
-    closed: dict[Nanoseconds, str] = field(default_factory=dict)
+    closed: dict[Nanoseconds, bytes] = field(default_factory=dict)
     """Former hours, encoded; a tenth of their size."""
     paces: dict[Nanoseconds, _Pace] = field(default_factory=dict)
     rhythm: ServedLoad | None = None

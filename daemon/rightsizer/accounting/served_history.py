@@ -27,7 +27,7 @@ class ServedRepository:
         Raises:
             HistoryError: the transaction failed; nothing was written.
         """
-        rows = [(hour.endpoint, hour.model, hour.start, encode(hour)) for hour in hours]
+        rows = [(hour.endpoint, hour.model, hour.start, encode(hour).decode()) for hour in hours]
         if rows:
             with self._database.transaction() as connection:
                 connection.executemany(_SAVE, rows)

@@ -1,6 +1,5 @@
 """Audit log of actions: repository, append-only JSON lines, log and metrics."""
 
-import json
 import os
 import secrets
 import threading
@@ -8,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from rightsizer.actions.encoder import encode_record
+from rightsizer.actions.encoder import record_document
 from rightsizer.actions.repository import (
     ActionOutcome,
     ActionRecord,
@@ -17,7 +16,7 @@ from rightsizer.actions.repository import (
 )
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.clock import Clock
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import encode
 from rightsizer.io.log import logger
 from rightsizer.io.record_table import RecordCache
 from rightsizer.model.values import Advice, Nanoseconds, RightsizerError, seconds
@@ -29,13 +28,13 @@ _MOST_UNDONE: Final = 2000
 """Limit for entries without execution; executed ones count against limits and are kept apart."""
 
 
-def append_line(path: str, document: JsonObject) -> None:
+def append_line(path: str, document: object) -> None:
     """Append a line to a file, reopened in case of rotation; synchronized to disk on return.
 
     Raises:
         RightsizerError: the line cannot be written.
     """
-    line = json.dumps(document, separators=(",", ":"), default=str).encode() + b"\n"
+    line = encode(document) + b"\n"
     try:
         file = os.open(path, _FLAGS, _MODE)
         try:
@@ -169,7 +168,7 @@ class AuditLog(RecordCache[ActionRecord]):
 
     def _append(self, record: ActionRecord) -> None:
         if self._file:
-            append_line(self._file, encode_record(record))
+            append_line(self._file, record_document(record))
 
     def _write(self, record: ActionRecord) -> None:
         try:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from rightsizer.accounting.settings import HistorySettings
-from rightsizer.actions.encoder import ActionState, encode_state
+from rightsizer.actions.encoder import ActionState, state_document
 from rightsizer.actions.feature import ACTIONS_PATH, actions_here
 from rightsizer.actions.repository import ActionRepository, ActionVerdict
 from rightsizer.actions.settings import ActionSettings
@@ -27,7 +27,7 @@ from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import ADVICE_PATH
 from rightsizer.host.settings import PathSettings
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, plain
 from rightsizer.io.local import LocalClient
 from rightsizer.io.near import near_words
 from rightsizer.io.terminal import aligned, counted
@@ -177,7 +177,7 @@ def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) ->
     with closing(Storage(path, read_only=True)) as storage:
         records = ActionRepository(storage.database).records()
     actions = actions_here(settings.actions, settings.node.pool)
-    return encode_state(ActionState(actions=actions, records=records))
+    return plain(state_document(ActionState(actions=actions, records=records)))
 
 
 def _blocks(document: JsonObject, *, is_live: bool) -> Iterator[Block]:

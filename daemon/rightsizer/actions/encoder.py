@@ -1,49 +1,23 @@
-"""JSON encoder of audit entries and of the state of actions."""
+"""JSON documents of audit entries and of the state of actions."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
 
 from msgspec import Struct
 
 from rightsizer.actions.proposals import ActionProposal
-from rightsizer.actions.repository import ActionRecord
+from rightsizer.actions.repository import ActionEntry, ActionRecord
 from rightsizer.actions.settings import ActionSettings
-from rightsizer.io.codec import JsonObject, plain_fields
-from rightsizer.model.values import seconds
-
-_KEPT: Final = (
-    "id",
-    "action",
-    "way",
-    "advice",
-    "workload",
-    "devices",
-    "reason",
-    "summary",
-    "confidence",
-    "risk",
-    "evidence",
-    "actor",
-    "at",
-    "ended",
-    "outcome",
-    "verdict",
-    "why",
-    "status",
-    "said",
-    "result",
-    "result_why",
-    "result_at",
-)
-_TIMES: Final = ("at", "ended", "result_at")
+from rightsizer.model.values import optional_seconds, seconds
 
 
-def encode_record(record: ActionRecord) -> JsonObject:
-    """Encode an entry, except processes and clocks; times in seconds since the epoch."""
-    document: JsonObject = {name: getattr(record, name) for name in _KEPT}
-    times = {name: document[name] for name in _TIMES if document[name] is not None}
-    return document | {name: seconds(time) for name, time in times.items()}
+def record_document(record: ActionRecord) -> dict[str, object]:
+    """Return an entry as others may see it; times in seconds since the epoch."""
+    return {name: getattr(record, name) for name in ActionEntry.__struct_fields__} | {
+        "at": seconds(record.at),
+        "ended": optional_seconds(record.ended),
+        "result_at": optional_seconds(record.result_at),
+    }
 
 
 class ActionState(Struct, frozen=True):
@@ -56,8 +30,8 @@ class ActionState(Struct, frozen=True):
     records: Sequence[ActionRecord] = ()
 
 
-def encode_state(state: ActionState) -> JsonObject:
-    """Encode the state; latest entries first."""
+def state_document(state: ActionState) -> dict[str, object]:
+    """Return the state; latest entries first."""
     return {
         "actions": [
             {name: getattr(action, name) for name in ("name", "mode", "way", "reasons")}
@@ -73,7 +47,7 @@ def encode_state(state: ActionState) -> JsonObject:
                 "summary": proposal.advice.finding.summary,
                 "devices": proposal.advice.finding.devices,
                 "exclusive_group": proposal.advice.finding.exclusive_group,
-                "savings": plain_fields(proposal.advice.finding.savings),
+                "savings": proposal.advice.finding.savings,
                 "verdict": proposal.verdict,
                 "why": proposal.why,
             }
@@ -81,7 +55,7 @@ def encode_state(state: ActionState) -> JsonObject:
         ],
         # The output of a program may contain anything, and the API may be public.
         "entries": [
-            {key: value for key, value in encode_record(record).items() if key != "said"}
+            {key: value for key, value in record_document(record).items() if key != "said"}
             for record in reversed(state.records)
         ],
     }

@@ -28,9 +28,9 @@ def actions_route(state: Callable[[], ActionState]) -> Route:
     """
 
     def answer(_: WebRequest) -> WebResponse:
-        from rightsizer.actions.encoder import encode_state  # noqa: PLC0415 - for the first reader.
+        from rightsizer.actions.encoder import state_document  # noqa: PLC0415 - for the first reader.
 
-        return WebResponse.of_json(encode_state(state()))
+        return WebResponse.of_json(state_document(state()))
 
     return Route("GET", ACTIONS_PATH, answer)
 

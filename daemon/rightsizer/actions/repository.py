@@ -75,8 +75,8 @@ class ActionVerdict(StrEnum):
     NOT_APPROVED = "not_approved"
 
 
-class ActionRecord(Struct, frozen=True):
-    """Audit entry."""
+class ActionEntry(Struct, frozen=True):
+    """Audit entry as others may see it."""
 
     id: str
     action: str
@@ -84,8 +84,6 @@ class ActionRecord(Struct, frozen=True):
     """`command` or `webhook`."""
     advice: str
     """Advice id."""
-    opened: Nanoseconds
-    """Opening time of that advice."""
     at: Nanoseconds
     """Wall time of the start, or of the decision against it."""
     outcome: ActionOutcome
@@ -102,22 +100,29 @@ class ActionRecord(Struct, frozen=True):
     evidence: Mapping[str, object] = {}
     why: str = ""
     """Reason against it, or error."""
-    steady: Nanoseconds = 0
-    """Steady clock at the start."""
-    boot: str = ""
-    """Boot id of that clock."""
     ended: Nanoseconds | None = None
     status: int | None = None
     """Exit status of a program, negative for the signal that ended it, or HTTP status."""
     said: str = ""
     """Beginning of a program's output."""
-    process: int | None = None
-    process_started: int | None = None
-    """In kernel ticks since boot; identifies a process together with its id."""
     result: AdviceState | None = None
     """Outcome of the advice since."""
     result_why: str = ""
     result_at: Nanoseconds | None = None
+
+
+class ActionRecord(ActionEntry, frozen=True, kw_only=True):
+    """Audit entry, with clocks and processes."""
+
+    opened: Nanoseconds
+    """Opening time of that advice."""
+    steady: Nanoseconds = 0
+    """Steady clock at the start."""
+    boot: str = ""
+    """Boot id of that clock."""
+    process: int | None = None
+    process_started: int | None = None
+    """In kernel ticks since boot; identifies a process together with its id."""
     approved: Nanoseconds | None = None
     """Wall time of the approving claim, for entries proposed for approval."""
     approver: str = ""

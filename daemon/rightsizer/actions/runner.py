@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from rightsizer.actions.repository import ActionOutcome
 from rightsizer.actions.settings import ActionSettings, arguments
-from rightsizer.io.codec import JsonObject
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.log import logger
@@ -18,8 +17,8 @@ from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.io.worker import TaskThread
 from rightsizer.model.values import Advice, RightsizerError, Workload, seconds
 from rightsizer.notify.webhook.client import post_once
-from rightsizer.report.advice_document import encode_advice
-from rightsizer.report.node_document import encode_workload
+from rightsizer.report.advice_document import advice_document
+from rightsizer.report.node_document import workload_document
 
 ORDER_VERSION = 1
 """Increases when a key changes its meaning or is removed; not when keys are added."""
@@ -63,8 +62,8 @@ class ActionOrder(Struct, frozen=True):
             "target": finding.options[0].target if finding.options else "",
         }
 
-    def document(self, node: str) -> JsonObject:
-        """Encode as JSON, with the name of the machine."""
+    def document(self, node: str) -> dict[str, object]:
+        """Return its document, with the name of the machine."""
         return {
             "version": ORDER_VERSION,
             "delivery": self.id,
@@ -72,8 +71,8 @@ class ActionOrder(Struct, frozen=True):
             "actor": self.actor,
             "node": node,
             "time": seconds(self.advice.updated),
-            "workload": None if self.workload is None else encode_workload(self.workload),
-            "advice": encode_advice(self.advice),
+            "workload": None if self.workload is None else workload_document(self.workload),
+            "advice": advice_document(self.advice),
         }
 
 

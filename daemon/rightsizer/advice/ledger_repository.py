@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from rightsizer.advice.track_record import OutcomeCounts
-from rightsizer.io.codec import convert, plain_fields
+from rightsizer.io.codec import convert, encode
 from rightsizer.io.database import Database
 from rightsizer.model.values import Advice, AdviceEvent, Severity
 
@@ -119,7 +119,7 @@ class LedgerRepository:
 
 
 def _text(value: Struct) -> str:
-    return json.dumps(plain_fields(value))
+    return encode(value).decode()
 
 
 def _read_row(text: str, kind: type[_Value]) -> _Value | None:

@@ -11,7 +11,6 @@ from typing import Final
 from rightsizer.agent.settings import Settings
 from rightsizer.console.flags import FLUSH_PATH, REPORT_PATH
 from rightsizer.io.clock import Clock, wall_offset
-from rightsizer.io.codec import JsonObject
 from rightsizer.io.log import logger
 from rightsizer.model.values import (
     AbsentError,
@@ -64,7 +63,7 @@ class ControlRoutes:
         for_seconds = duration_of(fields.get("for"), "30m", _REMEDY)
         release = self._controls.release(held, for_seconds)
         self._log_request("release_requested", request, held=str(held), for_seconds=for_seconds)
-        return WebResponse.of_json(self._encode(release))
+        return WebResponse.of_json(self._document(release))
 
     def _resume(self, request: WebRequest) -> WebResponse:
         named = fields_of(request.body, ("held",), ReleasableResource.GPUS).get("held")
@@ -75,13 +74,13 @@ class ControlRoutes:
 
     def _releases(self, _: WebRequest) -> WebResponse:
         releases = filter(None, map(self._controls.released, ReleasableResource))
-        return WebResponse.of_json({"releases": [self._encode(release) for release in releases]})
+        return WebResponse.of_json({"releases": [*map(self._document, releases)]})
 
-    def _encode(self, release: ReleaseRequest) -> JsonObject:
+    def _document(self, release: ReleaseRequest) -> dict[str, object]:
         offset = wall_offset(self._clock)
         still_held = self._still_held(release)
         return {
-            "held": str(release.held),
+            "held": release.held,
             "since": seconds(release.since + offset),
             "until": None if release.until is None else seconds(release.until + offset),
             "is_done": still_held is None,

@@ -22,7 +22,6 @@ from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import SystemClock
-from rightsizer.io.codec import plain_fields
 from rightsizer.io.files import Ownership
 from rightsizer.model.values import (
     IDLE_STATES,
@@ -49,7 +48,7 @@ from rightsizer.model.values import (
     percent_text,
     seconds,
 )
-from rightsizer.report.advice_document import encode_advice, encode_finding
+from rightsizer.report.advice_document import advice_document, finding_document
 from rightsizer.report.evidence import assumed_capacities
 from rightsizer.telemetry.source import SnapshotSource
 
@@ -293,20 +292,20 @@ def _caveats(
         yield "power without its limit shows no stall: name the board with --board"
 
 
-def encode_replay(result: Replay) -> dict[str, Any]:
-    """Return the replay as JSON values."""
+def replay_document(result: Replay) -> dict[str, object]:
+    """Return the replay as one document."""
     start, end = map(seconds, result.span)
     return {
         "interval_seconds": seconds(result.interval),
         "span": {"start": start, "end": end, "coverage_ratio": result.coverage_ratio},
-        "evidence": [plain_fields(evidence) for evidence in result.evidence],
-        "devices": [_encode_device(summary) for summary in result.devices],
-        "findings": [encode_finding(finding) for finding in result.findings],
-        "advice": [encode_advice(advice) for advice in result.advice],
+        "evidence": result.evidence,
+        "devices": [*map(_device_document, result.devices)],
+        "findings": [*map(finding_document, result.findings)],
+        "advice": [*map(advice_document, result.advice)],
     }
 
 
-def _encode_device(summary: DeviceSummary) -> dict[str, Any]:
+def _device_document(summary: DeviceSummary) -> dict[str, object]:
     device = summary.device
     window = summary.window
     fit = summary.provisioning
@@ -314,9 +313,9 @@ def _encode_device(summary: DeviceSummary) -> dict[str, Any]:
         "uuid": device.uuid,
         "index": device.stated_index,
         "name": device.name or None,
-        "tier": str(window.tier),
-        "assumed": list(summary.assumed),
-        "caveats": list(summary.caveats),
+        "tier": window.tier,
+        "assumed": summary.assumed,
+        "caveats": summary.caveats,
         "seconds": seconds(window.accounted),
         "states": _times(window.states),
         "second_causes": _times(window.second_causes),
@@ -326,8 +325,8 @@ def _encode_device(summary: DeviceSummary) -> dict[str, Any]:
         "used_seconds": window.used_seconds,
         "effective_utilization": window.effective_utilization,
         "headroom_ratio": window.headroom_ratio,
-        **_encode_energy(summary),
-        "signals": _encode_signals(summary.totals),
+        **_energy(summary),
+        "signals": _signals(summary.totals),
         "needs": _by_resource(fit, "need"),
         "overprovisioned": fit.overprovisioned,
         "saturated": _by_resource(fit, "saturated"),
@@ -335,11 +334,11 @@ def _encode_device(summary: DeviceSummary) -> dict[str, Any]:
     }
 
 
-def _times(spent: Mapping[Any, Nanoseconds]) -> dict[str, float]:
-    return {str(name): seconds(time) for name, time in sorted(spent.items())}
+def _times(spent: Mapping[Any, Nanoseconds]) -> dict[Any, float]:
+    return {name: seconds(time) for name, time in sorted(spent.items())}
 
 
-def _encode_energy(summary: DeviceSummary) -> dict[str, Any]:
+def _energy(summary: DeviceSummary) -> dict[str, object]:
     """Return joules; null if neither power nor energy was ever read."""
     window = summary.window
     is_measured = window.energy_joules > 0.0 or bool(summary.totals.energy_joules)
@@ -350,9 +349,9 @@ def _encode_energy(summary: DeviceSummary) -> dict[str, Any]:
     }
 
 
-def _encode_signals(totals: Totals) -> Mapping[str, Any]:
+def _signals(totals: Totals) -> dict[Signal, object]:
     return {
-        str(signal): {
+        signal: {
             "mean": totals.signal_seconds[signal] * NANOSECONDS_PER_SECOND / histogram.total,
             "p50": histogram.quantile(0.5),
             "p95": histogram.quantile(0.95),
@@ -363,10 +362,9 @@ def _encode_signals(totals: Totals) -> Mapping[str, Any]:
     }
 
 
-def _by_resource(fit: Provisioning, what: str) -> dict[str, float]:
+def _by_resource(fit: Provisioning, what: str) -> dict[Resource, float]:
     values = {
-        str(resource): getattr(provisioning, what)
-        for resource, provisioning in fit.resources.items()
+        resource: getattr(provisioning, what) for resource, provisioning in fit.resources.items()
     }
     return {resource: value for resource, value in sorted(values.items()) if value is not None}
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from msgspec.structs import asdict
+
 from rightsizer.agent.report_facts import ReportQuery, report_facts
 from rightsizer.agent.settings import Settings
 from rightsizer.console.answer import FORMATS
 from rightsizer.console.flags import duration, moment
-from rightsizer.io.codec import plain_fields
 from rightsizer.model.values import Nanoseconds, UsageError, nanoseconds
 from rightsizer.report.builder import report_model
 from rightsizer.report.focus import FOCUS
@@ -39,7 +40,7 @@ def rendered_report(name: str, model: ReportModel, timezone: dt.tzinfo) -> str:
         return focus_document(model, timezone)
     blocks = (screen_blocks if name == "text" else report_blocks)(model, timezone)
     story = {"schema_version": SCHEMA_VERSION, "story": list(summary_of(model))}
-    result = story | plain_fields(model) if name == "json" else {}
+    result = story | asdict(model)
     return FORMATS[name](report_title(model, timezone), result, blocks) + "\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from rightsizer.broker.lease import LeaseOwner, Reservation, Ticket
-from rightsizer.broker.lease_encoder import encode_booking, encode_broker, encode_lease_answer
+from rightsizer.broker.lease_encoder import booking_document, broker_document, lease_answer_document
 from rightsizer.broker.lease_manager import BrokerOverview, LeaseManager
 from rightsizer.broker.operators import groups_of_user
 from rightsizer.broker.process_tracker import orphans
@@ -165,7 +165,9 @@ class BrokerApi:
 
     def _all(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
         del client, request
-        return WebResponse.of_json(encode_broker(self._manager.overview, wall_offset(self._clock)))
+        return WebResponse.of_json(
+            broker_document(self._manager.overview, wall_offset(self._clock))
+        )
 
     def _reserve(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _RESERVATION_FIELDS, "2")
@@ -187,7 +189,7 @@ class BrokerApi:
         if (refusal := _refusal(step)) is not None:
             return refusal
         booking = step.state.booking(relative.id)
-        document = {} if booking is None else encode_booking(booking, wall_offset(self._clock))
+        document = {} if booking is None else booking_document(booking, wall_offset(self._clock))
         return WebResponse.of_json({**document, "message": step.events[-1].message})
 
     def _cancel(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
@@ -206,7 +208,7 @@ class BrokerApi:
         if owner is None or not (owner == client.uid or self._settings().is_operator(client)):
             return _unknown("lease", item_id)
         offset = wall_offset(self._clock)
-        document = encode_lease_answer(overview, item_id, now, offset, messages)
+        document = lease_answer_document(overview, item_id, now, offset, messages)
         if document is not None:
             return WebResponse.of_json(document)
         if (ending := overview.state.ending(item_id)) is not None:

@@ -218,7 +218,7 @@ def observed_loss(
     return replace(before, reasons=reasons)
 
 
-class LeaseRecord(Struct, frozen=True):
+class LeaseRecord(Struct, frozen=True, rename={"processes": "kin", "notified": "told"}):
     """Lease with its observations."""
 
     lease: Lease

@@ -1,10 +1,11 @@
-"""JSON encoder of leases, tickets and reservations, with wall-clock times."""
+"""JSON documents of leases, tickets and reservations, with wall-clock times."""
+
+from msgspec.structs import asdict
 
 from rightsizer.broker.lease import LeaseRecord, Ticket
 from rightsizer.broker.lease_manager import BrokerOverview
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.state import Booking
-from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.model.values import Nanoseconds, seconds
 
 _FIRST_PAUSE_SECONDS = 0.2
@@ -15,14 +16,14 @@ _PAUSE_SECONDS_A_PLACE = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
-def encode_lease_answer(
+def lease_answer_document(
     overview: BrokerOverview,
     item_id: str,
     now: Nanoseconds,
     offset: Nanoseconds,
     messages: tuple[str, ...] = (),
-) -> JsonObject | None:
-    """Encode a ticket or lease for its owner; `None` if it does not exist.
+) -> dict[str, object] | None:
+    """Return a ticket or lease for its owner; `None` if it does not exist.
 
     `now` is CLOCK_BOOTTIME, `offset` the wall time minus CLOCK_BOOTTIME, `messages` notices to the
     holder.
@@ -41,12 +42,12 @@ def encode_lease_answer(
         "why": None if record is not None else overview.why_waiting(item_id),
         "ask_again_seconds": _pause_seconds(place, waited_seconds),
         "lease": None if record is None else _held(record, overview.node, offset),
-        "messages": list(messages),
+        "messages": messages,
     }
 
 
-def encode_broker(overview: BrokerOverview, offset: Nanoseconds) -> JsonObject:
-    """Encode all leases, tickets and reservations; `offset` as in `encode_lease_answer`."""
+def broker_document(overview: BrokerOverview, offset: Nanoseconds) -> dict[str, object]:
+    """Return all leases, tickets and reservations; `offset` as in `lease_answer_document`."""
     state = overview.state
     promised = overview.promised
     return {
@@ -56,17 +57,17 @@ def encode_broker(overview: BrokerOverview, offset: Nanoseconds) -> JsonObject:
         "queue": [
             _ticket(ticket, overview.why_waiting(ticket.id), offset) for ticket in _queue(overview)
         ],
-        "reservations": [encode_booking(booking, offset) for booking in state.bookings],
+        "reservations": [booking_document(booking, offset) for booking in state.bookings],
     }
 
 
-def encode_booking(booking: Booking, offset: Nanoseconds) -> JsonObject:
-    """Encode a reservation."""
+def booking_document(booking: Booking, offset: Nanoseconds) -> dict[str, object]:
+    """Return a reservation."""
     reservation = booking.reservation
     return {
         "id": booking.id,
         "user": reservation.user,
-        "uuids": list(booking.uuids),
+        "uuids": booking.uuids,
         "starts": seconds(reservation.starts + offset),
         "ends": seconds(reservation.ends + offset),
         "is_at_risk": booking.is_at_risk,
@@ -90,7 +91,9 @@ def _pause_seconds(place: int | None, waited_seconds: float) -> float:
     return min(_LONGEST_PAUSE_SECONDS, max(_LEAST_PAUSE_SECONDS, place * _PAUSE_SECONDS_A_PLACE))
 
 
-def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> JsonObject:
+def _held(
+    record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds
+) -> dict[str, object]:
     lease = record.lease
     slots = [] if node is None else [slot for slot in node.slots if slot.uuid in lease.uuids]
     # CPUs and NUMA nodes are only reported if known for all slots.
@@ -99,22 +102,24 @@ def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds
     nodes = {slot.numa_node for slot in slots}
     return {
         **_lease(record, node, offset),
-        "memory_bytes": list(lease.memory_bytes),
-        "memory_total_bytes": list(record.totals),
+        "memory_bytes": lease.memory_bytes,
+        "memory_total_bytes": record.totals,
         "ends_boottime_ns": lease.ends,
         "cpus": sorted({cpu for cpus in near for cpu in cpus}) if all(near) else [],
         "numa_nodes": [] if None in nodes else sorted(numa for numa in nodes if numa is not None),
     }
 
 
-def _lease(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds) -> JsonObject:
+def _lease(
+    record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds
+) -> dict[str, object]:
     lease = record.lease
     labels = {} if node is None else {slot.uuid: slot.label for slot in node.slots}
     return {
         "id": lease.id,
         "user": lease.client.user,
         "pid": lease.client.pid,
-        "uuids": list(lease.uuids),
+        "uuids": lease.uuids,
         "labels": [labels.get(uuid, uuid) for uuid in lease.uuids],
         "is_shared": lease.is_shared,
         "asked": seconds(lease.asked + offset),
@@ -122,16 +127,16 @@ def _lease(record: LeaseRecord, node: NodeObservation | None, offset: Nanosecond
         "ends": None if lease.ends is None else seconds(lease.ends + offset),
         "priority": lease.priority,
         "reservation": lease.reservation,
-        "told": sorted(map(str, record.notices)),
-        "lost": dict(record.lost),
+        "told": sorted(record.notices),
+        "lost": record.lost,
     }
 
 
-def _ticket(ticket: Ticket, why: str | None, offset: Nanoseconds) -> JsonObject:
+def _ticket(ticket: Ticket, why: str | None, offset: Nanoseconds) -> dict[str, object]:
     return {
         "id": ticket.id,
         "user": ticket.client.user,
-        **plain_fields(ticket.request),
+        **asdict(ticket.request),
         "asked": seconds(ticket.asked + offset),
         "priority": ticket.priority,
         "limit_seconds": ticket.limit_seconds,

@@ -1,4 +1,4 @@
-"""Placement proposals as JSON, by the latest report and the leases."""
+"""Documents of placement proposals, by the latest report and the leases."""
 
 from collections.abc import Collection, Iterator, Mapping
 from http import HTTPStatus
@@ -13,20 +13,19 @@ from rightsizer.broker.request import request_of
 from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.broker.slot_builder import SlotView, slots_of
-from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.model.values import Nanoseconds, Report, Topology, cpu_list, seconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.message import WebRequest, WebResponse
 
 
-def encode_placement(
+def placement_document(
     answer: PlacementChoice | PlacementRefusal,
     *,
     time: Nanoseconds,
     watched_seconds: float,
     source: str,
-) -> JsonObject:
-    """Encode an answer as JSON; unknown values are null.
+) -> dict[str, object]:
+    """Return an answer; unknown values are null.
 
     `time` is the readings' wall time, `watched_seconds` the observation time before it; `source`
     is `agent` or `look`.
@@ -34,30 +33,30 @@ def encode_placement(
     choice = answer if isinstance(answer, PlacementChoice) else None
     return {
         "is_met": choice is not None,
-        "request": plain_fields(answer.request),
+        "request": answer.request,
         "source": source,
         "time": seconds(time),
         "watched_seconds": round(watched_seconds, 3),
         "cuda_visible_devices": ",".join(choice.uuids) if choice else None,
         "cpus": (cpu_list(choice.cpus) or None) if choice else None,
-        "numa_nodes": list(choice.numa_nodes) if choice else [],
-        "seats": [_chosen(verdict) for verdict in choice.verdicts] if choice else [],
-        "score": plain_fields(choice.score) if choice else None,
-        "reasons": list(answer.reasons),
+        "numa_nodes": choice.numa_nodes if choice else (),
+        "seats": [*map(_chosen, choice.verdicts)] if choice else (),
+        "score": choice.score if choice else None,
+        "reasons": answer.reasons,
         "equals": choice.equals if choice else 0,
         "is_exact": choice.is_exact if choice else True,
         "is_hopeless": isinstance(answer, PlacementRefusal) and answer.is_hopeless,
-        "rejected": [_rejected(rejected_set) for rejected_set in choice.rejected] if choice else [],
-        "occupied": [_occupied(slot_verdict) for slot_verdict in answer.occupied],
+        "rejected": [*map(_rejected, choice.rejected)] if choice else (),
+        "occupied": [*map(_occupied, answer.occupied)],
     }
 
 
-def _rejected(rejected_set: RejectedSet) -> JsonObject:
-    seats = [_named(slot) for slot in rejected_set.slots]
-    return {"seats": seats, "score": plain_fields(rejected_set.score), "why": rejected_set.why}
+def _rejected(rejected_set: RejectedSet) -> dict[str, object]:
+    seats = [*map(_named, rejected_set.slots)]
+    return {"seats": seats, "score": rejected_set.score, "why": rejected_set.why}
 
 
-def _chosen(verdict: SlotVerdict) -> JsonObject:
+def _chosen(verdict: SlotVerdict) -> dict[str, object]:
     slot = verdict.slot
     mig = slot.device.mig
     return {
@@ -67,7 +66,7 @@ def _chosen(verdict: SlotVerdict) -> JsonObject:
         "parent_uuid": None if mig is None else slot.device.board_uuid,
         "numa_node": slot.numa_node,
         "cpus": cpu_list(slot.cpus) or None,
-        "state": str(slot.state),
+        "state": slot.state,
         "is_certain": verdict.is_certain,
         "is_shared": verdict.is_shared,
         "memory_left_bytes": verdict.memory_left_bytes,
@@ -76,16 +75,16 @@ def _chosen(verdict: SlotVerdict) -> JsonObject:
     }
 
 
-def _named(slot: LeaseSlot) -> JsonObject:
+def _named(slot: LeaseSlot) -> dict[str, object]:
     return {"uuid": slot.uuid, "index": slot.device.index, "label": slot.label}
 
 
-def _occupied(verdict: SlotVerdict) -> JsonObject:
+def _occupied(verdict: SlotVerdict) -> dict[str, object]:
     return {
         **_named(verdict.slot),
-        "obstacle": str(verdict.obstacle),
+        "obstacle": verdict.obstacle,
         "why": verdict.why,
-        "state": str(verdict.slot.state),
+        "state": verdict.slot.state,
         "idle_seconds": verdict.slot.idle_seconds,
     }
 
@@ -125,7 +124,7 @@ def placement_response(
     answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, leased)))
     now = report.wall_time
     watched = seconds(report.wall_time - report.agent.started)
-    document = encode_placement(answer, time=now, watched_seconds=watched, source="agent")
+    document = placement_document(answer, time=now, watched_seconds=watched, source="agent")
     return WebResponse.of_json(document)
 
 

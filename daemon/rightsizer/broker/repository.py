@@ -1,16 +1,15 @@
 """SQLite repository of the broker's state; leases survive restarts of the agent."""
 
-import json
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.broker.lease import LeaseEnding, LeaseRecord, Ticket
 from rightsizer.broker.state import Booking, BrokerState, ShareUsage
 from rightsizer.io.clock import Clock
-from rightsizer.io.codec import convert, plain_fields
+from rightsizer.io.codec import decode, encode
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
 from rightsizer.io.log import logger
@@ -31,9 +30,6 @@ _KINDS: Final[dict[str, type[_Item]]] = {
     "ending": LeaseEnding,
 }
 _KIND_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
-_STORED_NAMES: Final = {"processes": "kin", "notified": "told"}
-"""Stored keys of a `LeaseRecord` that differ from its fields."""
-_FIELDS: Final = {stored: name for name, stored in _STORED_NAMES.items()}
 _SAVE_INTERVAL: Final = nanoseconds(60.0)
 _PROCESSES_SAVE_INTERVAL: Final = nanoseconds(5.0)
 """Limits writes for a lease with processes that start and exit every second."""
@@ -41,24 +37,19 @@ _PROCESSES_SAVE_INTERVAL: Final = nanoseconds(5.0)
 
 def encode_item(item: _Item) -> str:
     """Encode a row as JSON, without a lease's current memory, which is measured again."""
-    fields = msgspec.to_builtins(item, order="deterministic")
     if isinstance(item, LeaseRecord):
-        fields = {_STORED_NAMES.get(name, name): value for name, value in fields.items()}
-        fields["measured_bytes"] = ()
-    return json.dumps(fields, sort_keys=True)
+        item = replace(item, measured_bytes=())
+    return encode(item).decode()
 
 
 def decode_item(kind: str, text: str) -> _Item:
-    """Decode a row; raises `ValueError`, `KeyError` or `TypeError` if invalid."""
-    fields = dict(json.loads(text))
-    if kind == "lease":
-        fields = {_FIELDS.get(name, name): value for name, value in fields.items()}
-    return convert(fields, _KINDS[kind])
+    """Decode a row; raises `ValueError` or `KeyError` if invalid."""
+    return decode(text, _KINDS[kind])
 
 
 def _decode_fact(text: str | None, kind: type[_Stored]) -> _Stored | None:
     try:
-        return None if text is None else convert(json.loads(text), kind)
+        return None if text is None else decode(text, kind)
     except ValueError:
         return None
 
@@ -151,8 +142,8 @@ class BrokerRepository:
         changed = [(*key, text) for key, (_, text) in rows.items() if texts.get(key) != text]
         clock = SavedClock(state.boot, state.as_of, wall)
         facts = [
-            ("clock", json.dumps(plain_fields(clock))),
-            ("usage", json.dumps(plain_fields(state.usage))),
+            ("clock", encode(clock).decode()),
+            ("usage", encode(state.usage).decode()),
         ]
         with self._database.transaction() as connection:
             if self._rows is None:

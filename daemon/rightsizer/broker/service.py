@@ -1,6 +1,5 @@
 """Broker service of a running agent: lease manager, observer, API, webhook notices, one thread."""
 
-import json
 import platform
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.files import boot_id
 from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.io.clock import Clock
+from rightsizer.io.codec import encode
 from rightsizer.io.jobs import Job
 from rightsizer.io.log import logger
 from rightsizer.io.thread import DaemonThread, outlive_shortages
@@ -41,7 +41,7 @@ def notice_body(event: BrokerEvent, now: Nanoseconds, node: str) -> str:
 
     The event name begins with `broker_`, unlike those of recommendations.
     """
-    return json.dumps(
+    return encode(
         {
             "version": _VERSION,
             "event": f"broker_{event.kind}",
@@ -51,9 +51,8 @@ def notice_body(event: BrokerEvent, now: Nanoseconds, node: str) -> str:
             "id": event.id,
             "user": event.user,
             "message": event.message,
-        },
-        separators=(",", ":"),
-    )
+        }
+    ).decode()
 
 
 class BrokerService:

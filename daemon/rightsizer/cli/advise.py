@@ -24,7 +24,7 @@ from rightsizer.console.flags import (
     source_flags,
 )
 from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
-from rightsizer.io.codec import JsonObject, convert
+from rightsizer.io.codec import JsonObject, convert, plain
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted
@@ -36,7 +36,7 @@ from rightsizer.model.values import (
     UsageError,
     dollars_text,
 )
-from rightsizer.report.advice_document import advice_document, encode_advice, finding_document
+from rightsizer.report.advice_document import advice_document, finding_document
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups, to_do
 from rightsizer.report.blocks import Block, Items, Section, section
 from rightsizer.report.evidence import rests_on
@@ -63,7 +63,7 @@ def advise_blocks(
 
     still_open = [recommendation for recommendation in advice if recommendation.is_open]
     still_open.sort(key=lambda recommendation: (recommendation.opened, recommendation.id))
-    forms = [*map(encode_advice, still_open)]
+    forms = [plain(advice_document(recommendation)) for recommendation in still_open]
     yield open_section(forms)
     closed = [recommendation for recommendation in advice if not recommendation.is_open]
     ended = (

@@ -122,7 +122,8 @@ def placement_of_node(settings: Settings, request: GpuRequest, clock: Clock) -> 
     # Imported on use: not needed with an agent.
     from rightsizer.agent.scheduler_documents import first_reports, slots_over  # noqa: PLC0415
     from rightsizer.broker.choice import choose  # noqa: PLC0415
-    from rightsizer.broker.placement import encode_placement  # noqa: PLC0415
+    from rightsizer.broker.placement import placement_document  # noqa: PLC0415
+    from rightsizer.io.codec import plain  # noqa: PLC0415
     from rightsizer.model.topology import Topology  # noqa: PLC0415
 
     reports = first_reports(settings, clock)
@@ -130,7 +131,9 @@ def placement_of_node(settings: Settings, request: GpuRequest, clock: Clock) -> 
     topology = last.node.topology or Topology()
     answer = choose(slots_over(reports, settings), topology, request, settings.placement)
     watched = seconds(last.wall_time - reports[0].wall_time)
-    return encode_placement(answer, time=last.wall_time, watched_seconds=watched, source="look")
+    return plain(
+        placement_document(answer, time=last.wall_time, watched_seconds=watched, source="look")
+    )
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

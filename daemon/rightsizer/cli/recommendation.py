@@ -26,12 +26,12 @@ from rightsizer.console.flags import (
 from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
 from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
 from rightsizer.fleet.settings import FleetConfig
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, plain
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.values import HistoryError, RightsizerError, UsageError, utc_text
-from rightsizer.report.advice_document import encode_advice
+from rightsizer.report.advice_document import advice_document
 from rightsizer.report.explanation import Explanation, read_explanation
 from rightsizer.report.explanation_blocks import explanation_blocks
 from rightsizer.web.advice_api import ACTS
@@ -146,7 +146,7 @@ def _of_fleet(verb: str, arguments: argparse.Namespace) -> JsonObject:
     configure_log(settings.log.format, LogLevel.WARNING)
     decision = _decision(verb, arguments)
     now = time.time_ns()
-    return encode_advice(act_on_ledger(settings, arguments.id, **decision, now=now))
+    return plain(advice_document(act_on_ledger(settings, arguments.id, **decision, now=now)))
 
 
 def _of_agent(verb: str, arguments: argparse.Namespace) -> JsonObject:
@@ -160,8 +160,8 @@ def _of_agent(verb: str, arguments: argparse.Namespace) -> JsonObject:
     places = [str(socket)] if socket else []
     return _known(
         arguments,
-        lambda: encode_advice(
-            act_offline(path, settings, arguments.id, **_decision(verb, arguments))
+        lambda: plain(
+            advice_document(act_offline(path, settings, arguments.id, **_decision(verb, arguments)))
         ),
         lambda error: ask_node(
             arguments, settings.web, partial(_asked_over_tcp, verb), error, places

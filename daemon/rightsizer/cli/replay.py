@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.advice.engine import actionable
-from rightsizer.agent.replay import DeviceSummary, Replay, encode_replay, filled_history, replay
+from rightsizer.agent.replay import DeviceSummary, Replay, filled_history, replay, replay_document
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.advice import add_verbose_flag, finding_line, no_verdict
@@ -185,7 +185,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for warning in warnings:
         print(f"rightsizer: warning: {warning}", file=sys.stderr)
     blocks = replay_blocks(result, is_verbose=arguments.verbose)
-    show(arguments, "Replay", encode_replay(result), blocks)
+    show(arguments, "Replay", replay_document(result), blocks)
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from rightsizer.console.command import printable, say, write
-from rightsizer.io.codec import to_json
+from rightsizer.io.codec import encode
 from rightsizer.report.blocks import Block, Tone
 
 _Rendered = Callable[[str, object, Iterable[Block]], str]
@@ -34,9 +34,7 @@ def _markdown(title: str, _result: object, blocks: Iterable[Block]) -> str:
 
 
 def _json(_title: str, result: object, _blocks: Iterable[Block]) -> str:
-    import json  # noqa: PLC0415 - no other format needs it.
-
-    return msgspec.json.format(json.dumps(to_json(result)), indent=1)
+    return msgspec.json.format(encode(result), indent=1).decode()
 
 
 FORMATS: Final[Mapping[str, _Rendered]] = {

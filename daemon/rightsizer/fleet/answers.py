@@ -11,7 +11,7 @@ from rightsizer.fleet.documents import FleetAnswerDocument
 from rightsizer.fleet.served_blocks import served_rank
 from rightsizer.fleet.summary import summarized
 from rightsizer.fleet.tables import cluster_rows, pools_of_team, usage_tables
-from rightsizer.io.codec import convert, decode, plain_fields
+from rightsizer.io.codec import convert, decode, plain
 from rightsizer.model.values import (
     DAY_SECONDS,
     OPEN_STATES,
@@ -160,7 +160,7 @@ def _read(document: object) -> _JsonObject:
     if missing := [key for key in keys if key not in document]:
         raise ValueError(f"has no {', '.join(missing)}: it was made by another version")
     try:
-        read = plain_fields(convert(document, FleetAnswerDocument))
+        read = plain(convert(document, FleetAnswerDocument))
     except ValueError as error:
         raise ValueError(f"is no answer of this version ({error})") from None
     # The planner says more of a served model than a fleet reads.
@@ -263,7 +263,7 @@ def evidence_of(document: _JsonObject) -> list[_JsonObject]:
             for source in sources
         ),
     )
-    return [plain_fields(item) for item in evidence]
+    return [*map(plain, evidence)]
 
 
 def _check(answers: Sequence[_JsonObject], names: Sequence[str]) -> None:

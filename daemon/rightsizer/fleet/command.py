@@ -28,6 +28,7 @@ from rightsizer.console.progress import ProgressLine
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.fleet.settings import FleetConfig, with_lookback
 from rightsizer.io.clock import FastClock, SystemClock
+from rightsizer.io.codec import plain
 from rightsizer.io.files import whole_file
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
@@ -126,7 +127,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _look(arguments: argparse.Namespace, settings: FleetConfig, parts: Sequence[Path]) -> None:
     """Ask the store, and print the answer."""
     from rightsizer.fleet.answer_blocks import plan_blocks, reading_blocks
-    from rightsizer.fleet.encoder import encode_answer, encode_plan, encode_reading
+    from rightsizer.fleet.encoder import encode_answer, fetch_document, reading_document
     from rightsizer.fleet.judge import FleetJudge
     from rightsizer.fleet.run import explain_once, run_once
 
@@ -147,10 +148,10 @@ def _look(arguments: argparse.Namespace, settings: FleetConfig, parts: Sequence[
         ) as judge,
     ):
         if arguments.dry_run:
-            document = encode_plan(*judge.plan(), clock.wall_time())
+            document = plain(fetch_document(*judge.plan(), clock.wall_time()))
             blocks = plan_blocks(document)
         elif settings.fleet.part.is_by_node:
-            document = encode_reading(*judge.read(), judge.days_path)
+            document = plain(reading_document(*judge.read(), judge.days_path))
             blocks = reading_blocks(document)
         elif arguments.explain:
             explanation = explain_once(judge, settings, arguments.explain)

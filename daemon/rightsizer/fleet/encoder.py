@@ -46,7 +46,7 @@ from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.fleet.tables import cluster_rows
 from rightsizer.fleet.usage import FREE, HeldGpu, UseRow
-from rightsizer.io.codec import plain_fields, to_json
+from rightsizer.io.codec import plain
 from rightsizer.model.values import (
     HOUR_SECONDS,
     Advice,
@@ -206,7 +206,7 @@ class _Places(Struct, frozen=True):
 def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     """Encode the answer; judgements that were not kept appear as counts."""
     places = _Places.of(answer)
-    document: dict[str, Any] = to_json(_document(answer, places))
+    document = plain(_document(answer, places))
     names = (source["cluster"] for source in document["sources"])
     rows = (document[name] for name in ("pools", "holdings", "waiting"))
     document["clusters"] = cluster_rows(names, *rows)
@@ -259,14 +259,10 @@ def _document(answer: FleetAnswer, places: _Places) -> FleetAnswerDocument:
     )
 
 
-def encode_plan(
+def fetch_document(
     reports: Sequence[SourceReport], plan: FetchPlan, now: Nanoseconds
-) -> dict[str, Any]:
-    """Encode what a run would query."""
-    return plain_fields(_fetch(reports, plan, now))
-
-
-def _fetch(reports: Sequence[SourceReport], plan: FetchPlan, now: Nanoseconds) -> FetchDocument:
+) -> FetchDocument:
+    """Return what a run would query."""
     return FetchDocument(
         time=seconds(now),
         sources=tuple(map(_source, reports)),
@@ -280,10 +276,10 @@ def _fetch(reports: Sequence[SourceReport], plan: FetchPlan, now: Nanoseconds) -
     )
 
 
-def encode_reading(context: FleetContext, use: StoreUse, days: Path) -> dict[str, Any]:
-    """Encode what a shard of the nodes has read into its cache."""
-    fetch = asdict(_fetch(context.reports, context.plan, context.now))
-    return plain_fields(ReadingDocument(**fetch, days=str(days), use=use, notes=context.notes))
+def reading_document(context: FleetContext, use: StoreUse, days: Path) -> ReadingDocument:
+    """Return what a shard of the nodes has read into its cache."""
+    fetch = asdict(fetch_document(context.reports, context.plan, context.now))
+    return ReadingDocument(**fetch, days=str(days), use=use, notes=context.notes)
 
 
 def _verdicts(answer: FleetAnswer) -> dict[str, RuleVerdicts]:

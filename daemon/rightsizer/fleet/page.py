@@ -9,13 +9,13 @@ from itertools import starmap
 from operator import sub
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from rightsizer.console.advice import standing, worth
 from rightsizer.fleet.advice_groups import AdviceGroup
 from rightsizer.fleet.answer_blocks import advice_table, known_text, rest_blocks
 from rightsizer.fleet.summary import HOUR_PARTS, FleetSummary, summary_of
+from rightsizer.io.codec import encode
 from rightsizer.io.terminal import counted
 from rightsizer.model.values import dollars_text, number_text, percent_text
 from rightsizer.report.blocks import (
@@ -201,7 +201,7 @@ def _packed(answer: _JsonMapping, shown: Sequence[AdviceGroup]) -> str:
         # The place of a group that the page has, else -1.
         "advice": [by_uuid.get(row["uuid"], -1) for row in rows],
     }
-    return base64.b64encode(zlib.compress(msgspec.json.encode(columns), 9)).decode()
+    return base64.b64encode(zlib.compress(encode(columns), 9)).decode()
 
 
 def _prices(total: _JsonMapping) -> str:

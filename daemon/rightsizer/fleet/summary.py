@@ -9,7 +9,7 @@ from msgspec import Struct
 from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
 from rightsizer.fleet.advice_groups import AdviceGroup, groups_of, open_recommendations
 from rightsizer.fleet.pools.pool import is_of_whole_pool, pool_key
-from rightsizer.io.codec import plain_fields
+from rightsizer.io.codec import plain
 from rightsizer.io.terminal import counted
 from rightsizer.model.values import DAY_SECONDS, Savings, dollars_text, number_text, percent_text
 from rightsizer.report.advice_rows import sum_known
@@ -93,12 +93,12 @@ class FleetSummary(Struct, frozen=True):
 def summarized(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return `summary` and `groups` of an answer in JSON."""
     summary = summary_of(answer)
-    return {
+    document = {
         "summary": {
-            "spent_dollars_per_day": _plain(summary.spent),
-            "wasted_dollars_per_day": _plain(summary.wasted),
+            "spent_dollars_per_day": summary.spent,
+            "wasted_dollars_per_day": summary.wasted,
             "left_over_dollars_per_day": summary.left_over,
-            "reclaimable_dollars_per_day": _plain(summary.reclaimable),
+            "reclaimable_dollars_per_day": summary.reclaimable,
             "reclaimable_gpus": summary.gpus,
             "recommendations": len(summary.advice),
             "waiting_gpus": summary.waiting_gpus,
@@ -108,10 +108,7 @@ def summarized(answer: Mapping[str, Any]) -> dict[str, Any]:
         },
         "groups": [group.encoded() for group in summary.groups],
     }
-
-
-def _plain(money: EstimateInterval | None) -> dict[str, float] | None:
-    return None if money is None else plain_fields(money)
+    return plain(document)
 
 
 def summary_of(answer: Mapping[str, Any]) -> FleetSummary:

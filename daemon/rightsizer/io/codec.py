@@ -1,8 +1,7 @@
-"""JSON codec of value classes, derived from their fields, for data that is only stored."""
+"""The one way from a value to JSON, by its type, and back."""
 
-import math
-from collections.abc import Mapping
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -13,24 +12,69 @@ JsonObject: TypeAlias = dict[str, Any]
 _Value = TypeVar("_Value")
 
 
-class FlatDocument(
-    msgspec.Struct,
-    frozen=True,
-    gc=False,
-    rename=lambda name: "" if name == "value" else f"_{name}",
-):
-    """Document whose fields stand in the one around it: `name` of `value`, `name_low` of `low`.
+class FlatDocument:
+    """Values whose keys stand in the document around it: those of `x` as `x`, `x_low`, `x_high`.
 
-    Only `plain` puts them there.
+    No struct, so that nothing but this codec can encode it.
     """
 
+    def __init__(self, **values: object) -> None:
+        """Create it of values by what stands after the key; `value` has the key itself."""
+        self.values: Final = values
 
-def encode(value: object) -> str:
-    """Encode a value: structs as objects by field name, non-finite numbers as null.
 
-    Types unknown to JSON are encoded as their text.
+class _FlatDocumentError(TypeError):
+    """A flat document is somewhere in a value."""
+
+
+def encode(value: object) -> bytes:
+    """Encode a value: structs by their keys, non-finite numbers as null, unknown types as text.
+
+    Raises:
+        TypeError: a flat document is in no other one.
     """
-    return msgspec.json.encode(value, enc_hook=str).decode()
+    try:
+        return _ENCODER.encode(value)
+    except _FlatDocumentError:
+        return _ENCODER.encode(_lifted(value))
+
+
+def plain(document: msgspec.Struct | Mapping[str, object]) -> JsonObject:
+    """Convert a document to JSON values, which are those that `encode` writes."""
+    fields: JsonObject = msgspec.json.decode(encode(document))
+    return fields
+
+
+def _lifted(value: object) -> object:
+    """Return a value whose flat documents stand in their place, as mappings and lists."""
+    if isinstance(value, FlatDocument):
+        raise TypeError("a flat document stands alone; make it a field of another document")
+    if isinstance(value, msgspec.Struct):
+        fields = (getattr(value, name) for name in value.__struct_fields__)
+        return dict(_pairs(zip(value.__struct_encode_fields__, fields, strict=True)))
+    if isinstance(value, Mapping):
+        return dict(_pairs(value.items()))
+    return [_lifted(inside) for inside in value] if isinstance(value, (list, tuple)) else value
+
+
+def _pairs(pairs: Iterable[tuple[Any, object]]) -> Iterator[tuple[Any, object]]:
+    """Yield keys and values, those of flat documents in their place, and none of `UNSET`."""
+    for key, value in pairs:
+        if isinstance(value, FlatDocument):
+            named = value.values.items()
+            yield from _pairs((key if name == "value" else f"{key}_{name}", x) for name, x in named)
+        elif value is not UNSET:
+            yield key, _lifted(value)
+
+
+def _known(value: object) -> object:
+    """Convert a read-only view of a mapping to a mapping; anything else to its text."""
+    if isinstance(value, FlatDocument):
+        raise _FlatDocumentError
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_known)
 
 
 def decode(text: str | bytes, kind: type[_Value]) -> _Value:
@@ -51,59 +95,3 @@ def convert(value: Any, kind: type[_Value]) -> _Value:
         return msgspec.convert(value, kind, str_keys=True)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
-
-
-def plain(value: object) -> Any:
-    """Convert a document to JSON values, flat ones in their place, sets sorted; else as `to_json`.
-
-    Raises:
-        TypeError: a flat document is in no other one.
-    """
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, FlatDocument):
-        raise TypeError(f"{type(value).__name__} is flat; make it a field of another document")
-    if isinstance(value, msgspec.Struct):
-        return _add_fields({}, value)
-    if isinstance(value, Mapping):
-        return {str(to_json(key)): plain(inside) for key, inside in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(plain, value), key=str)
-    if isinstance(value, (list, tuple)):
-        return [plain(inside) for inside in value]
-    return to_json(value)
-
-
-def _add_fields(document: JsonObject, value: msgspec.Struct, prefix: str = "") -> JsonObject:
-    """Add the keys of a value, those of flat ones in their place, and none of `UNSET`."""
-    for name, key in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
-        field = getattr(value, name)
-        if isinstance(field, FlatDocument):
-            _add_fields(document, field, prefix + key)
-        elif field is not UNSET:
-            document[prefix + key] = field if field is None else plain(field)
-    return document
-
-
-def plain_fields(value: msgspec.Struct) -> dict[str, Any]:
-    """Fields of a value, and of those in it, as JSON has them."""
-    fields: dict[str, Any] = msgspec.to_builtins(value, enc_hook=_plain)
-    return fields
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")
-
-
-def to_json(document: object) -> Any:
-    """Convert a document to JSON values; types unknown to JSON become their text."""
-    return msgspec.json.decode(msgspec.json.encode(document, enc_hook=_unknown_to_json))
-
-
-def _unknown_to_json(value: object) -> object:
-    """Convert a read-only view of a mapping; anything else to its text."""
-    return dict(value) if isinstance(value, Mapping) else str(value)

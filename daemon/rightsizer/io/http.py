@@ -14,6 +14,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 from msgspec.structs import replace
 
 from rightsizer import __version__
+from rightsizer.io.codec import encode
 from rightsizer.io.http_result import (
     Excess,
     Failure,
@@ -144,7 +145,7 @@ class HttpClient:
         except (OSError, ValueError) as error:
             return Failure(FailureKind.CREDENTIAL, str(error))
         url = self.base_url + path + ("?" + urlencode(query) if query else "")
-        payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        payload = None if body is None else encode(body)
         if form:
             payload = form_text(form)
         may_repeat = method in _IDEMPOTENT_METHODS if idempotent is None else idempotent

@@ -57,7 +57,7 @@ class RecordTable(Generic[_Record]):
             "ON CONFLICT (id) DO UPDATE SET data = excluded.data"
         )
         with self._database.transaction() as connection:
-            row = (record.id, getattr(record, self._time), encode(record))
+            row = (record.id, getattr(record, self._time), encode(record).decode())
             connection.execute(statement, row)
 
     def forget(self, ids: Iterable[str]) -> None:

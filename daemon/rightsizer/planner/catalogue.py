@@ -18,7 +18,6 @@ from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
-from rightsizer.io.codec import plain_fields
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.units import GIB
@@ -80,13 +79,13 @@ def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
         "compute_capability": "{}.{}".format(*board.compute_capability),
         **{name: getattr(board, name) for name in _FIGURES if name not in _IDENTITY},
         "pcie_bytes_per_second": board.pcie_bytes_per_second,
-        "peak_per_second": dict(board.peak_per_second),
+        "peak_per_second": board.peak_per_second,
         "efficiency": {
-            **{kind: dict(getattr(efficiency, kind)) for kind in EFFICIENCIES},
+            **{kind: getattr(efficiency, kind) for kind in EFFICIENCIES},
             "power_cap_ratio": efficiency.power_cap_ratio,
         },
-        "all_reduce": {str(count): plain_fields(cost) for count, cost in board.all_reduce.items()},
-        "mig_profiles": [plain_fields(profile) for profile in board.mig_profiles],
+        "all_reduce": board.all_reduce,
+        "mig_profiles": board.mig_profiles,
         "price": _encode_price(prices.of(board.key), prices),
         "origins": {
             name: {"kind": board.origin(in_file).kind, "source": board.origin(in_file).source}
@@ -108,13 +107,9 @@ def _encode_price(price: Price | None, prices: Prices) -> dict[str, Any] | None:
         "is_stated": price.is_stated,
         "on_demand": None if offer is None else {name: getattr(offer, name) for name in _OFFER},
         "spot_dollars_per_hour": price.spot_dollars_per_hour,
-        "reserved": {
-            str(years): plain_fields(terms)
-            for years, terms in reserved.items()
-            if terms is not None
-        },
+        "reserved": {years: terms for years, terms in reserved.items() if terms is not None},
         "clouds": price.clouds,
-        "purchases": [plain_fields(purchase) for purchase in price.purchases],
+        "purchases": price.purchases,
     }
 
 

@@ -87,7 +87,7 @@ def learn(path: str | Path, residuals: Sequence[SiteResidual]) -> SiteResiduals:
         if is_closed(file):  # It would be replaced by one that holds only this.
             raise RightsizerError(f"{_WHAT} '{path}': you may not read it; {_ACCESS_REMEDY}")
         site = (read_learned(file) or SiteResiduals()).with_(residuals)
-        out.write(encode(LearnedDocument(residuals=site.residuals)).encode())
+        out.write(encode(LearnedDocument(residuals=site.residuals)))
     return site
 
 

@@ -1,9 +1,6 @@
 """JSON documents of a plan: candidates, bills, alternatives, growth, measured figures."""
 
-import math
-
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 
 from rightsizer.io.codec import FlatDocument
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
@@ -23,28 +20,11 @@ from rightsizer.sizing.requirement import ModelTask, Parallelism, TrainingFramew
 from rightsizer.sizing.site import SiteAdjustment
 
 
-class FigureDocument(FlatDocument, frozen=True):
-    """Figure and its interval; null if unknown, and of infinite ends."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-class WorkDocument(FlatDocument, frozen=True):
-    """Amount per hour, and per unit of work."""
-
-    per_hour: FigureDocument | UnsetType
-    per_million_tokens: FigureDocument
-    per_image: FigureDocument
-    per_training: FigureDocument
-
-
 class PriceOfferDocument(Struct, frozen=True):
     """One way to obtain the GPUs."""
 
     billing: str
-    cost: WorkDocument
+    cost: FlatDocument
     source: str | None
     date: str | None
     assumed: bool
@@ -53,25 +33,25 @@ class PriceOfferDocument(Struct, frozen=True):
 class OwnershipDocument(Struct, frozen=True):
     """Cost of buying the GPUs."""
 
-    capital_dollars: FigureDocument
-    running_dollars_per_hour: FigureDocument
-    break_even_hours: FigureDocument
-    break_even_months: FigureDocument
+    capital_dollars: FlatDocument
+    running_dollars_per_hour: FlatDocument
+    break_even_hours: FlatDocument
+    break_even_months: FlatDocument
     utilization_ratio: float
 
 
 class EnergyDocument(Struct, frozen=True):
     """Energy at the meter of the building."""
 
-    kilowatts: FigureDocument
-    kilowatt_hours: WorkDocument
+    kilowatts: FlatDocument
+    kilowatt_hours: FlatDocument
 
 
 class CarbonDocument(Struct, frozen=True):
     """Carbon of that energy."""
 
     grams_per_kwh: float | None
-    kilograms: WorkDocument
+    kilograms: FlatDocument
 
 
 class BillDocument(Struct, frozen=True):
@@ -87,7 +67,7 @@ class MemoryDocument(MemoryParts, frozen=True, kw_only=True):
     """Memory of one GPU, in bytes."""
 
     allocated_bytes: float
-    total_bytes: FigureDocument
+    total_bytes: FlatDocument
 
 
 class RentalDocument(Struct, frozen=True):
@@ -120,18 +100,18 @@ class CandidateDocument(Struct, frozen=True):
     memory_is_tight: bool
     memory_probability: float
     concurrency: float | None
-    tokens_per_second: FigureDocument
-    ttft_ms: FigureDocument
-    tpot_ms: FigureDocument
+    tokens_per_second: FlatDocument
+    ttft_ms: FlatDocument
+    tpot_ms: FlatDocument
     targets_probability: float | None
     load_probability: float | None
-    cost_per_hour: FigureDocument
-    cost_per_million_tokens: FigureDocument
-    cost_per_million_tokens_asked: FigureDocument
+    cost_per_hour: FlatDocument
+    cost_per_million_tokens: FlatDocument
+    cost_per_million_tokens_asked: FlatDocument
     cost_per_million_tokens_sure: float | None
     certainty: float
     is_sure: bool
-    training_hours: FigureDocument
+    training_hours: FlatDocument
     mfu_ratio: float | None
     bound: str | None
     no_rate_because: str | None
@@ -168,7 +148,7 @@ class CurvePointDocument(Struct, frozen=True):
     count: int
     layout: Parallelism
     certainty: float
-    cost_per_hour: FigureDocument
+    cost_per_hour: FlatDocument
 
 
 class GrowthStepDocument(Struct, frozen=True):
@@ -180,7 +160,7 @@ class GrowthStepDocument(Struct, frozen=True):
     count: int
     layout: Parallelism
     fits: bool
-    cost_per_hour: FigureDocument
+    cost_per_hour: FlatDocument
 
 
 class GrowingKindDocument(Struct, frozen=True):
@@ -189,7 +169,7 @@ class GrowingKindDocument(Struct, frozen=True):
     gpu: str
     count_first: int
     count_last: int
-    cost_of_all_months: FigureDocument
+    cost_of_all_months: FlatDocument
     outgrown_in_month: int | None
 
 
@@ -248,7 +228,7 @@ class ComparisonDocument(Struct, frozen=True):
     what: str
     unit: str
     measured: float
-    predicted: FigureDocument
+    predicted: FlatDocument
     ratio: float | None
     as_predicted: bool | None
     remark: str | None
@@ -261,38 +241,36 @@ class CheckDocument(Struct, frozen=True):
     comparisons: tuple[ComparisonDocument, ...]
 
 
-def figure_document(interval: EstimateInterval | None) -> FigureDocument:
-    """Return a figure and its interval."""
+def figure_document(interval: EstimateInterval | None) -> FlatDocument:
+    """Return a figure and its interval; null if unknown, and for infinite ends."""
     return _figure(None if interval is None else interval.value, interval)
 
 
-def _figure(dollars: float | None, interval: EstimateInterval | None) -> FigureDocument:
-    if interval is None:
-        return FigureDocument(dollars)
-    low = interval.low
-    high = interval.high
-    return FigureDocument(
-        dollars, low if math.isfinite(low) else None, high if math.isfinite(high) else None
-    )
+def _figure(dollars: float | None, interval: EstimateInterval | None) -> FlatDocument:
+    ends = (None, None) if interval is None else (interval.low, interval.high)
+    return FlatDocument(value=dollars, low=ends[0], high=ends[1])
 
 
-def _hourly(candidate: PlanCandidate) -> FigureDocument:
+def _hourly(candidate: PlanCandidate) -> FlatDocument:
     return _figure(candidate.dollars_per_hour, candidate.hourly_range)
 
 
-def _work(amount: CostAmount) -> WorkDocument:
-    return WorkDocument(
-        figure_document(amount.per_hour),
-        figure_document(amount.per_million),
-        figure_document(amount.per_image),
-        figure_document(amount.per_run),
-    )
+def _work(amount: CostAmount) -> FlatDocument:
+    """Return an amount per hour, and per unit of work."""
+    return FlatDocument(per_hour=figure_document(amount.per_hour), **_per_unit(amount))
+
+
+def _per_unit(amount: CostAmount) -> dict[str, FlatDocument]:
+    return {
+        "per_million_tokens": figure_document(amount.per_million),
+        "per_image": figure_document(amount.per_image),
+        "per_training": figure_document(amount.per_run),
+    }
 
 
 def _bill(bill: Bill) -> BillDocument:
     carbon = bill.carbon_kilograms
     ownership = bill.ownership
-    energy = replace(_work(bill.kilowatt_hours), per_hour=UNSET)
     return BillDocument(
         offers=tuple(
             PriceOfferDocument(
@@ -313,7 +291,10 @@ def _bill(bill: Bill) -> BillDocument:
             break_even_months=figure_document(ownership.break_even_months),
             utilization_ratio=ownership.utilization_ratio,
         ),
-        energy=EnergyDocument(figure_document(bill.kilowatt_hours.per_hour), energy),
+        energy=EnergyDocument(
+            figure_document(bill.kilowatt_hours.per_hour),
+            FlatDocument(**_per_unit(bill.kilowatt_hours)),
+        ),
         carbon=None
         if carbon is None
         else CarbonDocument(bill.carbon_grams_per_kilowatt_hour, _work(carbon)),

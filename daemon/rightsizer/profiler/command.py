@@ -12,11 +12,12 @@ from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, write_up_to_now
 from rightsizer.console.progress import ProgressLine
+from rightsizer.io.codec import plain
 from rightsizer.io.files import whole_file
 from rightsizer.model.values import UsageError
 from rightsizer.profiler.answer_blocks import profile_blocks
 from rightsizer.profiler.page import TITLE, profile_document
-from rightsizer.profiler.profile_encoder import encode_profile_answer
+from rightsizer.profiler.profile_encoder import answer_document
 from rightsizer.profiler.profiled_files import ProfileAnswerSettings, profile_files
 from rightsizer.profiles.reader import progress_reported
 
@@ -52,7 +53,7 @@ def _run(arguments: argparse.Namespace) -> int:
             settings=settings,
             flush=write_up_to_now,
         )
-    answer = encode_profile_answer(profile_answer)
+    answer = plain(answer_document(profile_answer))
     if out is not None:
         with whole_file(out, "report") as file:
             file.write(profile_document(answer).encode())

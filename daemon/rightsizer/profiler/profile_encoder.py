@@ -1,11 +1,11 @@
-"""JSON encoder of profiles and of the answer of `rightsizer profile`."""
+"""JSON documents of profiles and of the answer of `rightsizer profile`."""
 
 from collections.abc import Iterator
+from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.io.terminal import counted
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.values import (
@@ -25,16 +25,16 @@ from rightsizer.profiler.changes import (
 from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
 from rightsizer.profiler.workload import ProfileAnswer, ProfiledWorkload
-from rightsizer.report.advice_document import encode_finding
+from rightsizer.report.advice_document import finding_document
 from rightsizer.report.evidence import noted
 
 
-def encode_profile(profile: Profile) -> JsonObject:
-    """Encode one file, with the keys of docs/profiles.md."""
+def profile_document(profile: Profile) -> dict[str, Any]:
+    """Return one file, with the keys of docs/profiles.md."""
     return {
-        **plain_fields(replace(profile, devices=(), host_steps=())),
+        **asdict(profile),
         "start": optional_seconds(profile.start),
-        "devices": [_device(device) for device in profile.devices],
+        "devices": [*map(_device, profile.devices)],
         "host_steps": [
             {
                 "name": step.name,
@@ -48,7 +48,7 @@ def encode_profile(profile: Profile) -> JsonObject:
             }
             for step in profile.host_steps
         ],
-        "evidence": [plain_fields(evidence) for evidence in _evidence(profile)],
+        "evidence": [*_evidence(profile)],
     }
 
 
@@ -60,21 +60,17 @@ def _evidence(profile: Profile) -> Iterator[Evidence]:
     yield Evidence(EvidenceKind.READ, f"{counted(profile.events, 'event')}", count=profile.events)
 
 
-def _device(profiled: DeviceProfile) -> JsonObject:
-    document = plain_fields(
-        replace(profiled, time=None, steps=(), steps_time=None, work_time=None, timeline=None)
-    )
+def _device(profiled: DeviceProfile) -> dict[str, Any]:
+    document = asdict(profiled)
     del document["start"]
     return {
-        **document.pop("device"),
+        **asdict(document.pop("device")),
         **document,
         "time": _time(profiled.time),
         "steps_time": _time(profiled.steps_time),
         "work_time": _time(profiled.work_time),
         "roof": _roof(profiled),
         **_board(profiled),
-        # Not by `plain_fields`, which copies each number.
-        "timeline": None if profiled.timeline is None else asdict(profiled.timeline),
         "steps": [
             {
                 "name": step.name,
@@ -90,7 +86,7 @@ def _device(profiled: DeviceProfile) -> JsonObject:
     }
 
 
-def _board(profiled: DeviceProfile) -> JsonObject:
+def _board(profiled: DeviceProfile) -> dict[str, Any]:
     """Encode the catalogue's data of its board; `None` if unknown."""
     board = built_in().find(profiled.device.name) if profiled.device.name else None
     return {
@@ -99,7 +95,7 @@ def _board(profiled: DeviceProfile) -> JsonObject:
     }
 
 
-def _roof(profiled: DeviceProfile) -> JsonObject | None:
+def _roof(profiled: DeviceProfile) -> dict[str, Any] | None:
     """Encode the board's peaks; `None` if unknown, or without arithmetic to compare."""
     if not profiled.products and all(
         kernel.flops_per_second is None for kernel in profiled.kernels
@@ -110,16 +106,16 @@ def _roof(profiled: DeviceProfile) -> JsonObject | None:
     return {
         "board": board.usual_name,
         "bytes_per_second": board.memory_bandwidth_bytes_per_second,
-        "flops_per_second": dict(board.peak_per_second),
+        "flops_per_second": board.peak_per_second,
     }
 
 
-def _time(time: TimeUse | None) -> JsonObject | None:
-    return None if time is None else {**plain_fields(time), "idle_seconds": time.idle_seconds}
+def _time(time: TimeUse | None) -> dict[str, Any] | None:
+    return None if time is None else {**asdict(time), "idle_seconds": time.idle_seconds}
 
 
-def encode_joined_device(joined: JoinedDevice) -> JsonObject:
-    """Encode a device with telemetry, with the keys of docs/profiles.md."""
+def joined_device_document(joined: JoinedDevice) -> dict[str, Any]:
+    """Return a device with telemetry, with the keys of docs/profiles.md."""
     device = joined.device
     return {
         "key": joined.key,
@@ -132,11 +128,11 @@ def encode_joined_device(joined: JoinedDevice) -> JsonObject:
         "end": optional_seconds(joined.end),
         "unmatched": joined.unmatched or None,
         "telemetry": None if joined.telemetry is None else _telemetry(joined.telemetry),
-        "comparisons": [plain_fields(comparison) for comparison in joined.comparisons],
+        "comparisons": joined.comparisons,
     }
 
 
-def _telemetry(telemetry: ProfileTelemetry) -> JsonObject:
+def _telemetry(telemetry: ProfileTelemetry) -> dict[str, Any]:
     window = telemetry.window
     return {
         "start": seconds(window.start),
@@ -148,43 +144,43 @@ def _telemetry(telemetry: ProfileTelemetry) -> JsonObject:
         "busy_ratio": None if (busy := telemetry.busy_ratio) is None else round(busy, 4),
         "memory_peak_bytes": telemetry.memory_peak_bytes,
         "states": {
-            str(state): round(telemetry.share(state), 4)
+            state: round(telemetry.share(state), 4)
             for state in sorted(ACTIVE_STATES)
             if window.states.get(state)
         },
         "conditions": {
-            str(condition): round(telemetry.condition_share(condition), 4)
+            condition: round(telemetry.condition_share(condition), 4)
             for condition in Condition
             if window.conditions.get(condition)
         },
     }
 
 
-def encode_profile_answer(answer: ProfileAnswer) -> JsonObject:
-    """Encode every workload with its changes since an earlier profile, in the same order."""
+def answer_document(answer: ProfileAnswer) -> dict[str, Any]:
+    """Return every workload with its changes since an earlier profile, in the same order."""
     none = (None,) * len(answer.workloads)
     rows = zip(answer.workloads, answer.against or none, answer.joins or none, strict=True)
     return {
         "workloads": [_workload(*row) for row in rows],
-        "broken": [plain_fields(file) for file in answer.broken],
+        "broken": answer.broken,
     }
 
 
 def _workload(
     workload: ProfiledWorkload, before: ProfiledWorkload | None, joined: ProfileJoin | None
-) -> JsonObject:
+) -> dict[str, Any]:
     return {
         "workload": workload.name,
-        "profiles": [encode_profile(profile) for profile in workload.profiles],
+        "profiles": [*map(profile_document, workload.profiles)],
         "clock_offsets_seconds": workload.clock_offsets_seconds,
-        "findings": [encode_finding(finding) for finding in workload.findings],
+        "findings": [*map(finding_document, workload.findings)],
         "telemetry": None
         if joined is None
         else {
             "workload": joined.key,
             "unmatched": joined.unmatched or None,
-            "devices": [encode_joined_device(device) for device in joined.devices],
-            "contradictions": list(joined.contradictions),
+            "devices": [*map(joined_device_document, joined.devices)],
+            "contradictions": joined.contradictions,
         },
         "against": None
         if before is None
@@ -192,7 +188,7 @@ def _workload(
             "workload": before.name,
             "warnings": list(differences(before.profiles, workload.profiles)),
             "changes": [
-                {**plain_fields(change), "ratio": change.ratio}
+                {**asdict(change), "ratio": change.ratio}
                 for change in profile_changes(before.profiles, workload.profiles)
             ],
             **_kernel_changes(kernel_changes(before.profiles, workload.profiles)),
@@ -200,9 +196,9 @@ def _workload(
     }
 
 
-def _kernel_changes(all_changes: KernelChanges) -> JsonObject:
+def _kernel_changes(all_changes: KernelChanges) -> dict[str, Any]:
     families, kernels = (
-        [{**plain_fields(change), "ratio": change.ratio} for change in changes]
+        [{**asdict(change), "ratio": change.ratio} for change in changes]
         for changes in (all_changes.families, all_changes.kernels)
     )
     for family in families:

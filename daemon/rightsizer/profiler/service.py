@@ -24,7 +24,7 @@ from rightsizer.model.values import (
     series_key,
 )
 from rightsizer.profiler.settings import ProfileSettings
-from rightsizer.report.advice_document import encode_finding
+from rightsizer.report.advice_document import finding_document
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 
@@ -197,7 +197,7 @@ def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
                 "unmatched": profile.unmatched or None,
                 "devices": profile.devices,
                 "contradictions": profile.contradictions,
-                "findings": [encode_finding(finding) for finding in profile.findings],
+                "findings": [*map(finding_document, profile.findings)],
             }
             for profile in profiles()
         ]

@@ -1,6 +1,5 @@
 """Taken profiles: judged with telemetry of the same time, and their stored form."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.verdict import finding_id
-from rightsizer.io.codec import decode, plain_fields
+from rightsizer.io.codec import decode, encode, plain
 from rightsizer.model.profile import Profile
 from rightsizer.model.values import (
     HOUR,
@@ -36,7 +35,7 @@ from rightsizer.profiler.comparison import (
     ProfileTelemetryOf,
 )
 from rightsizer.profiler.join import ProfileJoin, join
-from rightsizer.profiler.profile_encoder import encode_joined_device
+from rightsizer.profiler.profile_encoder import joined_device_document
 from rightsizer.profiler.settings import ProfileComparisonSettings, ProfileSettings
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 
@@ -156,7 +155,7 @@ class TakenProfile(Struct, frozen=True):
     @property
     def text(self) -> str:
         """JSON for the history."""
-        return json.dumps(plain_fields(self), separators=(",", ":"))
+        return encode(self).decode()
 
     @classmethod
     def of(cls, text: str) -> "TakenProfile":
@@ -200,7 +199,7 @@ def taken(
         format=written_by,
         key=join.key,
         unmatched=join.unmatched,
-        devices=tuple(map(encode_joined_device, join.devices)),
+        devices=tuple(plain(joined_device_document(device)) for device in join.devices),
         contradictions=join.contradictions,
         findings=tuple(_kept(finding, join, profile) for finding in findings),
     )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import completed
-from rightsizer.io.codec import convert, plain_fields
+from rightsizer.io.codec import convert, plain
 from rightsizer.model.values import (
     CollectorOutcome,
     Device,
@@ -57,7 +57,7 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "interval": snapshot.interval,
         "devices": [
-            {name: value for name, value in plain_fields(device).items() if value is not None}
+            {name: value for name, value in plain(device).items() if value is not None}
             for device in snapshot.devices
         ],
         "uuids": list(readings),
@@ -114,7 +114,7 @@ def _decode_process(
 
 def _encode_holding(holding: Holding) -> list[Any]:
     """Encode workload and share; `has_process` only if false."""
-    fields = [plain_fields(holding.workload), holding.share_ratio]
+    fields = [plain(holding.workload), holding.share_ratio]
     return fields if holding.has_process else [*fields, False]
 
 

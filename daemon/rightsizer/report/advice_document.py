@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from rightsizer.io.codec import JsonObject, plain, to_json
+from rightsizer.io.codec import plain
 from rightsizer.model.values import (
     Action,
     Advice,
@@ -121,15 +121,3 @@ def lifecycle_document(advice: Advice) -> LifecycleDocument:
         verified=optional_seconds(advice.verified),
         realized_gpu_hours=advice.realized_gpu_hours,
     )
-
-
-def encode_finding(finding: Finding) -> JsonObject:
-    """Encode a finding."""
-    encoded: JsonObject = to_json(finding_document(finding))
-    return encoded
-
-
-def encode_advice(advice: Advice) -> JsonObject:
-    """Encode advice."""
-    encoded: JsonObject = to_json(advice_document(advice))
-    return encoded

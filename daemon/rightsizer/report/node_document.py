@@ -3,12 +3,11 @@
 A document's fields are its public keys, in this order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from rightsizer.io.codec import JsonObject, to_json
 from rightsizer.model.values import (
     OTHER_XID,
     AgentReport,
@@ -22,7 +21,6 @@ from rightsizer.model.values import (
     Holding,
     JobReport,
     Missing,
-    Nanoseconds,
     Nvlink,
     ProcessKind,
     Provisioning,
@@ -30,7 +28,6 @@ from rightsizer.model.values import (
     ServedLoad,
     ServedNeed,
     Signal,
-    Span,
     State,
     Tier,
     Totals,
@@ -40,12 +37,12 @@ from rightsizer.model.values import (
     optional_seconds,
     seconds,
 )
-from rightsizer.report.advice_document import encode_advice
+from rightsizer.report.advice_document import AdviceDocument, advice_document
 from rightsizer.report.freshness import window_coverage_ratio
 from rightsizer.report.topology_document import TopologyDocument, topology_document
 
 
-class _WorkloadDocument(msgspec.Struct, frozen=True):
+class WorkloadDocument(msgspec.Struct, frozen=True):
     """Identity of a workload, for programs that act on it."""
 
     key: str
@@ -58,20 +55,17 @@ class _WorkloadDocument(msgspec.Struct, frozen=True):
     """Why nobody may act for it, or `None`."""
 
 
-def encode_workload(workload: Workload) -> JsonObject:
-    """Encode a workload's identity, for programs that act on it."""
-    encoded: JsonObject = to_json(
-        _WorkloadDocument(
-            key=workload.key,
-            kind=workload.kind,
-            namespace=workload.namespace,
-            name=workload.name,
-            pod=workload.pod,
-            container=workload.container,
-            unproven=workload.unproven or None,
-        )
+def workload_document(workload: Workload) -> WorkloadDocument:
+    """Return a workload's identity, for programs that act on it."""
+    return WorkloadDocument(
+        key=workload.key,
+        kind=workload.kind,
+        namespace=workload.namespace,
+        name=workload.name,
+        pod=workload.pod,
+        container=workload.container,
+        unproven=workload.unproven or None,
     )
-    return encoded
 
 
 class _HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
@@ -112,7 +106,7 @@ class _ProcessDocument(msgspec.Struct, frozen=True):
     workload: str | None
 
 
-class _DeviceDocument(msgspec.Struct, frozen=True):
+class DeviceDocument(msgspec.Struct, frozen=True):
     """Device: identity, state, last signals, totals and provisioning."""
 
     uuid: str
@@ -203,7 +197,7 @@ class _NodeDocument(msgspec.Struct, frozen=True):
     released: str | None
 
 
-class _ServingDocument(msgspec.Struct, frozen=True):
+class ServingDocument(msgspec.Struct, frozen=True):
     """Models that were served in a span that ends now; time in seconds since the epoch."""
 
     time: float
@@ -211,78 +205,62 @@ class _ServingDocument(msgspec.Struct, frozen=True):
     served: tuple[ServedLoad, ...]
 
 
-def encode_serving(now: Nanoseconds, span: Span, served: Sequence[ServedLoad]) -> JsonObject:
-    """Encode the loads of served models."""
-    encoded: JsonObject = to_json(_ServingDocument(seconds(now), span.name, tuple(served)))
-    return encoded
-
-
-class _ReportDocument(msgspec.Struct, frozen=True):
+class ReportDocument(msgspec.Struct, frozen=True):
     """Report of one tick; time in seconds since the epoch."""
 
     generation: int
     time: float
     agent: _AgentDocument
-    devices: tuple[_DeviceDocument, ...]
-    advice: tuple[JsonObject, ...]
+    devices: tuple[DeviceDocument, ...]
+    advice: tuple[AdviceDocument, ...]
     workloads: tuple[_WorkloadTotalsDocument, ...]
     served: tuple[ServedLoad, ...]
     node: _NodeDocument
 
 
-def encode_device(report: DeviceReport) -> JsonObject:
-    """Encode a device: identity, state, last signals, totals and provisioning."""
-    encoded: JsonObject = to_json(_device(report))
-    return encoded
-
-
-def encode_report(report: Report) -> JsonObject:
-    """Encode the report of one tick."""
+def report_document(report: Report) -> ReportDocument:
+    """Return the report of one tick."""
     node = report.node
     devices = [device_report.device for device_report in report.devices]
     offered = {device.uuid for device in devices}
     topology = node.topology
-    encoded: JsonObject = to_json(
-        _ReportDocument(
-            generation=report.generation,
-            time=seconds(report.wall_time),
-            agent=_agent(report.agent),
-            devices=tuple(map(_device, report.devices)),
-            advice=tuple(map(encode_advice, report.advice)),
-            workloads=tuple(
-                _WorkloadTotalsDocument(
-                    workload=held.workload.key,
-                    kind=held.workload.kind,
-                    name=held.workload.name,
-                    workload_class=held.workload.workload_class,
-                    unproven=held.workload.unproven or None,
-                    namespace=held.workload.namespace,
-                    devices=held.devices,
-                    last_seen=seconds(held.last_seen),
-                    totals=_totals(held.totals),
-                )
-                for held in report.workloads
-            ),
-            served=report.served,
-            node=_NodeDocument(
-                signals=node.signals,
-                driver=node.driver,
-                topology=None
-                if topology is None
-                else topology_document(topology, devices, offered),
-                ports=node.ports,
-                released=node.released,
-            ),
-        )
+    return ReportDocument(
+        generation=report.generation,
+        time=seconds(report.wall_time),
+        agent=_agent(report.agent),
+        devices=tuple(map(device_document, report.devices)),
+        advice=tuple(map(advice_document, report.advice)),
+        workloads=tuple(
+            _WorkloadTotalsDocument(
+                workload=held.workload.key,
+                kind=held.workload.kind,
+                name=held.workload.name,
+                workload_class=held.workload.workload_class,
+                unproven=held.workload.unproven or None,
+                namespace=held.workload.namespace,
+                devices=held.devices,
+                last_seen=seconds(held.last_seen),
+                totals=_totals(held.totals),
+            )
+            for held in report.workloads
+        ),
+        served=report.served,
+        node=_NodeDocument(
+            signals=node.signals,
+            driver=node.driver,
+            topology=None if topology is None else topology_document(topology, devices, offered),
+            ports=node.ports,
+            released=node.released,
+        ),
     )
-    return encoded
 
 
-def _device(report: DeviceReport) -> _DeviceDocument:
+def device_document(report: DeviceReport) -> DeviceDocument:
+    """Return a device: identity, state, last signals, totals and provisioning."""
     device = report.device
     mig = device.mig
     reading = report.reading
-    return _DeviceDocument(
+    return DeviceDocument(
         uuid=device.uuid,
         title=device.label,
         index=device.stated_index,

@@ -34,7 +34,7 @@ def served_answers(
     words += [f"--boards={','.join(boards)}"] if boards else []
     words += ["--learn"] if unlearned else []
     words += ["/dev/stdin"]
-    answer = own_answer(words, _LONGEST_SECONDS, unlearned, encode(list(loads)))
+    answer = own_answer(words, _LONGEST_SECONDS, unlearned, encode(list(loads)).decode())
     return decode(answer, list[dict[str, Any]])
 
 

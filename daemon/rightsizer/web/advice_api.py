@@ -5,10 +5,9 @@ from functools import partial
 from typing import Final, Protocol
 
 from rightsizer.advice.lookup import find_advice
-from rightsizer.io.codec import to_json
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.report.advice_document import encode_advice
+from rightsizer.report.advice_document import advice_document
 from rightsizer.report.explanation import explain_advice
 from rightsizer.web.message import (
     SocketPeer,
@@ -83,7 +82,7 @@ class AdviceApi:
 
     def _one(self, request: WebRequest) -> WebResponse:
         advice = find_advice(self._advisor.advice, request.named["id"])
-        return WebResponse.of_json(to_json(explain_advice(advice, self.rules, names=self._names())))
+        return WebResponse.of_json(explain_advice(advice, self.rules, names=self._names()))
 
     def _act(self, verb: str, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)
@@ -97,4 +96,4 @@ class AdviceApi:
         )
         if self._note_claim is not None and advice.state is AdviceState.CLAIMED:
             self._note_claim(advice, actor, request.peer, request.identity)
-        return WebResponse.of_json({"advice": encode_advice(advice)})
+        return WebResponse.of_json({"advice": advice_document(advice)})

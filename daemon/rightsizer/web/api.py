@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.negotiation import Rendering, accepts_gzip
-from rightsizer.io.codec import plain_fields
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.values import (
     DEFAULT_SPAN,
@@ -29,9 +28,9 @@ from rightsizer.model.values import (
     seconds,
     span_named,
 )
-from rightsizer.report.advice_document import encode_advice
+from rightsizer.report.advice_document import advice_document
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
-from rightsizer.report.node_document import encode_report, encode_serving
+from rightsizer.report.node_document import ServingDocument, report_document
 from rightsizer.web.evidence_cache import EvidenceCache
 from rightsizer.web.message import Answer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage, content_security_policy
@@ -256,17 +255,17 @@ class NodeApi:
 
     def _summary(self, request: WebRequest) -> WebResponse:
         # Imported on use, as for the page: an agent without readers never loads its views.
-        from rightsizer.web.summary import encode_summary  # noqa: PLC0415
+        from rightsizer.web.summary import summary_document  # noqa: PLC0415
 
         span = span_of_query(request.query, ("span",))
         if (report := self._latest()) is None:
             return WebResponse.of_json(None)
         now = self._wall_time()
         past = self._page.past_of(span)
-        return WebResponse.of_json(encode_summary(report, now, self._page.freshness, span, past))
+        return WebResponse.of_json(summary_document(report, now, self._page.freshness, span, past))
 
     def _strip(self, request: WebRequest) -> WebResponse:
-        from rightsizer.web.summary import encode_strip  # noqa: PLC0415 - as said above.
+        from rightsizer.web.summary import strip_document  # noqa: PLC0415 - as said above.
 
         span = span_of_query(request.query, ("span", "gpu"))
         report = self._latest()
@@ -279,7 +278,7 @@ class NodeApi:
             if not device.device.has_mig_instances
             and any(fnmatchcase(device.device.uuid, pattern) for pattern in patterns)
         ]
-        return WebResponse.of_json(encode_strip(report, span, self._page.past_of(span), uuids))
+        return WebResponse.of_json(strip_document(report, span, self._page.past_of(span), uuids))
 
     def _load(self, request: WebRequest) -> WebResponse:
         named = {key: request.query.get(key, [""])[0] for key in ("namespace", "workload")}
@@ -287,7 +286,7 @@ class NodeApi:
 
     def _report(self, _: WebRequest) -> WebResponse:
         report = self._latest()
-        return WebResponse.of_json(encode_report(report) if report is not None else None)
+        return WebResponse.of_json(None if report is None else report_document(report))
 
     def _advice(self, request: WebRequest) -> WebResponse:
         report = self._latest()
@@ -296,9 +295,9 @@ class NodeApi:
         evidence = self._evidence(report, self._wall_time())
         return WebResponse.of_json(
             {
-                "advice": [*map(encode_advice, advice)],
+                "advice": [*map(advice_document, advice)],
                 "trouble": trouble,
-                "evidence": [*map(plain_fields, evidence)],
+                "evidence": evidence,
             }
         )
 
@@ -314,7 +313,9 @@ def serving_route(served: ServedLoads, wall_time: Callable[[], Nanoseconds]) -> 
     def answer(request: WebRequest) -> WebResponse:
         span = span_of_query(request.query, ("span",))
         now = wall_time()
-        return WebResponse.of_json(encode_serving(now, span, served(now - span.length)))
+        return WebResponse.of_json(
+            ServingDocument(seconds(now), span.name, tuple(served(now - span.length)))
+        )
 
     return Route("GET", "/api/v1/serving", answer)
 

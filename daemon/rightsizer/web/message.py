@@ -7,6 +7,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from msgspec import Struct
 
+from rightsizer.io.codec import encode
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import DAY_SECONDS, format_duration, parse_duration
 
@@ -57,10 +58,9 @@ class WebResponse(Struct, frozen=True):
         return cls(body, status=status, headers=headers or {})
 
     @classmethod
-    def of_json(cls, value: Any) -> Self:
-        """Create a response with a JSON value."""
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return cls(f"{text}\n".encode(), "application/json; charset=utf-8")
+    def of_json(cls, value: object) -> Self:
+        """Create a response with a document."""
+        return cls(encode(value) + b"\n", "application/json; charset=utf-8")
 
 
 class Admission(Struct, frozen=True):

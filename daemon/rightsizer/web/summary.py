@@ -8,7 +8,6 @@ from typing import Final
 from msgspec.structs import asdict
 
 from rightsizer.advice.compatible import savings_sum
-from rightsizer.io.codec import JsonObject
 from rightsizer.model.values import (
     NANOSECONDS_PER_SECOND,
     DeviceReport,
@@ -59,14 +58,14 @@ _SHOWN: Final = (
 _NOTHING: Final = DeviceSpan(())
 
 
-def encode_summary(
+def summary_document(
     report: Report,
     now: Nanoseconds,
     freshness: FreshnessSettings,
     span: Span,
     past: Mapping[str, DeviceSpan] | None,
-) -> JsonObject:
-    """Encode what the node does now, and did over a span; signals of fresh devices only."""
+) -> dict[str, object]:
+    """Return what the node does now, and did over a span; signals of fresh devices only."""
     fresh = fresh_devices(report, now, freshness)
     opened = [piece for piece in report.advice if piece.is_open]
     counts = asdict(device_counts(report, fresh))
@@ -79,23 +78,25 @@ def encode_summary(
         "is_stale": bool(report.devices) and not fresh,
         "trouble": report.agent.trouble,
         "now": {"devices": counts.pop("counted"), **counts},
-        "span": _encode_span(report, span, spans_of_report(report, span) if past is None else past),
+        "span": _span_document(
+            report, span, spans_of_report(report, span) if past is None else past
+        ),
         "advice": {
             "open": len(opened),
-            "by_severity": {str(severity): severities[severity] for severity in Severity},
-            "savings": asdict(savings_sum(opened)),
+            "by_severity": {severity: severities[severity] for severity in Severity},
+            "savings": savings_sum(opened),
         },
         "devices": [
-            _encode_device(device, is_fresh=device.device.uuid in fresh)
+            _device_document(device, is_fresh=device.device.uuid in fresh)
             for device in report.devices
         ],
     }
 
 
-def encode_strip(
+def strip_document(
     report: Report, span: Span, past: Mapping[str, DeviceSpan] | None, uuids: Sequence[str]
-) -> JsonObject:
-    """Encode the states of devices over a span by cell."""
+) -> dict[str, object]:
+    """Return the states of devices over a span by cell."""
     spans = spans_of_report(report, span) if past is None else past
     return {
         "span": span.name,
@@ -106,13 +107,13 @@ def encode_strip(
             {
                 "uuid": uuid,
                 "used_seconds": past.used_seconds,
-                "waste_seconds": {str(cause): waste for cause, waste in past.waste_seconds.items()},
+                "waste_seconds": past.waste_seconds,
                 "cells": [
                     {
                         "start": seconds(cell.start),
                         "end": seconds(cell.end),
                         "state_seconds": {
-                            str(state): seconds(time) for state, time in cell.states.items()
+                            state: seconds(time) for state, time in cell.states.items()
                         },
                     }
                     for cell in past.cells
@@ -123,7 +124,7 @@ def encode_strip(
     }
 
 
-def _encode_span(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> JsonObject:
+def _span_document(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> dict[str, object]:
     """Sum over the devices; a MIG instance counts for its part of a GPU."""
     states: dict[State, float] = {}
     used_seconds = 0.0
@@ -140,22 +141,22 @@ def _encode_span(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> 
     return {
         "name": span.name,
         "seconds": seconds(span.length),
-        "state_seconds": {str(state): time for state, time in states.items()},
+        "state_seconds": states,
         "used_seconds": used_seconds,
         "waste_seconds": wasted_seconds,
         "waste_joules": wasted_joules,
     }
 
 
-def _encode_device(device: DeviceReport, *, is_fresh: bool) -> JsonObject:
+def _device_document(device: DeviceReport, *, is_fresh: bool) -> dict[str, object]:
     return {
         "uuid": device.device.uuid,
         "title": device.device.title,
         "is_fresh": is_fresh,
-        "state": str(device.state if is_fresh else State.UNKNOWN),
+        "state": device.state if is_fresh else State.UNKNOWN,
         "conditions": sorted(device.conditions) if is_fresh else [],
         "signals": {
-            str(signal): device.signals[signal]
+            signal: device.signals[signal]
             for signal in _SHOWN
             if is_fresh and signal in device.signals
         },

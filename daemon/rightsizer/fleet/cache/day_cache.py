@@ -234,7 +234,9 @@ class DayCache:
             for uuid, device_holdings in day.holdings.items()
             for holding in device_holdings
         ]
-        workloads = {holding.workload.key: codec.encode(holding.workload) for _, holding in held}
+        workloads = {
+            holding.workload.key: codec.encode(holding.workload).decode() for _, holding in held
+        }
         news = {key: text for key, text in workloads.items() if self._known.get(key) != text}
         place = grid.day, day.source, grid.step, grid.days
         rows: dict[str, list[tuple[object, ...]]] = {

@@ -27,7 +27,9 @@ class AnnotationOutbox(Outbox[AnnotationBody]):
     """Annotations and regions in the tables of `grafana.sql`."""
 
     def __init__(self, database: Database) -> None:
-        table = OutboxTable("grafana_outbox", "note", encode=encode, decode=_understood)
+        table = OutboxTable(
+            "grafana_outbox", "note", encode=lambda note: encode(note).decode(), decode=_understood
+        )
         super().__init__(database, table)
 
     def remember(self, advice_id: str, annotation_id: int | None) -> None:

@@ -1,11 +1,10 @@
 """Encoders of a change of advice as JSON, and of advice as alerts of Alertmanager's API v2."""
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, encode
 from rightsizer.model.values import (
     Advice,
     AdviceEvent,
@@ -15,7 +14,7 @@ from rightsizer.model.values import (
     nanoseconds,
     seconds,
 )
-from rightsizer.report.advice_document import encode_advice
+from rightsizer.report.advice_document import advice_document
 from rightsizer.report.labels import readable_name
 
 ALERT_NAME: Final = "RightsizerAdvice"
@@ -138,14 +137,13 @@ def change_of(event: AdviceEvent, node: str) -> str:
 
     `delivery` is the same in all attempts, so that a receiver can detect duplicates.
     """
-    return json.dumps(
+    return encode(
         {
             "version": CHANGE_VERSION,
             "event": event.kind,
             "delivery": f"{event.advice.id}-{event.kind}-{event.time}",
             "time": seconds(event.time),
             "node": node,
-            "advice": encode_advice(event.advice),
-        },
-        separators=(",", ":"),
-    )
+            "advice": advice_document(event.advice),
+        }
+    ).decode()

@@ -59,7 +59,7 @@ class ServedAdvisor:
         """
         self.planner = planner
         self.boards = boards
-        self._found: dict[str, PlanCandidate | None] = {}
+        self._found: dict[bytes, PlanCandidate | None] = {}
 
     def findings(self, predictions: Sequence[ServedPrediction]) -> tuple[ServedFinding, ...]:
         """Return all findings, in the order in which to act."""

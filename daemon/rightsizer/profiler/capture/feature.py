@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rightsizer.io.codec import JsonObject
 from rightsizer.model.values import optional_seconds, seconds
 from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
@@ -39,8 +38,8 @@ class CaptureState(Struct, frozen=True):
     files: Sequence[ReadFile] = ()
 
 
-def encode_state(state: CaptureState) -> JsonObject:
-    """Encode the state as JSON values; latest captures first."""
+def state_document(state: CaptureState) -> dict[str, object]:
+    """Return the state; latest captures first."""
     return {
         "kind": state.kind,
         "captures": [
@@ -81,4 +80,4 @@ def encode_state(state: CaptureState) -> JsonObject:
 
 def captures_route(state: Callable[[], CaptureState]) -> Route:
     """Return the route of the state, safe from any thread; it does not expose folders."""
-    return Route("GET", "/api/v1/captures", lambda _: WebResponse.of_json(encode_state(state())))
+    return Route("GET", "/api/v1/captures", lambda _: WebResponse.of_json(state_document(state())))

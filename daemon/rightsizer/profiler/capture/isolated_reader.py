@@ -90,7 +90,7 @@ def read_isolated(
             start_new_session=True,
         ) as process:
             try:
-                data = _output_of(process, encode(task).encode(), settings.read_timeout, stop)
+                data = _output_of(process, encode(task), settings.read_timeout, stop)
                 if data is None:
                     _kill(process)
                 status = process.wait(_END_SECONDS)
@@ -157,7 +157,7 @@ def main() -> None:
     """Read the task, then the file; always answers, unless killed."""
     task = decode(sys.stdin.buffer.read(), ReaderTask)
     _confine(task)
-    sys.stdout.write(encode(_answer(task)))
+    sys.stdout.buffer.write(encode(_answer(task)))
 
 
 def _confine(task: ReaderTask) -> None:

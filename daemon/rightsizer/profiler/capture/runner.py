@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from rightsizer.config.spelling import filled
 from rightsizer.host.process_table import started_of
 from rightsizer.io.clock import Clock
-from rightsizer.io.codec import JsonObject
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.log import logger
 from rightsizer.io.program import Ending, Limits, run_program
@@ -35,7 +34,7 @@ from rightsizer.profiler.capture.settings import (
     CaptureWebhookSettings,
     DynologSettings,
 )
-from rightsizer.report.node_document import encode_workload
+from rightsizer.report.node_document import workload_document
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, StillHeld
 
 REQUEST_VERSION: Final = 1
@@ -90,13 +89,13 @@ class CaptureRequest(Struct, frozen=True):
             "workload": _MEANINGLESS.sub("_", self.workload.key).lstrip("-"),
         }
 
-    def document(self, node: str) -> JsonObject:
-        """Return the request as JSON values, with the node's name."""
+    def document(self, node: str) -> dict[str, object]:
+        """Return its document, with the node's name."""
         return {
             "version": REQUEST_VERSION,
             "capture": self.id,
             "node": node,
-            "workload": encode_workload(self.workload),
+            "workload": workload_document(self.workload),
             "finding": self.finding.id,
             "reason": self.reason,
             "summary": self.finding.summary,
