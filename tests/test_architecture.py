@@ -115,6 +115,7 @@ SHORT: Final = (
     "cli/place",
     "cli/plan",
     "cli/release",
+    "cli/top",
     "cli/version",
     "host/process_table",
     "host/settings",

@@ -89,6 +89,13 @@ def test_the_agent_does_not_load_what_others_need(other: str) -> None:
     assert other not in loaded
 
 
+def test_top_loads_no_model_of_a_node_to_parse_its_flags() -> None:
+    """It tells in a moment that a library is missing, or how it is called."""
+    loaded = modules("top")
+    assert "rightsizer.cli.top" in loaded
+    assert "rightsizer.model.values" not in loaded
+
+
 def test_a_command_is_loaded_without_the_others() -> None:
     """A script that asks for the version does not wait for the planner and the agent."""
     loaded = modules("version")

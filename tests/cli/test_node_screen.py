@@ -14,15 +14,10 @@ import pytest
 from rich.console import Console
 
 from cases import NOW, finding
+from rightsizer.console.local_process import LocalProcess, local_process
 from rightsizer.console.node_frame import NodeFrame, node_rows
-from rightsizer.console.node_panels import (
-    LocalProcess,
-    NodeHistory,
-    bars,
-    charts,
-    local_process,
-    processes,
-)
+from rightsizer.console.node_history import NodeHistory
+from rightsizer.console.node_panels import bars, charts, processes
 from rightsizer.console.node_screen import NodeScreen
 from rightsizer.console.remote_agent import RemoteAgent
 from rightsizer.io.codec import plain

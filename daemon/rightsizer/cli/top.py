@@ -8,7 +8,7 @@ from typing import Final
 from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.flags import source_flags
 from rightsizer.console.remote_agent import DEFAULT_URL, RemoteAgent, add_url_flags
-from rightsizer.model.values import RightsizerError
+from rightsizer.model.errors import RightsizerError
 
 _HELP: Final = help_of(__file__)
 _LEAST_SECONDS: Final = 0.2

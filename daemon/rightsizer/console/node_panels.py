@@ -1,10 +1,7 @@
 """What a terminal has room for below the table of GPUs: processes, and readings as bars."""
 
-from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from rich import box
 from rich.columns import Columns
@@ -13,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from rightsizer.console.command import printable
-from rightsizer.console.node_frame import NodeFrame, NodeRow, node_rows
-from rightsizer.host.process_table import user_name
-from rightsizer.model.signal import Signal
+from rightsizer.console.local_process import LocalProcess
+from rightsizer.console.node_frame import NodeRow
+from rightsizer.console.node_history import Figures, NodeHistory
 from rightsizer.model.units import percent_text
 from rightsizer.report.labels import ABSENT
 
@@ -30,39 +27,6 @@ _LEAST_WIDTH: Final = 36
 _GAP: Final = 2
 _COLORS: Final = {"Busy": "green", "Memory": "blue", "Power": "yellow"}
 _BARS: Final = " ▁▂▃▄▅▆▇█"
-_SIGNALS: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED, Signal.POWER)
-_MOST_READINGS: Final = 1000
-"""Columns of the widest terminal."""
-
-
-class Figures(NamedTuple):
-    """Shares of a GPU's time, memory and power; `None` if unknown."""
-
-    busy: float | None
-    memory: float | None
-    power: float | None
-
-
-class NodeHistory:
-    """The last readings of each GPU."""
-
-    def __init__(self) -> None:
-        self._figures: defaultdict[str, deque[Figures]] = defaultdict(
-            lambda: deque(maxlen=_MOST_READINGS)
-        )
-        self._generation: object = None
-
-    def add(self, frame: NodeFrame) -> None:
-        """Add the readings of a frame, unless they were added already."""
-        if frame.report["generation"] == self._generation:
-            return
-        self._generation = frame.report["generation"]
-        for row in node_rows(frame):
-            self._figures[row.uuid].append(Figures(*map(row.readings.get, _SIGNALS)))
-
-    def of(self, uuid: str) -> Sequence[Figures]:
-        """Return the readings of a GPU, oldest first."""
-        return tuple(self._figures[uuid])
 
 
 def bars(values: Iterable[float | None], width: int, height: int) -> list[str]:
@@ -74,24 +38,6 @@ def bars(values: Iterable[float | None], width: int, height: int) -> list[str]:
         for level in reversed(range(height))
     )
     return [line.rjust(width) for line in lines]
-
-
-class LocalProcess(NamedTuple):
-    """What this host tells to this user; empty if it does not."""
-
-    user: str = ""
-    name: str = ""
-
-
-def local_process(pid: int, root: Path = Path("/proc")) -> LocalProcess:
-    """Return user and name of a process; empty without such a process."""
-    folder = root / str(pid)
-    with suppress(OSError):
-        owner = folder.stat().st_uid
-        return LocalProcess(
-            user_name(owner), (folder / "comm").read_text("utf-8", "replace").strip()
-        )
-    return LocalProcess()
 
 
 def process_lines(rows: Sequence[NodeRow]) -> int:

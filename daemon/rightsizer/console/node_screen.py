@@ -19,15 +19,10 @@ from rich.live import Live
 from rich.text import Text
 
 from rightsizer.console.agent_client import asked_at, user_name
+from rightsizer.console.local_process import LocalProcess, local_process
 from rightsizer.console.node_frame import SORTS, NodeFrame, NodeRow
-from rightsizer.console.node_panels import (
-    LocalProcess,
-    NodeHistory,
-    charts,
-    local_process,
-    process_lines,
-    processes,
-)
+from rightsizer.console.node_history import NodeHistory
+from rightsizer.console.node_panels import charts, process_lines, processes
 from rightsizer.console.node_table import TableView, node_view, shown_rows
 from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent
 from rightsizer.host.settings import PathSettings
