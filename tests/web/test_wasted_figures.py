@@ -8,16 +8,17 @@ from msgspec.structs import replace
 from publish_reports import node_report
 from report_samples import RATE, report_facts
 from rightsizer.console.node_frame import NodeFrame, node_rows
+from rightsizer.io.codec import plain
 from rightsizer.model.report import DeviceSpan
 from rightsizer.report.builder import report_model
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.report.node_document import encode_report
+from rightsizer.report.node_document import report_document
 from rightsizer.report.report_blocks import report_blocks
 from rightsizer.report.rows import GPU_COLUMNS
 from rightsizer.report.summary import summary_of
 from rightsizer.web.page_query import NodePast, PageQuery
 from rightsizer.web.settings import FitSettings
-from rightsizer.web.summary import encode_strip
+from rightsizer.web.summary import strip_document
 from rightsizer.web.view.node import node_view
 from sample_devices import NOW
 
@@ -45,8 +46,8 @@ def test_wasted_time_is_the_same_figure_everywhere() -> None:
         PageQuery(),
         NodePast(past, rate_of=lambda _: RATE),
     )
-    strip = encode_strip(report, PageQuery().span, past, [uuid])
-    (of_top,) = node_rows(NodeFrame(encode_report(report), strip))
+    strip = plain(strip_document(report, PageQuery().span, past, [uuid]))
+    (of_top,) = node_rows(NodeFrame(plain(report_document(report)), strip))
     model = report_model(facts)
     of_report = "\n".join(summary_of(model))
 
