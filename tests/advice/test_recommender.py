@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cases import case, findings, window
 from readings import workload
-from rightsizer.advice.engine import Cases, judge_all
+from rightsizer.advice.engine import Cases, judge_all, judge_left
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules import RULES, hidden_stall, idle
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
@@ -207,7 +207,15 @@ def test_what_was_not_flagged_is_counted(
     open_now = frozenset((JOB.key, rule) for rule in rules)
     counted: list[Finding] = []
     whole = judge_all(lambda _: cases, RULES, open_now)
-    kept = judge_all(lambda _: cases, RULES, open_now, count=counted.append, keeps_all=False)
+    by_key = {each.key: each for each in cases}
+    kept = judge_left(
+        lambda _: by_key,
+        lambda _: by_key,
+        RULES,
+        open_now,
+        count=counted.append,
+        keeps_all=False,
+    )
     assert kept == tuple(
         each for each in whole if each.finding.is_actionable or each.finding.rule in rules
     )

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from cached_fleet import FIRST_DAY, estate_device
 from cases import case, window
 from readings import DAY
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.grid import FINE_STEP, Grid
 from rightsizer.fleet.cases.case import BatchRequest, batches_of
-from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy
+from rightsizer.fleet.cases.occupancy import Occupancy, neighbors_of, node_of
 from rightsizer.model.finding import Case, Node
 from rightsizer.model.state import State
 from rightsizer.model.workload import Workload, WorkloadKind
@@ -33,8 +35,14 @@ def row(number: int, name: str, last: int = 287, share: float = 1.0) -> HoldingR
 def nodes(given: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]) -> Mapping[str, Node]:
     """Nodes of cases, by their keys."""
     workloads = {each.key: each.workload for each in given if each.workload is not None}
-    neighbors = NodeNeighbors(given, DEVICES, rows, workloads)
-    return neighbors.nodes({each.key: each for each in given})
+    neighbors = neighbors_of(given, DEVICES)
+    return {
+        each.key: replace(
+            node_of(neighbors.get(each.key) or [each], rows, workloads),
+            cases=tuple(neighbors.get(each.key, ())),
+        )
+        for each in given
+    }
 
 
 def test_neighbors_are_those_of_the_same_node() -> None:
@@ -42,10 +50,10 @@ def test_neighbors_are_those_of_the_same_node() -> None:
     given = [held("one", 0), held("two", 1), held("far", 8), held("wide", 2, 9)]
     rows = {UUIDS[0]: [row(0, "one")], UUIDS[1]: [row(1, "one", 3), row(1, "two")]}
     found = nodes(given, lambda it: rows.get(it, []))
-    assert found["one"] is found["two"]
+    assert found["one"] == found["two"]
     assert [each.key for each in found["one"].cases] == ["one", "two"]
     assert all(each.node is None for each in found["one"].cases)
-    assert "wide" not in found
+    assert found["wide"].cases == ()
     assert [each.key for each in found["far"].cases] == ["far"]
 
 
@@ -62,7 +70,7 @@ def test_a_free_device_has_no_neighbors_of_its_own() -> None:
     """It has no workload to share it with, but is still listed on its node."""
     free = case([window({State.IDLE_EMPTY: 1.0})], None, [DEVICES[UUIDS[3]].device])
     found = nodes([free, held("one", 0)], lambda _: [])
-    assert found[free.key] is found["one"]
+    assert found[free.key] == found["one"]
     assert [each.key for each in found["one"].cases] == ["one"]
 
 

@@ -30,14 +30,16 @@ _FAILED: Final = "the rule failed, which is a fault of this program; its log say
 
 Cases = Callable[[Nanoseconds | None], Sequence[Case]]
 """Cases of all workloads over the last span; `None` for everything posted."""
+CasesByKey = Callable[[Nanoseconds], Mapping[str, Case]]
+"""The same by key."""
 Tuned = Callable[[Rule[Any], Case], Rule[Any]]
 """Applies an operator's policy for one workload to a rule."""
 Failed = Callable[[str, str, Exception], None]
 """Called for a rule that raised: its name, the workload's key, the exception."""
 Count = Callable[[Finding], object]
 """Called with every verdict."""
-Screened = Callable[[Rule[Any], Mapping[str, Case]], Mapping[str, Case]]
-"""Returns the cases by key of which a rule's verdict is not settled without judging them."""
+Left = Callable[[Rule[Any]], Iterable[str]]
+"""Returns the keys of the cases on which a rule's verdict is not settled without judging them."""
 
 
 class _RuleError(Exception):
@@ -113,27 +115,41 @@ def without_advice(findings: Iterable[Finding], advice: Iterable[Advice]) -> tup
     return tuple(finding for finding in actionable(findings) if finding.id not in advice_ids)
 
 
-def judge_all(  # noqa: PLR0913 - what is judged by which rules, and what becomes of it.
+def judge_all(
     cases: Cases,
+    rules: Sequence[Rule[Any]] = RULES,
+    open_now: AbstractSet[tuple[str, str]] = frozenset(),
+    tuned: Tuned = lambda rule, _: rule,
+    failed: Failed = reraise,
+) -> tuple[Judgement, ...]:
+    """Judge every workload by every rule over the rule's own spans, and resolve conflicts.
+
+    The short span is judged only for complaints and open advice (by workload key and rule). The
+    exception of a rule is passed to `failed`, and that verdict is lost.
+    """
+    by_key = cache(lambda span: {case.key: case for case in cases(span)})
+    return judge_left(by_key, lambda _: by_key(0), rules, open_now, tuned, failed)
+
+
+def judge_left(  # noqa: PLR0913, PLR0917 - what is judged by which rules, and what becomes of it.
+    by_key: CasesByKey,
+    left: Left,
     rules: Sequence[Rule[Any]] = RULES,
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
     tuned: Tuned = lambda rule, _: rule,
     failed: Failed = reraise,
     *,
     count: Count = lambda _: None,
-    screened: Screened = lambda _, present: present,
     keeps_all: bool = True,
 ) -> tuple[Judgement, ...]:
-    """Judge every workload by every rule over the rule's own spans, and resolve conflicts.
+    """Judge as `judge_all` what screens left; a case is made when it is first asked for.
 
-    The short span is judged only for complaints and open advice (by workload key and rule). The
-    exception of a rule is passed to `failed`, and that verdict is lost. Without
-    `keeps_all`, other verdicts are only counted, and `screened` may leave some out.
+    Without `keeps_all`, verdicts without a complaint are only counted.
     """
-    by_key = cache(lambda span: {case.key: case for case in cases(span)})
     judgements = []
     for general in rules:
-        for key, present in screened(general, by_key(0)).items():
+        for key in left(general):
+            present = by_key(0)[key]
             is_open = (key, general.name) in open_now
             is_counted = not (keeps_all or is_open)
             try:
@@ -153,7 +169,7 @@ def judge_all(  # noqa: PLR0913 - what is judged by which rules, and what become
 def _judge(
     rule: Rule[Any],
     present: Case,
-    by_key: Callable[[Nanoseconds], Mapping[str, Case]],
+    by_key: CasesByKey,
     *,
     is_open: bool,
     is_counted: bool,

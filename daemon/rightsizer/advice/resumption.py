@@ -33,6 +33,9 @@ def usual_hour(
 
     `None` without such an hour, or if one of them has passed without work: the habit is broken.
     """
+    idle_hours = range(-(-idle_since // HOUR), now // HOUR)
+    if len(idle_hours) >= DAY_HOURS:  # Any hour has passed without work.
+        return None
     known_days = defaultdict[int, int](int)
     worked = defaultdict[int, int](int)
     is_idle = series.means_below(busy_ratio)
@@ -45,7 +48,6 @@ def usual_hour(
         for hour, days in known_days.items()
         if days >= _USUAL_DAYS and worked[hour] >= _USUAL_RATIO * days
     }
-    idle_hours = range(-(-idle_since // HOUR), now // HOUR)
     if not usual or any(hour % DAY_HOURS in usual for hour in idle_hours):
         return None
     return min(usual, key=lambda hour: (hour - now // HOUR) % DAY_HOURS)

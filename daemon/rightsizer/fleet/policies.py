@@ -36,6 +36,8 @@ class FleetPolicies(Struct, frozen=True):
 
     def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
         """Return the rule with the thresholds for a workload."""
+        if not self.by_device:
+            return rule
         return self._of(device.uuid for device in case.devices).with_thresholds(rule, case)
 
     def suppressed(

@@ -75,7 +75,10 @@ def unpack(grid: Grid, data: bytes) -> DayFrame:
         shape = len(layout.columns), grid.count
         end = start + math.prod(shape) * _LANE
         planes = np.frombuffer(plain[start:end], np.uint8).reshape(_LANE, -1)
-        values = np.stack([*planes], axis=1).view("<f4").reshape(shape)
+        words = np.empty((planes.shape[1], _LANE), np.uint8)
+        for lane, plane in enumerate(planes):
+            words[:, lane] = plane
+        values = words.view("<f4").reshape(shape)
         demands = _demands(plain, end, count)
     except (zlib.error, struct.error, IndexError, ValueError) as error:
         raise ValueError(f"a track that cannot be read: {error}") from None

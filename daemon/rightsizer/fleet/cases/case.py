@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import Final
 
@@ -23,15 +23,14 @@ from rightsizer.fleet.cache.day_frame import DayFrame, FrameLayout
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.cases.history import SubjectHistory
 from rightsizer.fleet.cases.occupancy import (
-    NodeNeighbors,
     Occupancy,
     Place,
     held_since,
+    neighbors_of,
     node_of,
     place_of,
 )
-from rightsizer.fleet.cases.subject_table import DeviceTable, TableRow
-from rightsizer.fleet.columns.span_sums import SpanSums
+from rightsizer.fleet.cases.subject_table import BatchTable, TableRow
 from rightsizer.fleet.columns.subject import Subject
 from rightsizer.fleet.columns.subject_columns import HeldRow, SubjectColumns, columns_of
 from rightsizer.fleet.model import FleetDevice
@@ -81,6 +80,20 @@ class BatchRequest(Struct, frozen=True):
     """In order of preference."""
 
 
+def _with_held_days(
+    frames: Mapping[str, Sequence[DayFrame]], rows: Iterable[HoldingRow]
+) -> dict[str, list[DayFrame]]:
+    """Add empty days: a device of which nothing is known was there while it was held."""
+    grids = defaultdict[str, set[Grid]](set)
+    for row in rows:
+        grids[row.uuid].add(row.grid)
+    days = {uuid: [*frames.get(uuid, ())] for uuid in dict.fromkeys((*frames, *grids))}
+    for uuid, of_device in grids.items():
+        unknown = of_device - {frame.grid for frame in days[uuid]}
+        days[uuid] += [DayFrame.of(grid, {}) for grid in unknown]
+    return days
+
+
 class FleetCases:
     """Cases of a batch.
 
@@ -100,21 +113,7 @@ class FleetCases:
         self.devices = request.devices
         """Devices of the batch within the fleet, present or not."""
         ever = request.occupancy.ever
-        held_grids = defaultdict[str, set[Grid]](set)
-        for row in chain(rows, *ever.values()):
-            held_grids[row.uuid].add(row.grid)
-        # A device of which nothing is known was there while it was held.
-        self._frames = {
-            uuid: [
-                *frames.get(uuid, ()),
-                *(
-                    DayFrame.of(grid, {})
-                    for grid in held_grids.get(uuid, ())
-                    if all(frame.grid != grid for frame in frames.get(uuid, ()))
-                ),
-            ]
-            for uuid in dict.fromkeys((*frames, *held_grids))
-        }
+        self._frames = _with_held_days(frames, chain(rows, *ever.values()))
         self._subjects = self._arranged(self._frames)
         self._nothing = Subject(SubjectColumns(FrameLayout.of(()), (), 0, DemandSettings()), 0)
         self._rows: defaultdict[str, list[HoldingRow]] = defaultdict(list)
@@ -125,42 +124,62 @@ class FleetCases:
         for device in self.devices.values():
             self._places[place_of(device)].append(device)
         self._sharers = request.occupancy.sharers
-        self._held: dict[str, tuple[tuple[FleetDevice, Nanoseconds], ...]] = {}
         self._past: dict[str, SubjectHistory] = {}
         self._nodes: dict[str, Node] = {}
+        self._shared_nodes: dict[str, Node] = {}
+        """By the first of a node's workloads."""
         present = {
             key: there
             for key, uuids in request.occupancy.present.items()
             if (there := list(filter(self.is_present, uuids)))
         }
-        together = self._holders({key: ever[key] for key in present if key in ever})
-        for key, uuids in present.items():
-            self._add(key, uuids, together.get(key))
-        residents = (self._case(key, 0) for key in self._held)
-        self._neighbors = NodeNeighbors(residents, self.devices, self.rows, self._workloads)
+        self._holders = self._held({key: ever[key] for key in present if key in ever})
+        gap = self.settings.gap
+        self._since = {
+            key: tuple(
+                held_since(
+                    self.rows(uuid), key if key in self._holders else None, self.subject(uuid), gap
+                )
+                for uuid in uuids
+            )
+            for key, uuids in present.items()
+        }
+        self.present = {
+            key: Case(
+                key,
+                self._workloads.get(key),
+                tuple(self.devices[uuid].device for uuid in uuids),
+                (),
+                (),
+            )
+            for key, uuids in present.items()
+        }
+        """What holds devices now, by key, without windows."""
+        self._neighbors = neighbors_of(self.present.values(), self.devices)
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """Return the cases over the latest span; `None` for everything."""
-        cases = {key: self._case(key, span) for key in self._held}
-        nodes = self._neighbors.nodes(cases)
-        return tuple(
-            replace(case, node=self._node(case, nodes.get(key))) for key, case in cases.items()
-        )
+        return tuple(SpanCases(self, span).values())
 
-    def _node(self, case: Case, node: Node | None) -> Node:
-        """Return a case's node over its span; over others it differs in its cases alone."""
-        if case.key not in self._nodes:
-            self._nodes[case.key] = self._read(case, node)
-        return replace(self._nodes[case.key], cases=() if node is None else node.cases)
+    def with_node(self, case: Case, neighbors: Iterable[Case] = ()) -> Case:
+        """Return a case with its node, of which it knows some neighbors."""
+        return replace(case, node=replace(self._node(case.key), cases=tuple(neighbors)))
 
-    def _read(self, case: Case, node: Node | None) -> Node:
+    def _node(self, key: str) -> Node:
         """Return a case's node with the last readings of its GPUs, or of all its nodes' GPUs."""
-        places = {place_of(self.devices[device.uuid]) for device in case.devices}
-        there = [device for place in sorted(places) for device in self._places[place]]
-        boards = {device.device.board_uuid: device for device in there} | {
-            device.device.uuid: device for device in there
-        }
-        node = node or node_of([case], self.rows, self._workloads)
+        if key not in self._nodes:
+            self._nodes[key] = self._read(self.present[key])
+        return self._nodes[key]
+
+    def neighbors(self, key: str) -> Sequence[Case]:
+        """Return the workloads on a case's node, itself included; none if it is on several."""
+        return self._neighbors.get(key, ())
+
+    def _read(self, case: Case) -> Node:
+        residents = self.neighbors(case.key) or [case]
+        if (first := residents[0].key) not in self._shared_nodes:
+            self._shared_nodes[first] = self._read_shared(residents, case)
+        node = self._shared_nodes[first]
         devices = [self.devices[device.uuid] for device in case.devices]
         holdings = {
             device.device.uuid: (Holding(replace(case.workload, pod=device.pod), held.share_ratio),)
@@ -169,10 +188,17 @@ class FleetCases:
             for held in node.holdings.get(device.device.uuid) or (Holding(case.workload, 1.0),)
             if len(node.holdings.get(device.device.uuid, ())) <= 1
         }
+        return replace(node, holdings={**node.holdings, **holdings})
+
+    def _read_shared(self, residents: Sequence[Case], case: Case) -> Node:
+        """Return what the cases of a node share."""
+        places = {place_of(self.devices[device.uuid]) for device in case.devices}
+        there = [device for place in sorted(places) for device in self._places[place]]
+        boards = {device.device.board_uuid: device for device in there} | {
+            device.device.uuid: device for device in there
+        }
         return replace(
-            node,
-            cases=(),  # They hold the batch.
-            holdings={**node.holdings, **holdings},
+            node_of(residents, self.rows, self._workloads),
             readings={uuid: Reading(uuid, 0, board.readings) for uuid, board in boards.items()},
             xids={uuid: board.xids for uuid, board in boards.items() if board.xids is not None},
         )
@@ -183,7 +209,7 @@ class FleetCases:
 
     def subject_of(self, key: str) -> Subject:
         """Return a case's workload, or its single device, in columns."""
-        return self._past[key].subject
+        return self._holders.get(key) or self.subject(key)
 
     def rows(self, uuid: str) -> Sequence[HoldingRow]:
         """Return the holders of a device, oldest first."""
@@ -208,79 +234,67 @@ class FleetCases:
         longest = nanoseconds(self.settings.absent_seconds) + (step if step > FINE_STEP else 0)
         return self.now - subject.last_present <= longest
 
-    def _add(self, key: str, uuids: Sequence[str], together: Subject | None) -> None:
-        """Prepare what a case shares over all spans; `together` is a workload."""
-        holder = None if together is None else key
-        gap = self.settings.gap
-        held = [
-            (self.devices[uuid], held_since(self.rows(uuid), holder, self.subject(uuid), gap))
-            for uuid in uuids
-        ]
-        if together is None:
-            subject = self.subject(key)
-            name = key
-            since = held[0][1]
-        else:
-            subject = together
-            name = workload_subject(key)
-            since = 0
-        settings = self.settings.accounting.past
-        self._held[key] = tuple(held)
-        self._past[key] = SubjectHistory(subject, name, since, self.now, settings)
+    def _past_of(self, key: str) -> SubjectHistory:
+        """Return what a case shares over all spans."""
+        if key not in self._past:
+            is_workload = key in self._holders
+            self._past[key] = SubjectHistory(
+                self.subject_of(key),
+                workload_subject(key) if is_workload else key,
+                0 if is_workload else self._since[key][0],
+                self.now,
+                self.settings.accounting.past,
+            )
+        return self._past[key]
 
-    def _case(self, key: str, span: Nanoseconds | None) -> Case:
-        held = self._held[key]
-        past = self._past[key]
-        workload = self._workloads.get(key)
+    def case(self, key: str, span: Nanoseconds | None) -> Case:
+        """Return a case over the latest span, without its node."""
+        case = self.present[key]
+        past = self._past_of(key)
         start, end = past.subject.over(span, self.now)
-        allocator = allocator_of(workload)
+        allocator = allocator_of(case.workload)
         settings = self.settings.accounting.provisioning
-        devices = tuple(device.device for device, _ in held)
 
         def windows() -> tuple[Window, ...]:
             return tuple(
                 self.subject(device.uuid).window(
                     device.uuid, min(end, max(start, since)), end, is_shared=since <= start
                 )
-                for device, (_, since) in zip(devices, held, strict=True)
+                for device, since in zip(case.devices, self._since[key], strict=True)
             )
 
         lazy_windows = LazySequence(windows)
 
         def provisioning() -> tuple[Provisioning, ...]:
             return tuple(
-                provision(window, allocator, settings, device.demands)
-                for (device, _), window in zip(held, lazy_windows, strict=True)
+                provision(window, allocator, settings, self.devices[device.uuid].demands)
+                for device, window in zip(case.devices, lazy_windows, strict=True)
             )
 
-        return Case(
-            key,
-            workload,
-            devices,
-            lazy_windows,
-            LazySequence(provisioning),
-            CaseHistory(past, start, end),
+        return replace(
+            case,
+            windows=lazy_windows,
+            provisioning=LazySequence(provisioning),
+            past=CaseHistory(past, start, end),
         )
 
-    def tables(self, span: Nanoseconds) -> list[DeviceTable]:
-        """Return the devices over the latest span in tables.
-
-        A device is left out if its holder took it within the span, or if it is an instance.
-        """
-        alike = defaultdict[SpanSums, list[TableRow]](list)
-        for key, held in self._held.items():
-            start, end = self._past[key].subject.over(span, self.now)
-            workload = self._workloads.get(key)
-            for device, since in held:
-                uuid = device.device.uuid
-                if since <= start and device.device.mig is None:
-                    subject = self.subject(uuid)
-                    row = TableRow(
-                        key, workload, device, subject.row, len(held) == 1, uuid in self._sharers
-                    )
-                    alike[subject.sums(start, end)].append(row)
-        settings = self.settings.accounting.provisioning
-        return [DeviceTable(rows, sums, settings) for sums, rows in alike.items()]
+    def table(self) -> BatchTable:
+        """Return all devices of the cases in a table."""
+        rows = [
+            TableRow(
+                key=key,
+                workload=case.workload,
+                device=self.devices[device.uuid],
+                subject=self.subject(device.uuid),
+                since=since,
+                last_step=self.subject_of(key).last_step,
+                is_single=len(case.devices) == 1,
+                is_shared=device.uuid in self._sharers,
+            )
+            for key, case in self.present.items()
+            for device, since in zip(case.devices, self._since[key], strict=True)
+        ]
+        return BatchTable(rows, self.settings.accounting.provisioning, self.now)
 
     def _arranged(self, uuids: Iterable[str], *, by_the_hour: bool = False) -> dict[str, Subject]:
         """Return devices in columns."""
@@ -288,7 +302,7 @@ class FleetCases:
         rows = columns_of([*frames.values()], self.settings.demands, by_the_hour=by_the_hour)
         return {uuid: Subject(*row) for uuid, row in zip(frames, rows, strict=True)}
 
-    def _holders(self, ever: Mapping[str, Sequence[HoldingRow]]) -> dict[str, Subject]:
+    def _held(self, ever: Mapping[str, Sequence[HoldingRow]]) -> dict[str, Subject]:
         """Return workloads in columns; one that is alone on a device is the device."""
         subjects: dict[str, Subject] = {}
         groups: defaultdict[SubjectColumns, dict[str, list[HeldRow]]] = defaultdict(dict)
@@ -305,6 +319,30 @@ class FleetCases:
             held = columns.held([*holders.values()])
             subjects |= {key: Subject(held, row) for row, key in enumerate(holders)}
         return subjects
+
+
+class SpanCases(Mapping[str, Case]):
+    """Cases of a batch over its latest span by key, made when they are first read."""
+
+    def __init__(self, batch: FleetCases, span: Nanoseconds | None) -> None:
+        self._batch = batch
+        self.alone = cache(partial(batch.case, span=span))
+        """Returns a case without its node by key."""
+        self._with_node = cache(partial(_with_node, batch, self.alone))
+
+    def __getitem__(self, key: str) -> Case:
+        return self._with_node(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._batch.present)
+
+    def __len__(self) -> int:
+        return len(self._batch.present)
+
+
+def _with_node(batch: FleetCases, alone: Callable[[str], Case], key: str) -> Case:
+    neighbors = (alone(neighbor.key) for neighbor in batch.neighbors(key))
+    return batch.with_node(alone(key), neighbors)
 
 
 _PEERS: Final = 32

@@ -12,18 +12,26 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 from msgspec import Struct
 
-from rightsizer.advice.engine import Failed, Tuned, judge_all, reraise
+from rightsizer.advice.engine import Failed, Tuned, judge_left, reraise
 from rightsizer.advice.incident import watched_places, with_incidents
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.screen import Settled
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, batches_of, read_batch
+from rightsizer.fleet.cases.case import (
+    BatchRequest,
+    CaseSettings,
+    FleetCases,
+    SpanCases,
+    batches_of,
+    read_batch,
+)
 from rightsizer.fleet.cases.occupancy import place_of
-from rightsizer.fleet.cases.subject_table import DeviceTable
+from rightsizer.fleet.cases.subject_table import BatchTable
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
 from rightsizer.fleet.model import MOVABLE_CLASSES, FleetView
 from rightsizer.fleet.process_pool import ProcessPool
@@ -132,7 +140,7 @@ class BatchEvaluation(Struct, frozen=True):
     def judge(self, day_cache: DayCache, request: BatchRequest) -> BatchVerdicts:
         """Judge one batch."""
         batch = read_batch(day_cache, request, self.settings)
-        cases = cache(batch.cases)
+        cases = cache(partial(SpanCases, batch))
         verdicts = BatchVerdicts(first_key=min(request.occupancy.present))
 
         def failed(rule: str, key: str, error: Exception) -> None:
@@ -151,22 +159,22 @@ class BatchEvaluation(Struct, frozen=True):
         def tuned(rule: Rule[Any], case: Case) -> Rule[Any]:
             return self.tuned(rule, case).in_market(market_of(case.devices))
 
-        open_now = self.open_now | watched_places(self.incidents, cases(0))
-        screened = partial(self._screened, open_now, verdicts.tallies, cache(batch.tables))
-        judgements = judge_all(
+        open_now = self.open_now | watched_places(self.incidents, batch.present.values())
+        left = partial(self._left, batch, batch.table(), open_now, verdicts.tallies)
+        judgements = judge_left(
             cases,
+            left,
             self.rules,
             open_now,
             tuned,
             failed,
             count=count,
-            screened=screened,
             keeps_all=self.keeps_all,
         )
         judgements = with_incidents(
             self.suppressed(judgements),
             self.rules,
-            lambda rule: cases(nanoseconds(rule.conduct().long_seconds)),
+            lambda rule: tuple(cases(nanoseconds(rule.conduct().long_seconds)).values()),
             tuned,
             self.incidents,
             failed,
@@ -175,7 +183,6 @@ class BatchEvaluation(Struct, frozen=True):
         verdicts.judgements += [
             judgement for judgement in judgements if self.keeps_all or matters(judgement, open_now)
         ]
-        spans = {span: cases(span) for span in {*self.spans, self.lookback}}
         named = {judgement.key for judgement in verdicts.judgements} | {key for key, _ in open_now}
 
         def is_read(case: Case) -> bool:
@@ -183,60 +190,40 @@ class BatchEvaluation(Struct, frozen=True):
             is_judged = case.key in named or self.keeps_all
             return is_judged or is_movable or len(case.devices) > 1
 
+        spans = {span: cases(span) for span in {*self.spans, self.lookback}}
         verdicts.parts = contribution_of(batch, spans, self.owners, self.lookback, is_read)
         return verdicts
 
-    def _screened(
+    def _left(
         self,
+        batch: FleetCases,
+        table: BatchTable,
         open_now: AbstractSet[tuple[str, str]],
         tallies: Counter[VerdictKind],
-        tables: Callable[[Nanoseconds], Sequence[DeviceTable]],
         general: Rule[Any],
-        present: Mapping[str, Case],
-    ) -> Mapping[str, Case]:
-        """Count the verdicts that a rule's screen settles; return the other cases."""
+    ) -> Iterable[str]:
+        """Count the verdicts that a rule's screen settles; return the keys of the other cases."""
         if self.keeps_all or general.screen_with is None:
-            return present
-        settled = _settled_by(general, present, self.tuned, tables)
-        for key in [key for key in settled if (key, general.name) in open_now]:
-            del settled[key]
-        tallies.update(settled.values())
-        return {key: case for key, case in present.items() if key not in settled}
-
-
-def _settled_by(
-    general: Rule[Any],
-    present: Mapping[str, Case],
-    tuned: Tuned,
-    tables: Callable[[Nanoseconds], Sequence[DeviceTable]],
-) -> dict[str, VerdictKind]:
-    """Return the verdicts that a rule's screen settles, by key."""
-    groups = defaultdict[tuple[int, float], set[str]](set)
-    rules: dict[int, Rule[Any]] = {}
-    for key, case in present.items():
-        rule = tuned(general, case)
-        rules[id(rule)] = rule
-        groups[id(rule), rule.conduct(case.workload).long_seconds].add(key)
-    verdict_kinds: dict[str, VerdictKind] = {}
-    for (number, long_seconds), keys in groups.items():
-        rule = rules[number]
-        several = defaultdict[str, Counter[VerdictKind]](Counter)
-        if (screen := rule.screen_with) is None:
-            continue
-        for table in tables(nanoseconds(long_seconds)):
-            for settled, rows in table.settled(screen(table, rule.settings)):
-                kind = VerdictKind.settled(rule.name, settled)
-                verdict_kinds |= {
-                    row.key: kind for row in rows if row.is_single and row.key in keys
-                }
-                for row in rows:
-                    if not row.is_single and row.key in keys:
-                        several[row.key][kind] += 1
-        # All devices of a case must agree.
-        for key, of_case in several.items():
-            if [*of_case.values()] == [len(present[key].devices)]:
-                (verdict_kinds[key],) = of_case
-    return verdict_kinds
+            return batch.present
+        groups = defaultdict[tuple[int, float], list[int]](list)
+        rules: dict[int, Rule[Any]] = {}
+        is_open = np.zeros(len(table.keys), bool)
+        for number, key in enumerate(table.keys):
+            case = batch.present[key]
+            rule = self.tuned(general, case)
+            rules[id(rule)] = rule
+            groups[id(rule), rule.conduct(case.workload).long_seconds].append(number)
+            is_open[number] = (key, general.name) in open_now
+        settled, numbers = table.settled(
+            (cases, nanoseconds(long_seconds), rules[rule_id])
+            for (rule_id, long_seconds), cases in groups.items()
+        )
+        numbers[is_open] = 0
+        counts = np.bincount(numbers, minlength=len(settled) + 1)
+        for verdict, count in zip(settled, counts[1:].tolist(), strict=True):
+            if count:
+                tallies[VerdictKind.settled(general.name, verdict)] += count
+        return [table.keys[number] for number in np.flatnonzero(numbers == 0).tolist()]
 
 
 def matters(judgement: Judgement, open_now: AbstractSet[tuple[str, str]]) -> bool:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.columns.subject import Subject
@@ -109,36 +108,19 @@ def place_of(device: FleetDevice) -> Place:
     return device.cluster, device.node
 
 
-class NodeNeighbors:
-    """Workloads of each node with their devices there; independent of the span."""
-
-    def __init__(
-        self,
-        residents: Iterable[Case],
-        devices: Mapping[str, FleetDevice],
-        rows: Callable[[str], Sequence[HoldingRow]],
-        workloads: Mapping[str, Workload],
-    ) -> None:
-        self._places: dict[str, Place] = {}
-        by_place: defaultdict[Place, list[Case]] = defaultdict(list)
-        for resident in residents:
-            places = {place_of(devices[device.uuid]) for device in resident.devices}
-            if len(places) == 1:
-                self._places[resident.key] = places.pop()
-                if resident.workload is not None:
-                    by_place[self._places[resident.key]].append(resident)
-        self._nodes = {
-            place: (node_of(cases, rows, workloads), [case.key for case in cases])
-            for place, cases in by_place.items()
-        }
-
-    def nodes(self, cases: Mapping[str, Case]) -> Mapping[str, Node]:
-        """Return the nodes of cases of one span, by key; absent for cases without one."""
-        nodes = {
-            place: replace(node, cases=tuple(cases[key] for key in keys))
-            for place, (node, keys) in self._nodes.items()
-        }
-        return {key: nodes[place] for key, place in self._places.items() if place in nodes}
+def neighbors_of(
+    residents: Iterable[Case], devices: Mapping[str, FleetDevice]
+) -> dict[str, list[Case]]:
+    """Return the workloads on the node of each case by its key; none for cases on several nodes."""
+    places: dict[str, Place] = {}
+    neighbors = defaultdict[Place, list[Case]](list)
+    for resident in residents:
+        first, *others = {place_of(devices[device.uuid]) for device in resident.devices}
+        if not others:
+            places[resident.key] = first
+        if not others and resident.workload is not None:
+            neighbors[first].append(resident)
+    return {key: neighbors[place] for key, place in places.items()}
 
 
 def node_of(

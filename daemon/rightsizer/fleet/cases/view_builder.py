@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rightsizer.advice.replica_load import are_separate_pods
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
-from rightsizer.fleet.cases.case import FleetCases
+from rightsizer.fleet.cases.case import FleetCases, SpanCases
 from rightsizer.fleet.cases.hourly_figures import (
     GpuCounts,
     HourlyFigures,
@@ -90,7 +90,7 @@ class BatchContribution:
 
 def contribution_of(
     cases: FleetCases,
-    spans: Mapping[Nanoseconds, tuple[Case, ...]],
+    spans: Mapping[Nanoseconds, SpanCases],
     owners: Mapping[str, WorkloadOwner],
     lookback: Nanoseconds,
     is_read: Callable[[Case], bool] = lambda _: True,
@@ -113,7 +113,7 @@ def contribution_of(
         contribution.lost += _lost(cases, device)
         for length in spans if cases.is_present(uuid) else ():
             contribution.known_seconds[length] += subject.known_in(cases.now - length, cases.now)
-    for case in cases.cases(0):
+    for case in cases.present.values():
         uuids = [device.uuid for device in case.devices]
         for uuid in uuids:
             device = cases.devices[uuid]
@@ -126,17 +126,18 @@ def contribution_of(
             contribution.empty.update(_empty(cases, uuids))
         else:
             contribution.room.update(_room(cases, uuids))
+    read = {key for key, case in cases.present.items() if case.workload and is_read(case)}
     longest, *shorter = sorted(spans, reverse=True)
     start = cases.now - longest
     contribution.workloads = [
-        _workload(cases, case, _slim_case(case, is_read=is_read(case)), start, owners)
-        for case in spans[longest]
+        _workload(
+            cases, _slim_case(spans[longest].alone(key)) if key in read else case, start, owners
+        )
+        for key, case in cases.present.items()
         if case.workload is not None
     ]
     for length in shorter:
-        contribution.cases[length] = [
-            _slim_case(case) for case in spans[length] if case.workload and is_read(case)
-        ]
+        contribution.cases[length] = [_slim_case(spans[length].alone(key)) for key in read]
     return contribution
 
 
@@ -181,7 +182,6 @@ def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
 def _workload(
     cases: FleetCases,
     case: Case,
-    slim: Case,
     start: Nanoseconds,
     owners: Mapping[str, WorkloadOwner],
 ) -> FleetWorkload:
@@ -194,7 +194,7 @@ def _workload(
         return hours_of(subject, column, start, cases.now, factor)
 
     return FleetWorkload(
-        case=slim,
+        case=case,
         pool=min(pools, key=lambda pool: (-pools[pool], pool)),
         nodes=dict(sorted(Counter(device.node for device in devices).items())),
         team=owners[case.key].team if case.key in owners else "",
@@ -202,7 +202,7 @@ def _workload(
         compute=hours("peak:compute", ratio),
         memory_bytes=hours("peak:memory_bytes", 1.0),
         cluster=devices[0].cluster,
-        has_separate_pods=are_separate_pods(case),
+        has_separate_pods=len(devices) > 1 and are_separate_pods(cases.with_node(case)),
     )
 
 
@@ -216,17 +216,17 @@ _SLIM: Final = {
 _WITHOUT: Final[dict[str, Any]] = {name: getattr(_NOTHING, name) for name in _WIDE}
 
 
-def _slim_case(case: Case, *, is_read: bool = True) -> Case:
+def _slim_case(case: Case) -> Case:
     """Remove distributions, blocks, history and node from a case: fleets have very many.
 
-    Empty mappings are shared, a twelfth of a view's memory. If it is not read, it has no windows.
+    Empty mappings are shared, a twelfth of a view's memory.
     """
     windows = (
         Window(**_WITHOUT, **{name: getattr(window, name) or no for name, no in _SLIM.items()})
-        for window in (case.windows if is_read else ())
+        for window in case.windows
     )
     # What is computed on demand would hold the batch.
-    provisioning = tuple(case.provisioning) if is_read else ()
+    provisioning = tuple(case.provisioning)
     return Case(case.key, case.workload, case.devices, tuple(windows), provisioning)
 
 

@@ -10,13 +10,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats, FrameLayout
-from rightsizer.fleet.columns.distributions import Demands, DistributionTable, SegmentDemands
+from rightsizer.fleet.columns.distributions import SegmentDemands, UseDistributions
 from rightsizer.fleet.columns.segment import Segment
 from rightsizer.model.values import (
+    BINS,
     IDLE_STATES,
     NANOSECONDS_PER_SECOND,
     Cause,
     Condition,
+    Distribution,
+    Histogram,
     Nanoseconds,
     Resource,
     State,
@@ -34,7 +37,6 @@ _MEMBERS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
     ColumnKind.WASTE_JOULES: Cause,
 }
 _RANKS: Final = ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE)
-_KNOWN_STATES: Final = tuple(state for state in State if state is not State.UNKNOWN)
 
 
 def is_of_this_version(column: str) -> bool:
@@ -93,6 +95,7 @@ class SpanSums:
                 spans = [span + time for span, time in zip(spans, times, strict=True)]
         self.spans = np.array(spans)
         """Time of each subject."""
+        self._distributions: dict[Resource | None, UseDistributions] = {}
 
     @cached_property
     def _amounts(self) -> list[list[float]]:
@@ -134,6 +137,18 @@ class SpanSums:
         pairs = zip(names_of(self._layout, kind), times, strict=True)
         return {name: int(time) for name, time in pairs if time > 0}
 
+    def time_in(self, *states: State) -> Floats:
+        """Return the nanoseconds of each subject in some states; beyond the span by rounding."""
+        columns = (self.column(ColumnKind.STATE, state) for state in states)
+        told = (column for column in columns if column is not None)
+        return sum(told, np.zeros(len(self.spans)))
+
+    @cached_property
+    def known(self) -> Floats:
+        """Nanoseconds of each subject with a known state."""
+        known_states = (state for state in State if state is not State.UNKNOWN)
+        return np.asarray(np.minimum(self.time_in(*known_states), self.spans), float)
+
     def states(self, row: int) -> dict[State, Nanoseconds]:
         """Return time by state; the rest of the span is unknown."""
         states: dict[State, Nanoseconds] = self.times(ColumnKind.STATE, row)
@@ -156,17 +171,36 @@ class SpanSums:
             is_known |= ~np.isnan(values).all(axis=1)
         return is_known
 
-    @cached_property
-    def distributions(self) -> DistributionTable:
-        """Distributions of all resources, over active (memory: held) time."""
-        demands = [part.demands.over(part.first, part.last) for part in self._parts]
-        size = len(self.began)
-        states = [self.states(row) for row in range(size)]
-        known_seconds, idle, empty = (
-            np.array([sum(times.get(state, 0) for state in some) for times in states], float)
-            for some in (_KNOWN_STATES, IDLE_STATES, (State.IDLE_EMPTY,))
-        )
-        return Demands.summed(demands, size).without_idle(known_seconds, idle, empty)
+    def distributions(self, resource: Resource | None) -> UseDistributions:
+        """Return the use of a resource by subject; of `None`, compute's lower bound."""
+        if resource not in self._distributions:
+            self._distributions[resource] = self._summed(resource)
+        return self._distributions[resource]
+
+    def _summed(self, resource: Resource | None) -> UseDistributions:
+        """Sum the use over active (memory: held) time.
+
+        An idle device uses nothing, so idle time is the lowest part of what is exported.
+        """
+        demands = [part.demands.over(resource, part.first, part.last) for part in self._parts]
+        estimated = sum((demand.estimated for demand in demands), np.zeros((len(self.spans), BINS)))
+        exported = np.asarray(sum(demand.exported for demand in demands))
+        if not exported.any():
+            return UseDistributions(estimated)
+        unused_states = (State.IDLE_EMPTY,) if resource is Resource.MEMORY else IDLE_STATES
+        exported = np.where(self.known[:, None] > 0, exported, 0.0)
+        away = exported.sum(axis=1) * self.time_in(*unused_states) / np.maximum(1.0, self.known)
+        below = np.cumsum(exported, axis=1) - away[:, None]
+        return UseDistributions(np.clip(below, 0.0, exported) + estimated)
+
+    def demands(self, row: int) -> dict[Resource, Distribution]:
+        """Return the distributions of a subject."""
+        distributions = {resource: self.distributions(resource).of(row) for resource in Resource}
+        return {resource: use for resource, use in distributions.items() if use is not None}
+
+    def compute_at_least(self, row: int) -> Distribution:
+        """Return the lower bound of a subject's use of compute; empty if unknown."""
+        return self.distributions(None).of(row) or Histogram()
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -136,15 +136,8 @@ class Subject:
         return 0
 
     def over(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
-        """Return a span that ends now, in complete intervals; `None` for all.
-
-        If the newest day is hourly, short spans are answered by the last whole hour: what held over
-        all of it held at its end, and nothing is known of the current hour.
-        """
-        if (step := self.last_step) != COARSE_STEP:
-            return (0 if span is None else now - span), now
-        end = now // step * step
-        return (0 if span is None else end - -(-span // step) * step), end
+        """Return a span that ends now, in complete intervals; `None` for all."""
+        return latest_span(self.last_step, span, now)
 
     @cached_property
     def last_present(self) -> Nanoseconds | None:
@@ -240,7 +233,6 @@ class Subject:
             return Window(subject, start, max(start, end), states=nothing)
         states = sums.states(row)
         used = sums.amounts(ColumnKind.USED, row)
-        distributions = cache(lambda: sums.distributions.of(row))
         return ColumnWindow(
             uuid=subject,
             start=began,
@@ -257,10 +249,26 @@ class Subject:
             used_seconds=used.get("seconds", 0.0),
             used_joules=used.get("joules", 0.0),
             energy_joules=sums.amounts(ColumnKind.ENERGY, row).get("joules", 0.0),
-            demands=LazyMapping(lambda: distributions()[0]),
-            compute_at_least=LazyDistribution(lambda: distributions()[1]),
+            demands=LazyMapping(lambda: sums.demands(row)),
+            compute_at_least=LazyDistribution(
+                lambda: sums.distributions(None).of(row) or Histogram()
+            ),
             blocks=self.blocks(start, end),
         )
+
+
+def latest_span(
+    step: Nanoseconds, span: Nanoseconds | None, now: Nanoseconds
+) -> tuple[Nanoseconds, Nanoseconds]:
+    """Return a span that ends now, in complete intervals of the newest day; `None` for all.
+
+    If that is hourly, short spans are answered by the last whole hour: what held over all of it
+    held at its end, and nothing is known of the current hour.
+    """
+    if step != COARSE_STEP:
+        return (0 if span is None else now - span), now
+    end = now // step * step
+    return (0 if span is None else end - -(-span // step) * step), end
 
 
 def _observed(states: Mapping[State, Nanoseconds]) -> dict[Observation, Nanoseconds]:
