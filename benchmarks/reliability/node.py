@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 
 import yaml
 
-from forked_command import ForkedCommand, forked_command
+from forked_command import RIGHTSIZER, ForkedCommand, forked_command
 
 GPUS: Final = 4
 OWNER: Final = "train"
@@ -132,7 +132,7 @@ class Node:
             is_plain = self.command == _AGENT and not self.prefix and self.open_log is None
             if is_plain and "LD_PRELOAD" not in self.environment:
                 self._process = forked_command(
-                    ["agent", *arguments],
+                    [*RIGHTSIZER, "agent", *arguments],
                     (nothing, log, log),
                     folder=self.folder,
                     environment=environment,

@@ -119,7 +119,7 @@ def test_the_api_server_would_take_every_object(version: str, tmp_path: Path) ->
     objects = [each for each in chain(*made) if each["kind"] not in OWN_SCHEMAS]
     assert complaints(objects, version, tmp_path) == []
     objects[0]["metadata"]["nmae"] = "x"
-    assert complaints(objects, version, tmp_path)
+    assert complaints(objects[:1], version, tmp_path)
 
 
 def test_probes_ask_pages_that_never_ask_the_driver() -> None:

@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.rollup_store import FINE_KEPT
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.service import Recommender, configured_rules
@@ -68,6 +69,7 @@ def opened(folder: Path) -> Iterator[tuple[Nanoseconds, str, Finding]]:
     accounts = NodeAccounts(settings.accounting)
     before = demo.days_before * seconds(DAY)
     past = snapshots(demo, BEGINS - nanoseconds(before), before, demo.memory_tick_seconds)
+    accounts.keep_hours_before(BEGINS - FINE_KEPT)
     for snapshot in past:
         accounts.post(snapshot)
     accounts.reset_totals()

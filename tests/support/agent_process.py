@@ -19,11 +19,12 @@ from urllib.request import urlopen
 from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
+import forked_command as forked
 from forked_command import ForkedCommand, forked_command
 
 __all__ = ["RIGHTSIZER", "AgentProcess", "agent_process", "eventually", "run_rightsizer"]
 
-RIGHTSIZER: Final = (sys.executable, "-m", "rightsizer")
+RIGHTSIZER: Final = (sys.executable, *forked.RIGHTSIZER)
 _START_SECONDS: Final = 90.0
 _STARTED: Final = ("agent_started", "fleet_started")
 _STOP_SECONDS: Final = 20.0
@@ -101,7 +102,8 @@ def agent_process(
         command: The command to run; it logs `agent_started` or `fleet_started`, or prints its page.
         config: The text of its configuration file.
         answers: Whether it listens on an address; checked in plain HTTP by default.
-        is_measured: Whether its cost is measured: then it loads its modules itself.
+        is_measured: Whether its cost is measured: then it loads its modules itself, as a program
+            that is not Python does.
     """
     log_file = folder / f"log-{time.monotonic_ns()}"
     if config:
@@ -111,9 +113,9 @@ def agent_process(
     environment = {**os.environ, "RIGHTSIZER_WEB__METRICS__LEVEL": "full"}
     process: subprocess.Popen[bytes] | ForkedCommand
     with log_file.open("wb") as log, Path(os.devnull).open("rb") as nothing:
-        if tuple(command[: len(RIGHTSIZER)]) == RIGHTSIZER and not is_measured:
+        if command[0] == sys.executable and not is_measured:
             process = forked_command(
-                [*command[len(RIGHTSIZER) :], *flags],
+                [*command[1:], *flags],
                 (nothing, log, log),
                 folder=folder,
                 environment=environment,
@@ -149,7 +151,7 @@ def run_rightsizer(
         folder: Its working folder, if not this process's.
         timeout_seconds: How long it may take.
     """
-    argv = [*map(str, arguments)]
+    argv = [*forked.RIGHTSIZER, *map(str, arguments)]
     with (
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as out,

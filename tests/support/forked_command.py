@@ -1,4 +1,4 @@
-"""`rightsizer` commands in processes forked from one that has loaded their modules already.
+"""Python programs in processes forked from one that has loaded the product's modules already.
 
 Loading takes most of an agent's start, and there are hundreds of starts. Environment, folder and
 files are the caller's, and the exit is the interpreter's own. As a program this is the process that
@@ -10,6 +10,7 @@ import ctypes
 import gc
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -19,12 +20,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from rightsizer.cli.main import COMMANDS, entry_point
 
-__all__ = ["ForkedCommand", "forked_command"]
+__all__ = ["RIGHTSIZER", "ForkedCommand", "forked_command"]
 
+RIGHTSIZER: Final = ("-m", "rightsizer")
 _ORDER_BYTES = 2**18
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
@@ -77,22 +79,30 @@ def forked_command(
     folder: Path,
     environment: dict[str, str],
 ) -> ForkedCommand:
-    """Start a command.
+    """Start a program.
 
     Args:
-        arguments: Arguments of `rightsizer`.
+        arguments: Arguments of Python: `RIGHTSIZER` with its own, `-c` and code, or a file.
         files: Its standard input, output and error.
         folder: Its working folder.
         environment: All of its variables.
     """
-    order = {"arguments": [*arguments], "folder": str(folder), "environment": environment}
+    order = {"arguments": [*map(str, arguments)], "folder": str(folder), "environment": environment}
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         handles = [theirs.fileno(), *(file.fileno() for file in files)]
         socket.send_fds(
-            _orders(is_agent=arguments[0] == "agent"), [json.dumps(order).encode()], handles
+            _orders(is_agent=_name(arguments) in _AGENTS), [json.dumps(order).encode()], handles
         )
     return ForkedCommand(int(ours.recv(_ORDER_BYTES)), ours)
+
+
+_AGENTS: Final = frozenset({"agent", "demo"})
+
+
+def _name(arguments: Sequence[str]) -> str:
+    """The command whose modules are loaded; that of programs is the one they are built from."""
+    return arguments[2] if tuple(arguments[:2]) == RIGHTSIZER else "demo"
 
 
 @cache
@@ -119,7 +129,7 @@ def main(number: int) -> None:
         if not message:
             sys.exit()
         order = json.loads(message)
-        _load(order["arguments"][0])
+        _load(_name(order["arguments"]))
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Supervisors are not waited for.
         if not os.fork():
             break
@@ -134,8 +144,25 @@ def main(number: int) -> None:
     os.environ.clear()
     os.environ.update(order["environment"])
     time.tzset()
-    sys.argv = ["rightsizer", *order["arguments"]]
-    entry_point()
+    _run(order["arguments"])
+
+
+def _run(arguments: Sequence[str]) -> None:
+    """Run a program as Python would."""
+    program, *more = arguments
+    if tuple(arguments[:2]) == RIGHTSIZER:
+        sys.argv = ["rightsizer", *more[1:]]
+        entry_point()
+    elif program == "-c":
+        sys.argv = ["-c", *more[1:]]
+        exec(more[0], {"__name__": "__main__"})
+    elif program == "-m":
+        sys.argv = more
+        runpy.run_module(more[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [*arguments]
+        sys.path[0] = str(Path(program).parent)
+        runpy.run_path(program, run_name="__main__")
 
 
 def _load(name: str) -> None:

@@ -14,7 +14,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.units import seconds
 
-CYCLES: Final = 3
+CYCLES: Final = 2
 AGAIN_SECONDS: Final = 2.0
 """To enumerate on another thread, and to take its answer a tick later."""
 
