@@ -184,6 +184,17 @@ def test_a_short_absence_is_none(away: int, since: int) -> None:
     assert job.windows[0].start == FIRST_DAY * DAY + since * HOUR
 
 
+def test_idle_time_begins_when_the_holder_came() -> None:
+    """Even where an absence that idle time lies on both sides of is bridged."""
+    days = four_days(0, state=State.IDLE_HELD, busy=0.0)
+    held = [(JOB, 0, 60, 1.0), (JOB, 80, 96, 1.0)]
+    (job,) = cases_of(days, {"GPU-0": held}).cases(4 * DAY)
+    (gap,) = job.idle_gaps(0.01)
+    assert gap.start == FIRST_DAY * DAY + 80 * HOUR
+    assert gap.seconds == 16 * 3600.0
+    assert not gap.has_ended
+
+
 def test_nobody_left_while_nothing_was_known() -> None:
     """A gap of the telemetry does not end a tenure."""
     gap = [1.0] * 2 + [0.0] * 10 + [1.0] * 12

@@ -242,6 +242,7 @@ class FleetCases:
                 self.subject_of(key),
                 workload_subject(key) if is_workload else key,
                 0 if is_workload else self._since[key][0],
+                min(self._since[key]),
                 self.now,
                 self.settings.accounting.past,
             )

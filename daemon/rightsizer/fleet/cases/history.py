@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from rightsizer.accounting.accounts_snapshot import LoadHistory
 from rightsizer.accounting.load_patterns import effective_samples, grid
@@ -14,7 +15,16 @@ from rightsizer.accounting.settings import LoadPatternSettings
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.columns.subject import Subject
-from rightsizer.model.values import BLOCK_SPAN, Blocks, Measure, Nanoseconds, Series, Window
+from rightsizer.model.values import (
+    BLOCK_SPAN,
+    Blocks,
+    IdleGap,
+    Measure,
+    Nanoseconds,
+    Series,
+    Window,
+    seconds,
+)
 
 _BLOCKS_AN_HOUR: Final = COARSE_STEP // BLOCK_SPAN
 
@@ -25,22 +35,25 @@ class SubjectHistory(LoadHistory):
     Args:
         subject: The workload or device.
         name: Name of the workload's windows, or uuid of the device.
-        since: When the case's holder took the device.
+        since: Start of what is judged: when the holder took its only device; 0 for a workload.
+        taken: When the holder took the first device that it has now.
         now: End of all spans.
         settings: Settings of patterns.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - as described above.
         self,
         subject: Subject,
         name: str,
         since: Nanoseconds,
+        taken: Nanoseconds,
         now: Nanoseconds,
         settings: LoadPatternSettings,
     ) -> None:
         super().__init__(None, since, now, settings)
         self.subject = subject
         self._name = name
+        self._taken = taken
         self.effective_samples = cache(partial(_effective_means, subject))
         self.known_peaks = cache(partial(_known_peaks, subject))
 
@@ -49,6 +62,14 @@ class SubjectHistory(LoadHistory):
         since = max(start, self._since)
         is_shared = self._since <= start
         return self.subject.window(self._name, since, max(since, end), is_shared=is_shared)
+
+    def idle_gaps(self, busy_ratio: float) -> tuple[IdleGap, ...]:
+        """Return times below a busy ratio; one that goes on is not older than its holding."""
+        gaps = super().idle_gaps(busy_ratio)
+        if not gaps or gaps[-1].has_ended or gaps[-1].start >= self._taken:
+            return gaps
+        length = min(gaps[-1].seconds, seconds(self._end - self._taken))
+        return (*gaps[:-1], replace(gaps[-1], seconds=length, start=self._taken))
 
     def blocks(self) -> Blocks:
         """Return all blocks."""
