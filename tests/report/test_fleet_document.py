@@ -85,6 +85,14 @@ def test_fleet_document_loads_nothing_and_runs_its_own_script_alone() -> None:
     assert "@import" not in page
 
 
+def test_title_says_what_is_wasted() -> None:
+    """Where each price is known."""
+    priced = tuple(row for row in fleet_answer().usage if row.dollars is not None)
+    title = r"<h1>28 GPUs in 2 pools: \$[\d,.]+ of \$[\d,.]+ a day wasted</h1>"
+    assert re.search(title, fleet_document(document_of(usage=priced)))
+    assert "<h1>28 GPUs in 2 pools</h1>" in fleet_document(document_of())
+
+
 def test_page_says_how_many_rows_it_leaves_out() -> None:
     """By its own limit or by that asked for; the words for a terminal are not on it."""
     page = fleet_document(document_of(), top=1)

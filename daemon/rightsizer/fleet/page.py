@@ -47,15 +47,17 @@ def fleet_document(
 ) -> str:
     """Render the page from the JSON of `rightsizer fleet`; a service may have more pages."""
     gpus = f"{number_text(answer['gpus'])} GPU{'' if answer['gpus'] == 1 else 's'}"
-    title = f"{gpus} in {counted(len(answer['pools']), 'pool')}"
+    summary = summary_of(answer)
+    title = f"{gpus} in {counted(len(answer['pools']), 'pool')}{summary.wasted_text}"
     group_maximum = _MOST_GROUPS if top is None else min(top, _MOST_GROUPS)
-    blocks = _blocks(answer, group_maximum, has_plan_form=has_plan_form)
+    blocks = _blocks(answer, summary, group_maximum, has_plan_form=has_plan_form)
     return page_of(title, blocks, **scripts(*_SCRIPTS))
 
 
-def _blocks(answer: _JsonMapping, group_maximum: int, *, has_plan_form: bool) -> Iterator[Block]:
+def _blocks(
+    answer: _JsonMapping, summary: FleetSummary, group_maximum: int, *, has_plan_form: bool
+) -> Iterator[Block]:
     """Yield what it costs, what to do and its GPUs, both of which a script filters; the rest."""
-    summary = summary_of(answer)
     yield Sentence(known_text(answer), Tone.FAINT)
     if has_plan_form:
         yield Chart(lambda: '<p><a href="plan">Plan GPUs for a workload</a></p>')

@@ -75,6 +75,14 @@ class FleetSummary(Struct, frozen=True):
         return f"Costs {spent} a day, {wasted} of it wasted{left}. Of the GPU-hours: {shares}."
 
     @property
+    def wasted_text(self) -> str:
+        """What of the money is wasted, after a count; empty without a price."""
+        if self.spent is None or self.wasted is None:
+            return ""
+        spent = dollars_text(self.spent.value)
+        return f": {dollars_text(self.wasted.value)} of {spent} a day wasted"
+
+    @property
     def reclaim_text(self) -> str:
         """What the recommendations give back together."""
         pieces = [counted(len(self.advice), "open recommendation")]
