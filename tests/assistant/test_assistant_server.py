@@ -209,7 +209,7 @@ def test_faults_are_errors_with_remedies(tmp_path: Path) -> None:
     expected = (
         "check that an agent listens there",
         "no-such-model",
-        "model: is missing; name as on the hubs",
+        "model: is missing; name as on model hubs",
         "plan has no argument 'html'; it takes model",
         'rps: {"a": 1} is no text',
         "limit: '0' is not a whole number",

@@ -210,7 +210,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser.add_argument, _HELP["turn"], priority={"type": int, "default": 0})
     waiting = parser.add_mutually_exclusive_group()
     add_flags(waiting.add_argument, _HELP["waiting"], wait_at_most=duration)
-    parser.add_argument("--quiet", action="store_true", help="tell nothing but faults")
+    parser.add_argument("--quiet", action="store_true", help="print only errors")
     add_agent_flags(parser)
     parser.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, after --")
 

@@ -93,7 +93,7 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
   (default: {default.procfs})
 --path.sysfs DIR: mount point of sysfs; setting: path.sysfs
   (default: {default.sysfs})
---simulated.scenario NAME: simulated node in place of the real driver:
+--simulated.scenario NAME: simulated node instead of the real driver:
   {", ".join(packaged_scenarios())}, or a scenario file
 """
     add_flags(parser.add_argument, flags)

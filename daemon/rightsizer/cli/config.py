@@ -29,9 +29,7 @@ class WholeSettings(Settings, frozen=True):
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     names = "{init,show,check}"
-    actions = parser.add_subparsers(
-        dest="action", required=True, metavar=names, help="what is done"
-    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar=names, help="what to do")
     init = actions.add_parser("init")
     init.add_argument("file", nargs="?", type=Path, default="rightsizer.yaml", help="file to write")
     show = actions.add_parser("show")
@@ -104,7 +102,7 @@ def _write(path: Path) -> None:
 
 def _configure_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, nargs="?", default=CONFIGURATION, help="file to check")
-    only = "leave alone what the file names, which may lie on another machine"
+    only = "do not check the files that it names, which may be on another machine"
     parser.add_argument("--syntax-only", action="store_true", help=only)
 
 

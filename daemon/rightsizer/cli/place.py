@@ -139,7 +139,7 @@ def placement_of_node(settings: Settings, request: GpuRequest, clock: Clock) -> 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_request_flags(parser)
     add = add_format_flag(parser, "the keys of docs/broker.md", "export")
-    exports = "answer as exports for a shell; the same as --format export"
+    exports = "print exports for a shell; the same as --format export"
     add("--export", dest="format", action="store_const", const="export", help=exports)
     add_flags(parser.add_argument, _HELP["forms"])
     add_scenario_flag(parser, "agent and driver")

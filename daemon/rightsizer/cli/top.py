@@ -17,8 +17,8 @@ _LEAST_SECONDS: Final = 0.2
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_url_flags(parser, DEFAULT_URL)
     flags = """
---interval SECONDS: how often the agent is asked
---once: print one table and end
+--interval SECONDS: time between two updates
+--once: print one table and exit
 """
     add_flags(parser.add_argument, flags, interval={"type": float, "default": 2.0})
 

@@ -74,7 +74,7 @@ def finding_line(finding: Finding) -> str:
 
 def add_verbose_flag(parser: argparse.ArgumentParser) -> None:
     """Add `-v`, by which `no_verdict` tells all."""
-    verbose = "tell why rules gave no verdict"
+    verbose = "also say why rules gave no verdict"
     parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
 
 

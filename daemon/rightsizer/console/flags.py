@@ -33,7 +33,7 @@ _Settings = TypeVar("_Settings")
 _CONFIG: Final = """
 --config.file FILE: configuration file (default: rightsizer.yaml in /etc/rightsizer if readable;
   fleet.yaml for the fleet). Environment variables like RIGHTSIZER_LOG__LEVEL override it
---constants FILE: override constants of models, in the form of the configuration, for experiments
+--constants FILE: override constants of models for experiments, in the format of the configuration
 """
 _SOURCES: Final = (
     "history.path",

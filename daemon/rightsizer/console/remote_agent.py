@@ -32,8 +32,8 @@ def add_url_flags(parser: argparse.ArgumentParser, default: str | None = None) -
     """Add `--url`, and flags for TLS and users."""
     flags = """
 --url URL: the address of an agent, or of a fleet's service, such as http://node:19400
---user NAME: the user to ask as
---password-file FILE: a file whose first line is the password of that user
+--user NAME: user to authenticate as
+--password-file FILE: file whose first line is the password of that user
 --ca-file FILE: a PEM file with the authorities to trust; without it the system's own
 """
     add_flags(parser.add_argument, flags, url={"default": default}, password_file=Path)

@@ -44,15 +44,15 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "action",
         choices=("merge", "rules"),
         nargs="?",
-        help="make one answer of those of shards; write recording rules for dcgm-exporter's "
-        "metrics, of those in the store where one is named",
+        help="merge the answers of shards; write recording rules for dcgm-exporter's metrics, with "
+        "--store.url only for those in the store",
     )
     parser.add_argument(
         "answers",
         type=Path,
         nargs="*",
         metavar="ANSWER.json",
-        help="answers in JSON, to merge, or caches of days",
+        help="answers in JSON, or caches of days, to merge",
     )
     add_flags(parser.add_argument, _HELP["look"], lookback=duration, at=moment)
     add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["modes"])
