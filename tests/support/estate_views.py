@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from block_cases import past_of, summed
 from cases import case, histogram, window
-from readings import DAY, EPOCH, GIBIBYTE, HOUR, gpu
+from readings import DAY, EPOCH, GIBIBYTE, HOUR, SECOND, gpu
 from rightsizer.advice.market import Market
 from rightsizer.catalogue.prices import OnDemand, Price, Prices
 from rightsizer.catalogue.prices_file import built_in_prices
@@ -192,6 +192,7 @@ def work(  # noqa: PLR0913 - one for each thing that a test may vary.
     most = max((of_each(hour) or 0.0 for hour in range(round(24 * days))), default=0.0)
     given = list(windows) if windows is not None else [used(most, memory)] * len(devices)
     found = case(given, owner, devices)
+    idle = sum(window.states.get(State.IDLE_HELD, 0) for window in found.windows)
     return FleetWorkload(
         case=replace(found, past=past_of(found.key, summed([_blocks(of_each, days)] * 2))),
         pool=where,
@@ -200,6 +201,7 @@ def work(  # noqa: PLR0913 - one for each thing that a test may vary.
         busy=hours(busy or together, days),
         compute=hours(together, days),
         memory_bytes=hours(steady(memory * size * 80 * GIBIBYTE), days),
+        idle_held_seconds=idle / SECOND,
     )
 
 

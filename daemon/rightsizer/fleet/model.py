@@ -189,6 +189,7 @@ class FleetWorkload(Struct, frozen=True):
     """A workload over the span."""
 
     case: Case
+    """Without windows, unless a rule of the fleet may read them."""
     pool: str
     nodes: Mapping[str, int]
     """Number of its present devices by node."""
@@ -202,6 +203,8 @@ class FleetWorkload(Struct, frozen=True):
     cluster: str = ""
     has_separate_pods: bool = False
     """Whether each device is held by a separate pod of a Deployment."""
+    idle_held_seconds: float = 0.0
+    """How long its devices were held but idle, since it took them."""
 
     @property
     def gpus(self) -> int:

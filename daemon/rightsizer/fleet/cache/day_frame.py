@@ -63,6 +63,7 @@ def kind_of(column: str) -> ColumnKind:
 
 UNKNOWN_STATE: Final = ColumnKind.STATE.column(State.UNKNOWN)
 IDLE_EMPTY_STATE: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
+IDLE_HELD_STATE: Final = ColumnKind.STATE.column(State.IDLE_HELD)
 _LAST: Final = {ColumnKind.MEAN: 1, ColumnKind.PEAK: 2}
 _LAYOUTS_KEPT: Final = 256
 

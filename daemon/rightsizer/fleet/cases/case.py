@@ -19,7 +19,7 @@ from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.verification import Measured, measure_all
 from rightsizer.fleet.cache.day_cache import DayCache, HoldingRow, merged_holdings, rank
-from rightsizer.fleet.cache.day_frame import DayFrame, FrameLayout
+from rightsizer.fleet.cache.day_frame import IDLE_HELD_STATE, DayFrame, FrameLayout
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.cases.history import SubjectHistory
 from rightsizer.fleet.cases.occupancy import (
@@ -233,6 +233,14 @@ class FleetCases:
         step = subject.last_step
         longest = nanoseconds(self.settings.absent_seconds) + (step if step > FINE_STEP else 0)
         return self.now - subject.last_present <= longest
+
+    def idle_held_seconds(self, key: str, span: Nanoseconds) -> float:
+        """Return how long a case's devices were held but idle, since its holder took them."""
+        start, end = self.subject_of(key).over(span, self.now)
+        return sum(
+            self.subject(device.uuid).seconds_in(IDLE_HELD_STATE, max(start, since), end)
+            for device, since in zip(self.present[key].devices, self._since[key], strict=True)
+        )
 
     def _past_of(self, key: str) -> SubjectHistory:
         """Return what a case shares over all spans."""

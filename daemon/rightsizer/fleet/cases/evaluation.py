@@ -33,7 +33,7 @@ from rightsizer.fleet.cases.case import (
 from rightsizer.fleet.cases.occupancy import place_of
 from rightsizer.fleet.cases.subject_table import BatchTable
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
-from rightsizer.fleet.model import MOVABLE_CLASSES, FleetView
+from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.usage import WorkloadOwner
@@ -183,15 +183,8 @@ class BatchEvaluation(Struct, frozen=True):
         verdicts.judgements += [
             judgement for judgement in judgements if self.keeps_all or matters(judgement, open_now)
         ]
-        named = {judgement.key for judgement in verdicts.judgements} | {key for key, _ in open_now}
-
-        def is_read(case: Case) -> bool:
-            is_movable = case.workload_class in MOVABLE_CLASSES
-            is_judged = case.key in named or self.keeps_all
-            return is_judged or is_movable or len(case.devices) > 1
-
         spans = {span: cases(span) for span in {*self.spans, self.lookback}}
-        verdicts.parts = contribution_of(batch, spans, self.owners, self.lookback, is_read)
+        verdicts.parts = contribution_of(batch, spans, self.owners, self.lookback)
         return verdicts
 
     def _left(

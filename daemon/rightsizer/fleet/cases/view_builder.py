@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from rightsizer.fleet.cases.hourly_figures import (
     latest,
 )
 from rightsizer.fleet.model import (
+    MOVABLE_CLASSES,
     FleetDevice,
     FleetPool,
     FleetView,
@@ -93,11 +94,11 @@ def contribution_of(
     spans: Mapping[Nanoseconds, SpanCases],
     owners: Mapping[str, WorkloadOwner],
     lookback: Nanoseconds,
-    is_read: Callable[[Case], bool] = lambda _: True,
 ) -> BatchContribution:
     """Return the contribution of a batch for each span of a view.
 
-    `is_read` tells of which workloads rules of the fleet may read the windows; others have none.
+    Rules of the fleet read the windows of workloads that can move, or have several devices; others
+    have none.
     """
     held_devices = [
         HeldDevice(device, cases.subject(uuid), cases.rows(uuid))
@@ -126,7 +127,11 @@ def contribution_of(
             contribution.empty.update(_empty(cases, uuids))
         else:
             contribution.room.update(_room(cases, uuids))
-    read = {key for key, case in cases.present.items() if case.workload and is_read(case)}
+    read = {
+        key
+        for key, case in cases.present.items()
+        if case.workload and (case.workload_class in MOVABLE_CLASSES or len(case.devices) > 1)
+    }
     longest, *shorter = sorted(spans, reverse=True)
     start = cases.now - longest
     contribution.workloads = [
@@ -202,6 +207,7 @@ def _workload(
         compute=hours("peak:compute", ratio),
         memory_bytes=hours("peak:memory_bytes", 1.0),
         cluster=devices[0].cluster,
+        idle_held_seconds=cases.idle_held_seconds(case.key, cases.now - start),
         has_separate_pods=len(devices) > 1 and are_separate_pods(cases.with_node(case)),
     )
 

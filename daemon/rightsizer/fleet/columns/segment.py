@@ -11,6 +11,7 @@ import numpy as np
 from rightsizer.fleet.cache.day_codec import lifted
 from rightsizer.fleet.cache.day_frame import (
     IDLE_EMPTY_STATE,
+    IDLE_HELD_STATE,
     UNKNOWN_STATE,
     ColumnKind,
     Floats,
@@ -19,9 +20,8 @@ from rightsizer.fleet.cache.day_frame import (
     zero_where_unknown,
 )
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
-from rightsizer.model.values import BLOCK_UNITS, NANOSECONDS_PER_SECOND, Measure, Resource, State
+from rightsizer.model.values import BLOCK_UNITS, NANOSECONDS_PER_SECOND, Measure, Resource
 
-_HELD: Final = ColumnKind.STATE.column(State.IDLE_HELD)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """Tolerance for rounding; larger values are impossible."""
 _FINE_OF_HOUR: Final = COARSE_STEP // FINE_STEP
@@ -150,7 +150,7 @@ class Segment:
         """Use of the subjects, which are single devices."""
         empty, idle = (
             0.0 if column is None else zero_where_unknown(column)
-            for column in map(self.column, (IDLE_EMPTY_STATE, _HELD))
+            for column in map(self.column, (IDLE_EMPTY_STATE, IDLE_HELD_STATE))
         )
         is_known = self.known > 0
         step = self.grid.step / NANOSECONDS_PER_SECOND

@@ -206,6 +206,14 @@ class Subject:
             for segment, first, last in self._in(start, end)
         )
 
+    def seconds_in(self, column: str, start: Nanoseconds, end: Nanoseconds) -> float:
+        """Return the sum of an additive column over a span."""
+        place = self.columns.layout.places.get(column)
+        return sum(
+            float(segment.additive[self.row, place, first:last].sum())
+            for segment, first, last in (() if place is None else self._in(start, end))
+        )
+
     def _in(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[Segment, int, int]]:
         """Yield each segment with its first interval inside and the one after the last."""
         for segment in self.segments:

@@ -15,9 +15,7 @@ from rightsizer.model.values import (
     Action,
     Instruction,
     Risk,
-    State,
     WorkloadClass,
-    seconds,
 )
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import scheduler_of
@@ -265,8 +263,7 @@ def _freed(
     judgement: Judgement, views: Sequence[FleetWorkload], devices: Sequence[FleetDevice], moves: int
 ) -> Iterator[Reclaim]:
     """Yield one step per pool; a workload is usually in one."""
-    windows = (window for view in views for window in view.case.windows)
-    idle = sum(window.states.get(State.IDLE_HELD, 0) for window in windows)
+    idle_seconds = sum(view.idle_held_seconds for view in views)
     for pool in sorted({device.pool for device in devices}):
         nodes = Counter(device.node for device in devices if device.pool == pool)
         yield Reclaim(
@@ -277,5 +274,5 @@ def _freed(
             gpus_by_node=dict(sorted(nodes.items())),
             moves=moves,
             disruption=max(map(disruption_of, views)),
-            idle_gpu_hours=seconds(idle) / HOUR_SECONDS,
+            idle_gpu_hours=idle_seconds / HOUR_SECONDS,
         )
