@@ -9,8 +9,8 @@ from rightsizer.web.api import openapi_document
 __all__ = ["UNDERSTOOD", "all_schemas", "faults", "json_schema_of", "resolved"]
 
 UNDERSTOOD: Final = frozenset(
-    {"$ref", "additionalProperties", "default", "description", "enum", "items", "maxLength"}
-    | {"maximum", "minimum", "oneOf", "properties", "required", "type"}
+    {"$ref", "additionalProperties", "anyOf", "default", "description", "enum", "items"}
+    | {"maxLength", "maximum", "minimum", "oneOf", "properties", "required", "title", "type"}
 )
 """Supported keywords. A schema with another would check nothing; a test looks for them."""
 
@@ -66,19 +66,25 @@ def _inside(part: Any) -> Iterator[Mapping[str, Any]]:
 def _whole(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """A schema, and those that it combines."""
     yield schema
-    parts = [*schema.get("properties", {}).values(), *schema.get("oneOf", ())]
+    parts = [*schema.get("properties", {}).values(), *_forms(schema)]
     parts += [schema.get("items"), schema.get("additionalProperties")]
     for part in parts:
         if isinstance(part, dict):
             yield from _whole(part)
 
 
+def _forms(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """The schemas of which one holds."""
+    return (*schema.get("oneOf", ()), *schema.get("anyOf", ()))
+
+
 def faults(value: Any, schema: Mapping[str, Any], at: str = "$") -> Iterator[str]:
     """Places where a value violates a schema."""
     schema = resolved(schema)
-    if "oneOf" in schema:
-        found = [list(faults(value, each, at)) for each in schema["oneOf"]]
-        if sum(not each for each in found) != 1:
+    if forms := _forms(schema):
+        found = [list(faults(value, each, at)) for each in forms]
+        matching = sum(not each for each in found)
+        if not matching or (matching > 1 and "oneOf" in schema):
             yield f"{at}: none or several of its forms: {min(found, key=len)}"
         return
     if "type" in schema and not _has_type(value, schema["type"]):

@@ -68,7 +68,7 @@ def workload_document(workload: Workload) -> WorkloadDocument:
     )
 
 
-class _HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
+class HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
     """Holder of a device with its share."""
 
     workload: str
@@ -84,7 +84,7 @@ class _HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "cl
     has_process: bool
 
 
-class _TotalsDocument(msgspec.Struct, frozen=True):
+class TotalsDocument(msgspec.Struct, frozen=True):
     """Counters since the agent started."""
 
     state_seconds: Mapping[State, float]
@@ -96,7 +96,7 @@ class _TotalsDocument(msgspec.Struct, frozen=True):
     energy_joules: Mapping[EnergySource, float]
 
 
-class _ProcessDocument(msgspec.Struct, frozen=True):
+class ProcessDocument(msgspec.Struct, frozen=True):
     """Process on a device; its name and user are for its host to tell."""
 
     pid: int
@@ -132,14 +132,14 @@ class DeviceDocument(msgspec.Struct, frozen=True):
     facts: Mapping[str, str]
     nvlinks: tuple[Nvlink, ...]
     xids: Mapping[str, int] | None
-    workloads: tuple[_HolderDocument, ...]
-    processes: tuple[_ProcessDocument, ...] | None
+    workloads: tuple[HolderDocument, ...]
+    processes: tuple[ProcessDocument, ...] | None
     """`None` if unknown."""
-    totals: _TotalsDocument
+    totals: TotalsDocument
     provisioning: Mapping[str, Provisioning]
 
 
-class _CollectorDocument(msgspec.Struct, frozen=True):
+class CollectorDocument(msgspec.Struct, frozen=True):
     """Last pass of a collector."""
 
     success: bool
@@ -147,7 +147,7 @@ class _CollectorDocument(msgspec.Struct, frozen=True):
     failure: str | None
 
 
-class _JobDocument(msgspec.Struct, frozen=True):
+class JobDocument(msgspec.Struct, frozen=True):
     """Last run of a scheduled job."""
 
     name: str
@@ -160,7 +160,7 @@ class _JobDocument(msgspec.Struct, frozen=True):
     last_error: str | None
 
 
-class _AgentDocument(msgspec.Struct, frozen=True):
+class AgentDocument(msgspec.Struct, frozen=True):
     """State of the agent itself."""
 
     version: str
@@ -168,12 +168,12 @@ class _AgentDocument(msgspec.Struct, frozen=True):
     started: float
     interval_seconds: float
     trouble: str | None
-    collectors: Mapping[str, _CollectorDocument]
-    jobs: tuple[_JobDocument, ...]
+    collectors: Mapping[str, CollectorDocument]
+    jobs: tuple[JobDocument, ...]
     served_needs: tuple[ServedNeed, ...]
 
 
-class _WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
+class WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
     """Workload with its devices and counters."""
 
     workload: str
@@ -184,10 +184,10 @@ class _WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_cla
     namespace: str
     devices: tuple[str, ...]
     last_seen: float
-    totals: _TotalsDocument
+    totals: TotalsDocument
 
 
-class _NodeDocument(msgspec.Struct, frozen=True):
+class NodeDocument(msgspec.Struct, frozen=True):
     """Data of the node as a whole."""
 
     signals: Mapping[Signal, float]
@@ -210,12 +210,12 @@ class ReportDocument(msgspec.Struct, frozen=True):
 
     generation: int
     time: float
-    agent: _AgentDocument
+    agent: AgentDocument
     devices: tuple[DeviceDocument, ...]
     advice: tuple[AdviceDocument, ...]
-    workloads: tuple[_WorkloadTotalsDocument, ...]
+    workloads: tuple[WorkloadTotalsDocument, ...]
     served: tuple[ServedLoad, ...]
-    node: _NodeDocument
+    node: NodeDocument
 
 
 def report_document(report: Report) -> ReportDocument:
@@ -231,7 +231,7 @@ def report_document(report: Report) -> ReportDocument:
         devices=tuple(map(device_document, report.devices)),
         advice=tuple(map(advice_document, report.advice)),
         workloads=tuple(
-            _WorkloadTotalsDocument(
+            WorkloadTotalsDocument(
                 workload=held.workload.key,
                 kind=held.workload.kind,
                 name=held.workload.name,
@@ -245,7 +245,7 @@ def report_document(report: Report) -> ReportDocument:
             for held in report.workloads
         ),
         served=report.served,
-        node=_NodeDocument(
+        node=NodeDocument(
             signals=node.signals,
             driver=node.driver,
             topology=None if topology is None else topology_document(topology, devices, offered),
@@ -296,7 +296,7 @@ def device_document(report: DeviceReport) -> DeviceDocument:
     )
 
 
-def _processes(report: DeviceReport) -> tuple[_ProcessDocument, ...] | None:
+def _processes(report: DeviceReport) -> tuple[ProcessDocument, ...] | None:
     if report.reading is None or report.reading.processes is None:
         return None
     holders = {
@@ -307,7 +307,7 @@ def _processes(report: DeviceReport) -> tuple[_ProcessDocument, ...] | None:
     keys = {holding.workload.key for holding in report.holdings}
     only = next(iter(keys)) if len(keys) == 1 else None
     return tuple(
-        _ProcessDocument(
+        ProcessDocument(
             process.pid,
             process.kind,
             process.memory_used_bytes,
@@ -324,9 +324,9 @@ def _xids(xids: XidLog | None) -> dict[str, int] | None:
     return {"other" if xid == OTHER_XID else str(xid): n for xid, n in xids.counts.items()}
 
 
-def _holder(holding: Holding) -> _HolderDocument:
+def _holder(holding: Holding) -> HolderDocument:
     workload = holding.workload
-    return _HolderDocument(
+    return HolderDocument(
         workload=workload.key,
         kind=workload.kind,
         name=workload.name,
@@ -341,8 +341,8 @@ def _holder(holding: Holding) -> _HolderDocument:
     )
 
 
-def _totals(totals: Totals) -> _TotalsDocument:
-    return _TotalsDocument(
+def _totals(totals: Totals) -> TotalsDocument:
+    return TotalsDocument(
         state_seconds=totals.state_seconds,
         condition_seconds=totals.condition_seconds,
         used_seconds=totals.used_seconds,
@@ -353,8 +353,8 @@ def _totals(totals: Totals) -> _TotalsDocument:
     )
 
 
-def _agent(agent: AgentReport) -> _AgentDocument:
-    return _AgentDocument(
+def _agent(agent: AgentReport) -> AgentDocument:
+    return AgentDocument(
         version=agent.version,
         source=agent.source,
         started=seconds(agent.started),
@@ -366,12 +366,12 @@ def _agent(agent: AgentReport) -> _AgentDocument:
     )
 
 
-def _collector(outcome: CollectorOutcome) -> _CollectorDocument:
-    return _CollectorDocument(outcome.success, outcome.duration_seconds, outcome.failure)
+def _collector(outcome: CollectorOutcome) -> CollectorDocument:
+    return CollectorDocument(outcome.success, outcome.duration_seconds, outcome.failure)
 
 
-def _job(job: JobReport) -> _JobDocument:
-    return _JobDocument(
+def _job(job: JobReport) -> JobDocument:
+    return JobDocument(
         name=job.name,
         runs=job.runs,
         failures=job.failures,

@@ -16,7 +16,7 @@ from rightsizer.model.values import (
 )
 
 
-class _GpuLinkDocument(msgspec.Struct, frozen=True):
+class GpuLinkDocument(msgspec.Struct, frozen=True):
     """Path between two GPUs."""
 
     uuid: str
@@ -27,7 +27,7 @@ class _GpuLinkDocument(msgspec.Struct, frozen=True):
     can_read_peer: bool | None
 
 
-class _AdapterDocument(msgspec.Struct, frozen=True):
+class AdapterDocument(msgspec.Struct, frozen=True):
     """Network or storage adapter with its path to each GPU."""
 
     name: str
@@ -37,14 +37,14 @@ class _AdapterDocument(msgspec.Struct, frozen=True):
     links: Mapping[str, LinkKind | None]
 
 
-class _NumaNodeDocument(msgspec.Struct, frozen=True):
+class NumaNodeDocument(msgspec.Struct, frozen=True):
     """NUMA node with its CPUs."""
 
     node: int
     cpus: str | None
 
 
-class _PciePortDocument(msgspec.Struct, frozen=True):
+class PciePortDocument(msgspec.Struct, frozen=True):
     """Negotiated link of a device, and what it could be."""
 
     generation: int | None
@@ -53,14 +53,14 @@ class _PciePortDocument(msgspec.Struct, frozen=True):
     width_maximum: int | None
 
 
-class _PcieSlotDocument(msgspec.Struct, frozen=True):
+class PcieSlotDocument(msgspec.Struct, frozen=True):
     """Limits of a slot."""
 
     generation_maximum: int | None
     width_maximum: int | None
 
 
-class _GpuPlaceDocument(msgspec.Struct, frozen=True):
+class GpuPlaceDocument(msgspec.Struct, frozen=True):
     """GPU with its place in the node."""
 
     uuid: str
@@ -71,18 +71,18 @@ class _GpuPlaceDocument(msgspec.Struct, frozen=True):
     numa_node: int | None
     memory_numa_node: int | None
     cpus: str | None
-    link: _PciePortDocument
-    slot: _PcieSlotDocument
+    link: PciePortDocument
+    slot: PcieSlotDocument
     bridges: tuple[Bridge, ...]
 
 
 class TopologyDocument(msgspec.Struct, frozen=True):
     """GPUs, links between them, adapters with their links to GPUs, and NUMA nodes."""
 
-    gpus: tuple[_GpuPlaceDocument, ...]
-    links: tuple[_GpuLinkDocument, ...]
-    adapters: tuple[_AdapterDocument, ...]
-    numa_nodes: tuple[_NumaNodeDocument, ...]
+    gpus: tuple[GpuPlaceDocument, ...]
+    links: tuple[GpuLinkDocument, ...]
+    adapters: tuple[AdapterDocument, ...]
+    numa_nodes: tuple[NumaNodeDocument, ...]
 
 
 def topology_document(
@@ -98,14 +98,14 @@ def topology_document(
         links=tuple(map(_gpu_link, topology.links)),
         adapters=tuple(map(_adapter, topology.adapters)),
         numa_nodes=tuple(
-            _NumaNodeDocument(node, cpu_list(cpus) or None)
+            NumaNodeDocument(node, cpu_list(cpus) or None)
             for node, cpus in sorted(topology.numa_nodes.items())
         ),
     )
 
 
-def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> _GpuPlaceDocument:
-    return _GpuPlaceDocument(
+def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> GpuPlaceDocument:
+    return GpuPlaceDocument(
         uuid=device.uuid,
         index=device.stated_index if offered else None,
         name=device.name or None,
@@ -114,13 +114,13 @@ def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> _GpuPl
         numa_node=placement.numa_node,
         memory_numa_node=placement.memory_numa_node,
         cpus=cpu_list(placement.cpus) or None,
-        link=_PciePortDocument(
+        link=PciePortDocument(
             generation=placement.generation,
             width=placement.width,
             generation_maximum=placement.generation_maximum,
             width_maximum=placement.width_maximum,
         ),
-        slot=_PcieSlotDocument(
+        slot=PcieSlotDocument(
             generation_maximum=placement.slot_generation_maximum,
             width_maximum=placement.slot_width_maximum,
         ),
@@ -128,9 +128,9 @@ def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> _GpuPl
     )
 
 
-def _gpu_link(link: GpuLink) -> _GpuLinkDocument:
+def _gpu_link(link: GpuLink) -> GpuLinkDocument:
     is_uncounted = link.kind is LinkKind.NVLINK and not link.nvlinks
-    return _GpuLinkDocument(
+    return GpuLinkDocument(
         uuid=link.uuid,
         peer_uuid=link.peer_uuid,
         kind=_known_kind(link.kind),
@@ -140,8 +140,8 @@ def _gpu_link(link: GpuLink) -> _GpuLinkDocument:
     )
 
 
-def _adapter(adapter: Adapter) -> _AdapterDocument:
-    return _AdapterDocument(
+def _adapter(adapter: Adapter) -> AdapterDocument:
+    return AdapterDocument(
         name=adapter.name,
         kind=str(adapter.kind),
         pci_bus_id=adapter.pci_bus_id,

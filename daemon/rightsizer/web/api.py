@@ -4,10 +4,13 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.negotiation import Rendering, accepts_gzip
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.values import (
     DEFAULT_SPAN,
@@ -16,6 +19,7 @@ from rightsizer.model.values import (
     AdviceState,
     ConfigurationError,
     DeviceReport,
+    Evidence,
     Nanoseconds,
     Reason,
     Report,
@@ -29,8 +33,9 @@ from rightsizer.model.values import (
     span_named,
 )
 from rightsizer.report.advice_document import advice_document
+from rightsizer.report.explanation import Explanation
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
-from rightsizer.report.node_document import ServingDocument, report_document
+from rightsizer.report.node_document import ReportDocument, ServingDocument, report_document
 from rightsizer.web.evidence_cache import EvidenceCache
 from rightsizer.web.message import Answer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage, content_security_policy
@@ -169,10 +174,26 @@ def span_of_query(query: Mapping[str, Sequence[str]], parameters: Collection[str
     return span
 
 
+_TYPED: Final = (ReportDocument, ServingDocument, Explanation, Evidence)
+
+
 @functools.cache
-def openapi_document() -> dict[str, Any]:
-    """Return the OpenAPI document as plain values."""
-    document: dict[str, Any] = load_beside(__file__, "openapi.yaml")
+def openapi_document() -> JsonObject:
+    """Return the OpenAPI document: schemas of typed answers, with the rest as it is written."""
+    document: JsonObject = load_beside(__file__, "openapi.yaml")
+    schemas = document["components"]["schemas"]
+    _, typed = msgspec.json.schema_components(_TYPED, ref_template="#/components/schemas/{name}")
+    for schema in typed.values():
+        if "properties" in schema:
+            schema |= {"required": [*schema["properties"]], "additionalProperties": False}
+    for name, texts in document.pop("descriptions").items():
+        for key, text in texts.items():
+            typed[name]["properties"][key]["description"] = text
+    for schema in schemas.values():
+        if (base := schema.pop("extends", None)) is not None:
+            schema["properties"] = typed[base]["properties"] | schema["properties"]
+            schema["required"] = [*schema["properties"]]
+    schemas |= typed
     return document
 
 
