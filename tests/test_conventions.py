@@ -5,10 +5,12 @@ import inspect
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec import Struct
 
 import rightsizer
 from code_trees import statements, tree_of
@@ -37,7 +39,8 @@ def _name(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
 
 
-def _texts() -> Iterator[tuple[str, str]]:
+@cache
+def _texts() -> tuple[tuple[str, str], ...]:
     """Name and text of every file that is tracked or could be, this one apart."""
     answer = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -48,13 +51,47 @@ def _texts() -> Iterator[tuple[str, str]]:
     )
     # An unpacked source archive has no repository around it.
     names = answer.stdout.split("\0") if answer.returncode == 0 else map(_name, ROOT.rglob("*"))
+    found = []
     for name in names:
         file = ROOT / name
         if not file.is_file() or file == Path(__file__) or name.startswith(".venv/"):
             continue
         data = file.read_bytes()
         if b"\0" not in data:  # A picture says nothing in words.
-            yield name, data.decode(errors="ignore")
+            found.append((name, data.decode(errors="ignore")))
+    return tuple(found)
+
+
+class Definition(Struct, frozen=True):
+    """A class or a function of the code."""
+
+    name: str
+    place: str
+    """File and line."""
+    lines: int
+    is_class: bool
+    is_outermost: bool
+    decorators: tuple[str, ...]
+
+
+@cache
+def _definitions() -> tuple[Definition, ...]:
+    """All of them: to parse the files takes most of the time."""
+    return tuple(definition for file in CODE for definition in _defined(file))
+
+
+def _defined(file: Path) -> Iterator[Definition]:
+    tree = tree_of(file)
+    for node in statements(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield Definition(
+                name=node.name,
+                place=f"{_name(file)}:{node.lineno}",
+                lines=(node.end_lineno or 0) - node.lineno + 1,
+                is_class=isinstance(node, ast.ClassDef),
+                is_outermost=node in tree.body,
+                decorators=tuple(map(ast.unparse, node.decorator_list)),
+            )
 
 
 def _settings() -> list[type]:
@@ -78,42 +115,32 @@ def _groups(shape: Shape) -> Iterator[Group]:
 
 def test_no_function_is_longer_than_a_screen() -> None:
     """One thought a function, its docstring included."""
-    functions = {
-        f"{_name(file)}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
-        for file in CODE
-        for node in statements(tree_of(file))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-
-    assert {name: size for name, size in functions.items() if size > LONGEST_FUNCTION} == {}
+    assert [
+        definition
+        for definition in _definitions()
+        if not definition.is_class and definition.lines > LONGEST_FUNCTION
+    ] == []
 
 
 def test_no_class_name_stands_twice() -> None:
     """One name, one class; a name that two contexts need carries its context."""
+    package = f"{_name(PACKAGE)}/"
     found: dict[str, list[str]] = {}
-    for file in sorted(PACKAGE.rglob("*.py")):
-        for node in tree_of(file).body:
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(_name(file))
+    for definition in _definitions():
+        if definition.is_class and definition.is_outermost and definition.place.startswith(package):
+            found.setdefault(definition.name, []).append(definition.place)
 
-    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
 
 
 def test_frozen_values_are_structs() -> None:
     """A frozen dataclass takes ten times as long to define, and seven times as long to create."""
-    frozen = [
-        f"{_name(file)}:{node.lineno} {node.name}"
-        for file in CODE
-        for node in statements(tree_of(file))
-        if isinstance(node, ast.ClassDef)
-        if any("dataclass" in text and "frozen=True" in text for text in _decorators(node))
-    ]
-
-    assert frozen == []
-
-
-def _decorators(node: ast.ClassDef) -> list[str]:
-    return [ast.unparse(decorator) for decorator in node.decorator_list]
+    assert [
+        definition
+        for definition in _definitions()
+        if definition.is_class
+        and any("dataclass" in text and "frozen=True" in text for text in definition.decorators)
+    ] == []
 
 
 def test_every_setting_is_explained() -> None:

@@ -60,7 +60,6 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
         duration=SPAN + SAMPLING * SECOND,
     )
     accounting = AccountingService(AccountingSettings())
-    accounts = NodeAccounts(AccountingSettings())
     reports: list[Report] = []
     exposition = MetricsExposition(
         lambda: reports[-1],
@@ -70,10 +69,10 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
     lines: list[str] = []
     for number, snapshot in enumerate(iter(source.read, None)):
         reports.append(accounting.post(snapshot, (), lambda: _AGENT))
-        accounts.post(snapshot)
         if number * SAMPLING % SCRAPE == SCRAPE // 2:
             page = exposition.render().body.decode()
             lines.extend(_series(page, node, reports[-1].wall_time))
+    accounts = accounting._accounts
     return ScrapedDay(node, accounts.devices, accounts, reports[-1], "".join(lines))
 
 
