@@ -28,17 +28,34 @@ pytestmark = pytest.mark.timeout(400)
 
 DAY_SECONDS: Final = 86400.0
 DEMO: Final = """\
+import itertools
 import sys
 import time
-from rightsizer.cli.demo import DemoSettings, run_demo
+from msgspec.structs import replace
+from rightsizer.agent.service import serve
+from rightsizer.cli import demo
 # In the evening of a day of January 2026, whenever the test is run: what stalls does so at noon.
 LATER = 1_767_816_000 * 10**9 - time.time_ns()
-run_demo(
-    DemoSettings(
+def serve_in_step(settings, clock, *, prepare, **more):
+    # The rules run after each second reading, not beside: a busy machine would miss some hours.
+    rare = replace(settings, recommender=replace(settings.recommender, interval=10 * 86400.0))
+    def prepare_in_step(agent):
+        prepare(agent)
+        wait_until = clock.wait_until
+        is_due = itertools.cycle((False, True))
+        def wait(deadline, stop):
+            if next(is_due):
+                agent.recommend()
+            return wait_until(deadline, stop)
+        clock.wait_until = wait
+    serve(rare, clock, prepare=prepare_in_step, **more)
+demo.serve = serve_in_step
+demo.run_demo(
+    demo.DemoSettings(
         scenario=sys.argv[1],
         listen_address="127.0.0.1:0",
-        # A day in a minute: in half of one, a busy machine missed the stall or the idle hours.
-        speed=1350.0,
+        # As fast as it is read and judged.
+        speed=86400.0,
         tick_seconds=960.0,
         memory_tick_seconds=3600.0,
         # A machine with other work reads all GPUs at each of the few ticks too.
