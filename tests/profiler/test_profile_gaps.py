@@ -68,7 +68,7 @@ def test_of_calls_at_once_the_first_one_counts(calls: list[tuple[int, int]]) -> 
     """Each nanosecond has the call that began first, and no other."""
     line = NamedLine()
     starts, lengths = np.array(calls, np.int64).reshape(-1, 2).T
-    line.extend_named(starts, starts + lengths, np.arange(len(calls)))
+    line.extend(starts, starts + lengths, np.arange(len(calls)))
     named = [*zip(*(column.tolist() for column in line.named()), strict=True)]
 
     called = {at for start, length in calls for at in range(start, start + length)}

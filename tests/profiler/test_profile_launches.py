@@ -16,7 +16,7 @@ def test_a_number_used_twice_names_its_first_call(calls: tuple[tuple[int, int, i
     launches = Launches()
     launches.extend(*np.array(calls).T, np.full(len(calls), 1))
     (row,) = launches.rows(np.array([5]))
-    assert [column[row] for column in launches.columns] == [5, 10, 20, 1]
+    assert [column[row] for column in launches.read()] == [5, 10, 20, 1]
 
 
 def test_an_unknown_number_names_none() -> None:

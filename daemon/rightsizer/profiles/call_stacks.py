@@ -25,12 +25,11 @@ from rightsizer.profiles.timeline import (
     LATEST,
     NO_NUMBER,
     Column,
+    Columns,
     Interval,
     Intervals,
     Numbers,
-    SpanLine,
     in_order,
-    reorder,
 )
 
 _LIBRARY_FRAME: Final = re.compile(r"<|.*[/\\](?:site|dist)-packages[/\\]")
@@ -72,30 +71,28 @@ class CallName(NamedTuple):
     product: TensorProduct | None = None
 
 
-class _Calls(SpanLine):
-    """Calls of one thread, in columns."""
+class _Calls(Columns):
+    """Calls of one thread: starts, ends and names."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._names: Column = array("i")
-
-    def extend_named(self, starts: Numbers, ends: Numbers, names: Numbers) -> None:
-        """Add calls."""
-        self.extend(starts, ends)
-        self._names.frombytes(names.astype(np.int32).tobytes())
+        super().__init__("i8", "i8", "i4", order=_from_outermost)
 
     def nested(self, numbers: Numbers | None = None) -> tuple[Numbers, Numbers, Numbers]:
         """Return calls, with some names, by start; of equal starts the longer first."""
-        starts, ends, names = map(np.asarray, (self._starts, self._ends, self._names))
-        is_later = (starts[1:] == starts[:-1]) & (ends[1:] > ends[:-1])
-        if (is_later | (starts[1:] < starts[:-1])).any():
-            reorder(np.lexsort((-ends, starts)), starts, ends, names)
+        starts, ends, names = self.read()
         if numbers is None:
             return starts, ends, names
         is_chosen = np.zeros(max(numbers.max(initial=0), names.max(initial=0)) + 1, bool)
         is_chosen[numbers] = True
         rows = np.flatnonzero(is_chosen[names])
         return starts[rows], ends[rows], names[rows]
+
+
+def _from_outermost(starts: Numbers, ends: Numbers, _: Numbers) -> Numbers:
+    is_later = (starts[1:] == starts[:-1]) & (ends[1:] > ends[:-1])
+    if (is_later | (starts[1:] < starts[:-1])).any():
+        return np.lexsort((-ends, starts))
+    return np.arange(starts.size)
 
 
 class Nesting(Struct, frozen=True):
@@ -300,7 +297,7 @@ class CallStacks:
         for thread in np.unique(kept_threads).tolist():
             if thread != -1 or into is self._waits:
                 rows = is_kept & (kept_threads == thread)
-                into[thread].extend_named(starts[rows], ends[rows], numbers[rows])
+                into[thread].extend(starts[rows], ends[rows], numbers[rows])
 
     def flush(self) -> None:
         """Take the calls that were given one by one."""
@@ -338,7 +335,7 @@ class CallStacks:
         """Set frame and product of each launch; none if no call is known."""
         if not self._calls or not self._limits.frames_maximum:
             return
-        _, starts, ends, threads = launches.columns
+        _, starts, ends, threads = launches.read()
         launches.frames = np.full(len(launches), -1)
         launches.product_calls = np.full(len(launches), -1)
         for thread, calls in self._calls.items():

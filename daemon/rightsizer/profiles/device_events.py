@@ -1,23 +1,24 @@
 """Events of one device, in columns and sums."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer.io.terminal import counted
 from rightsizer.model.profile import ProfiledDevice
-from rightsizer.model.values import seconds
+from rightsizer.model.values import Nanoseconds, seconds
 from rightsizer.profiles.call_stacks import FrameTree
 from rightsizer.profiles.columns import Texts, chosen, coded, grouped
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.tables import CollectiveTable, CopyTable, KernelTable
 from rightsizer.profiles.time_use import FrameTimes, StepSpan
 from rightsizer.profiles.timeline import (
+    KERNEL_KINDS,
     NO_KERNEL,
+    Columns,
     Interval,
     KernelLine,
     MemoryCurve,
     Numbers,
-    SpanLine,
 )
 
 _STREAMS: Final = 255
@@ -30,9 +31,9 @@ class DeviceEvents:
 
     def __init__(self, key: str, limits: ReadLimits) -> None:
         self.facts = ProfiledDevice(key)
-        self.line = KernelLine()
-        self.copy_line = SpanLine()
-        self.fill_line = SpanLine()
+        self.runs = Columns(*KERNEL_KINDS)
+        self.copied = Columns("i8", "i8")
+        self.filled = Columns("i8", "i8")
         self.kernels = KernelTable(limits)
         self.copies = CopyTable()
         self.collectives = CollectiveTable()
@@ -60,7 +61,7 @@ class DeviceEvents:
         for name, row in zip(coded(names).values, rows.values, strict=True):
             if name in collectives:
                 row.is_collective = True
-        self.line.extend_runs(
+        self.runs.extend(
             starts,
             ends,
             correlations,
@@ -92,11 +93,11 @@ class DeviceEvents:
             name = ""
         return self.groups.setdefault(name, len(self.groups))
 
-    def collective_runs(self) -> Iterator[tuple[Interval, str]]:
+    def collective_runs(self, line: KernelLine) -> Iterator[tuple[Interval, str]]:
         """Yield each collective by start, with its kernel and group."""
         names = self.kernels.numbered()
         groups = list(self.groups)
-        for span, kernel, group in self.line.collective_runs():
+        for span, kernel, group in line.collective_runs():
             yield span, f"{names[kernel].name} {groups[group]}".rstrip()
 
     @property
@@ -104,10 +105,13 @@ class DeviceEvents:
         """Numbers of what is no stream of its own."""
         return {self.streams.get(name, _STREAMS) for name in ("", _OTHER_STREAMS)}
 
-    def end_overruns(self) -> Iterator[str]:
-        """End what outlasts its successors, add up the kernels, and yield what was ended."""
-        overruns = self.line.end_overruns(self.unknown_streams)
-        self.kernels.add_runs(*self.line.runs())
+    def line(self) -> tuple[KernelLine, Iterator[str]]:
+        """Return the kernels, which are added up, and sentences on what was ended."""
+        line, overruns = KernelLine(*self.runs.read()).without_overruns(self.unknown_streams)
+        self.kernels.add_runs(*line.runs())
+        return line, self._ended(overruns)
+
+    def _ended(self, overruns: Mapping[int, tuple[int, Nanoseconds]]) -> Iterator[str]:
         rows = self.kernels.numbered()
         for kernel, (count, time) in sorted(overruns.items(), key=lambda overrun: -overrun[1][1]):
             name = "graphs" if kernel == NO_KERNEL else rows[kernel].name
@@ -121,4 +125,4 @@ class DeviceEvents:
     @property
     def is_used(self) -> bool:
         """Whether anything ran on it, or its memory is known."""
-        return bool(len(self.line) or len(self.copy_line)) or self.memory.peak is not None
+        return bool(len(self.runs) or len(self.copied)) or self.memory.peak is not None

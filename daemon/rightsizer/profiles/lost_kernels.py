@@ -1,13 +1,12 @@
 """Kernels that were launched and whose runs the profiler lost: full buffers drop records."""
 
-from array import array
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from rightsizer.profiles.columns import Texts, coded
-from rightsizer.profiles.timeline import LATEST, Column, Numbers
+from rightsizer.profiles.timeline import LATEST, Columns, Numbers
 
 _LEAST_RATIO: Final = 0.01
 """Share of launches worth naming; recordings that lost nothing have none."""
@@ -17,9 +16,8 @@ class LostKernels:
     """Matches launches of single kernels with runs, by correlation."""
 
     def __init__(self) -> None:
-        self._launched: Column = array("q")
-        self._starts: Column = array("q")
-        self._ran: Column = array("q")
+        self._calls = Columns("i8", "i8")
+        self._runs = Columns("i8")
         self._is_known = True
         self._launches = 0
 
@@ -30,8 +28,7 @@ class LostKernels:
             self._is_known = False
         is_counted = functions.array(_launches_a_kernel, bool)
         self._launches += int(is_counted.sum())
-        self._launched.frombytes(correlations[is_counted].tobytes())
-        self._starts.frombytes(starts[is_counted].tobytes())
+        self._calls.extend(starts[is_counted], correlations[is_counted])
         for column in (correlations, starts):
             self._is_known &= bool(((column > -LATEST) & (column < LATEST)).all())
 
@@ -40,21 +37,17 @@ class LostKernels:
         if ((correlations <= -LATEST) | (correlations >= LATEST)).any():
             self._is_known = False
         else:
-            self._ran.frombytes(correlations.tobytes())
+            self._runs.extend(correlations)
 
     @cached_property
     def _counts(self) -> tuple[int, int]:
-        """Runs lost between others, and after the last; 0 if few or unknown.
-
-        After all calls and runs were added, which are not kept.
-        """
-        if not self._is_known or not self._ran:
+        """Runs lost between others, and after the last; 0 if few or unknown."""
+        if not self._is_known or not len(self._runs):
             return 0, 0
-        starts = np.asarray(self._starts)
-        is_lost = ~np.isin(np.asarray(self._launched), np.asarray(self._ran))
+        starts, launched = self._calls.read()
+        is_lost = ~np.isin(launched, self._runs.read()[0])
         last = starts[~is_lost].max(initial=starts.min(initial=LATEST))
         later = int((starts[is_lost] > last).sum())
-        self._launched = self._ran = self._starts = array("q")
         least = _LEAST_RATIO * self._launches
         between, later = (
             count if count >= least else 0 for count in (int(is_lost.sum()) - later, later)

@@ -45,6 +45,7 @@ from rightsizer.profiles.timeline import (
     NO_NUMBER,
     CoveredLength,
     Interval,
+    KernelLine,
     common,
     in_order,
     is_in_time,
@@ -151,7 +152,7 @@ class Recorder:
         for device, columns in self._taken("copy", begins, untils, None, devices, kinds, lengths):
             into = self._device(device)
             begins, untils, _, kinds_there, sizes_there = columns
-            into.copy_line.extend(begins, untils)
+            into.copied.extend(begins, untils)
             for kind, rows in grouped(kinds_there):
                 times, of_kind = chosen(rows, untils - begins, sizes_there)
                 size = None if NO_NUMBER in of_kind else sum(of_kind.tolist())
@@ -160,7 +161,7 @@ class Recorder:
     def fills(self, devices: Texts, starts: Values, ends: Values) -> None:
         """Add memory fills: neither kernels nor copies, but not idle either."""
         for device, (begins, untils, _) in self._taken("fill", starts, ends, None, devices):
-            self._device(device).fill_line.extend(begins, untils)
+            self._device(device).filled.extend(begins, untils)
 
     def launches(self, correlations: Values, starts: Values, ends: Values, threads: Values) -> None:
         """Add host calls that launched work with the same correlations."""
@@ -287,7 +288,7 @@ class Recorder:
         What holds their pauses and asks for values becomes a span of the host.
         """
         self.flush()
-        if any(len(device.line) for device in self._devices.values()):
+        if any(len(device.runs) for device in self._devices.values()):
             return ()
         if not (steps := apart(self._steps)):
             return ()
@@ -368,7 +369,8 @@ class Recorder:
             yield device, chosen(rows, begins, untils, ties, *rest)
 
     def _profile(self, device: DeviceEvents) -> DeviceProfile:
-        self.notes += islice(device.end_overruns(), _NOTES_PER_DEVICE)
+        kernels, overruns = device.line()
+        self.notes += islice(overruns, _NOTES_PER_DEVICE)
         profile = DeviceProfile(
             device=device.facts,
             time=None,
@@ -377,16 +379,16 @@ class Recorder:
             collectives=device.collectives.uses(),
             memory_peak_bytes=device.memory.peak,
         )
-        if not len(device.line):
+        if not len(device.runs):
             return profile
         steps = apart(device.steps or self._steps)
         limits = self._limits.time
-        edges = timeline_edges((*_marks(steps), *device.line.span()), limits.timeline_moments)
+        edges = timeline_edges((*_marks(steps), *kernels.span), limits.timeline_moments)
         span = np.array(edges[:1]), np.array(edges[-1:])
         phases = common(span, self._captures.phases())[:2]
         marks = [*_marks(steps), *edges, *np.append(*phases).tolist()]
-        lines = device.line, device.copy_line, device.fill_line
-        line = MeasuredLine(*lines, self._launches, self._spans, marks, limits)
+        copies, fills = device.copied.read(), device.filled.read()
+        line = MeasuredLine(kernels, copies, fills, self._launches, self._spans, marks, limits)
         pauses = line.host_waits.pauses
         if int((pauses[1] - pauses[0]).sum()) >= _WORTH_NAMING * (line.span[1] - line.start):
             for name, (count, time) in holders(self.stacks, line.threads, pauses).items():
@@ -398,14 +400,14 @@ class Recorder:
                 f"{device.facts.key}, which runs none of their kernels: no verdict rests on it."
             )
         families = [kernel_family(row.name) for row in device.kernels.numbered()]
-        inline = device.line.inline_collectives(device.unknown_streams)
+        inline = kernels.inline_collectives(device.unknown_streams)
         return replace(
             profile,
             inline_collective_seconds=seconds(inline),
-            attention=unfused_attention(device.line.of_stream(), families),
+            attention=unfused_attention(kernels.of_stream(), families),
             time=line.between(*line.span),
             launches=line.launches,
-            steps=self._step_uses(device, line, steps),
+            steps=self._step_uses(device, kernels, line, steps),
             start=line.span[0],
             steps_time=(
                 line.between(line.start, line.span[1]) if line.start < line.span[0] else None
@@ -414,18 +416,22 @@ class Recorder:
             dispatch_gaps=line.host_waits.gaps(),
             host_calls=line.host_waits.calls(),
             longest_host_wait_seconds=seconds(line.host_waits.longest),
-            timeline=self._timeline(device, line, edges),
+            timeline=self._timeline(device, kernels, line, edges),
             products=self.stacks.products(line.product_times),
             frames=(self._frames.uses(device.frame_times) or self._frames.uses(line.frame_times)),
         )
 
     def _step_uses(
-        self, device: DeviceEvents, line: MeasuredLine, steps: Sequence[StepSpan]
+        self,
+        device: DeviceEvents,
+        kernels: KernelLine,
+        line: MeasuredLine,
+        steps: Sequence[StepSpan],
     ) -> tuple[StepUse, ...]:
         loader = self._covered(SpanKind.LOADER, steps)
         long = long_collective_starts(
             steps,
-            device.line.chosen(device.line.is_collective),
+            kernels.chosen(kernels.is_collective),
             self._limits.time.long_collective_minimum_ratio,
         )
         return tuple(
@@ -439,17 +445,24 @@ class Recorder:
                 collectives,
             )
             for step, last, collectives in zip(
-                steps, long, collectives_by_step(steps, device.collective_runs()), strict=True
+                steps,
+                long,
+                collectives_by_step(steps, device.collective_runs(kernels)),
+                strict=True,
             )
         )
 
     def _timeline(
-        self, device: DeviceEvents, line: MeasuredLine, edges: Sequence[Nanoseconds]
+        self,
+        device: DeviceEvents,
+        kernels: KernelLine,
+        line: MeasuredLine,
+        edges: Sequence[Nanoseconds],
     ) -> ProfileTimeline:
         """Return the lanes of streams and threads, and the memory, between edges."""
         return replace(
             timeline(line, edges),
-            streams=stream_lanes(device.line, [*device.streams], edges),
+            streams=stream_lanes(kernels, [*device.streams], edges),
             threads={
                 self.thread_names.get(thread) or f"thread {thread & _THREAD}": covered(
                     edges, self.stacks.busy(thread), self._launches.of_thread(thread)

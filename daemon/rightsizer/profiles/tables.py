@@ -284,7 +284,7 @@ class HostSpans:
             for number, time, count in summed(column, untils - begins):
                 self._add(number, count, time)
             if kind in self._lines and (are_waits or kind is not SpanKind.SYNCHRONIZATION):
-                self._lines[kind].extend_named(begins, untils, column)
+                self._lines[kind].extend(begins, untils, column)
 
     def add_sum(self, kind: SpanKind, name: str, count: int, total: Nanoseconds) -> None:
         """Add several spans without times."""
@@ -305,13 +305,13 @@ class HostSpans:
 
     def times(self, kind: SpanKind) -> Intervals:
         """Return the disjoint times of spans of a kind, in order."""
-        return united(*self._lines[kind].in_order())
+        return united(*self._lines[kind].read()[:2])
 
     def runs(self, kind: SpanKind) -> Iterator[tuple[Interval, str]]:
         """Yield each span of a kind by start, with its name."""
         names = self.names()
-        for span, row in self._lines[kind].runs():
-            yield span, names[row]
+        for start, end, row in zip(*map(np.ndarray.tolist, self._lines[kind].read()), strict=True):
+            yield (start, end), names[row]
 
     def named(self, kind: SpanKind) -> tuple[Numbers, Numbers, Numbers]:
         """Return the same with rows of names; of two at once, the one that began first."""

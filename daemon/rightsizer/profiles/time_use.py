@@ -29,16 +29,15 @@ from rightsizer.profiles.tables import HostSpans
 from rightsizer.profiles.timeline import (
     LATEST,
     Column,
+    Columns,
     CoveredLength,
     Interval,
     Intervals,
     KernelLine,
     Numbers,
-    SpanLine,
     common,
     in_order,
     outside,
-    reorder,
     united,
 )
 
@@ -105,12 +104,18 @@ def gaps(begin: Nanoseconds, kernels: Intervals, launched: Numbers, adjacent: Na
     return Gaps(reach[rows], starts[rows], is_host_wait, is_adjacent)
 
 
-class Launches:
-    """Host calls by the correlation that links them to kernels, copies and graphs."""
+def _by_correlation(correlations: Numbers, starts: Numbers, ends: Numbers, _: Numbers) -> Numbers:
+    return np.lexsort((ends, starts, correlations))
+
+
+class Launches(Columns):
+    """Host calls by the correlation that links them to kernels, copies and graphs.
+
+    Columns are correlations, starts, ends and threads.
+    """
 
     def __init__(self) -> None:
-        self._columns: tuple[Column, ...] = tuple(array("q") for _ in range(4))
-        self._is_ordered = False
+        super().__init__("i8", "i8", "i8", "i8", order=_by_correlation)
         self.frames: Numbers | None = None
         """By row, if known: frame of the call; -1 for none."""
         self.product_calls: Numbers = np.empty(0, np.int64)
@@ -118,30 +123,9 @@ class Launches:
         self.products: Column = array("q")
         """Product of each such call."""
 
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    def extend(
-        self, correlations: Numbers, starts: Numbers, ends: Numbers, threads: Numbers
-    ) -> None:
-        """Add calls."""
-        values = correlations, starts, ends, threads
-        for column, more in zip(self._columns, values, strict=True):
-            column.frombytes(more.tobytes())
-        self._is_ordered = False
-
-    @property
-    def columns(self) -> tuple[Numbers, ...]:
-        """Correlations, starts, ends and threads; sorted by these, which numbers the rows."""
-        columns = (*map(np.asarray, self._columns),)
-        if not self._is_ordered:
-            reorder(np.lexsort((columns[2], columns[1], columns[0])), *columns)
-            self._is_ordered = True
-        return columns
-
     def rows(self, correlations: Numbers) -> Numbers:
         """Return the rows of correlations, -1 for none; of several, the earliest."""
-        launches = self.columns[0]
+        launches = self.read()[0]
         if not launches.size:
             return np.full(correlations.size, -1)
         places = np.minimum(np.searchsorted(launches, correlations), launches.size - 1)
@@ -149,7 +133,7 @@ class Launches:
 
     def of_thread(self, thread: int) -> Intervals:
         """Return the calls of a thread."""
-        _, starts, ends, threads = self.columns
+        _, starts, ends, threads = self.read()
         return starts[threads == thread], ends[threads == thread]
 
 
@@ -186,7 +170,7 @@ class LaunchCounter:
         is_matched = self.rows >= 0
         rows = self.rows[is_matched]
         matched = durations[is_matched]
-        _, starts, ends, threads = launches.columns
+        _, starts, ends, threads = launches.read()
         frames = np.full(self.rows.size, -1)
         if launches.frames is not None:
             frames[is_matched] = launches.frames[rows]
@@ -220,24 +204,24 @@ class MeasuredLine:
     def __init__(  # noqa: PLR0913, PLR0917 - the lines to be combined.
         self,
         kernels: KernelLine,
-        copies: SpanLine,
-        fills: SpanLine,
+        copies: Sequence[Numbers],
+        fills: Sequence[Numbers],
         launches: Launches,
         spans: HostSpans,
         marks: Iterable[Nanoseconds],
         settings: TimeSettings,
     ) -> None:
         """Measure at least one kernel, between marks at starts and ends of steps."""
-        self.span = kernels.span()
+        self.span = kernels.span
         every = sorted({*marks, *self.span})
         self.start = every[0]
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
         rulers = self._rulers
-        starts, ends = kernels.in_order()
+        starts, ends = kernels.starts, kernels.ends
         rulers["kernel"].add(*united(starts, ends))
-        counter = LaunchCounter(launches, kernels.correlations[kernels.rows], ends - starts)
+        counter = LaunchCounter(launches, kernels.correlations, ends - starts)
         launched = np.full(starts.size, LATEST)
-        launched[counter.rows >= 0] = launches.columns[1][counter.rows[counter.rows >= 0]]
+        launched[counter.rows >= 0] = launches.read()[1][counter.rows[counter.rows >= 0]]
         # Time from a step's start to the first kernel is a wait, too.
         idle = gaps(every[0], (starts, ends), launched, settings.adjacent_maximum_nanoseconds)
         waits = idle.starts[idle.is_host_wait], idle.ends[idle.is_host_wait]
@@ -247,7 +231,7 @@ class MeasuredLine:
             waits,
             rulers,
             spans,
-            united(*in_order(copies.in_order(), fills.in_order())),
+            united(*in_order(copies, fills)),
             settings.pause_minimum_nanoseconds,
         )
         apart = idle.starts[~idle.is_adjacent], idle.ends[~idle.is_adjacent]
@@ -256,17 +240,14 @@ class MeasuredLine:
         self.frame_times = counter.frame_times
         self.product_times = counter.product_times
         self.threads = tuple(counter.threads[:_MOST_THREADS])
-        for name, is_chosen in (
-            ("collective", kernels.is_collective),
-            ("compute", ~kernels.is_collective),
-        ):
-            if kernels.collectives:
-                rulers[name].add(*united(*kernels.chosen(is_chosen)))
-        if not kernels.collectives:
+        if kernels.is_collective.any():
+            rulers["collective"].add(*united(*kernels.chosen(kernels.is_collective)))
+            rulers["compute"].add(*united(*kernels.chosen(~kernels.is_collective)))
+        else:
             rulers["compute"] = rulers["kernel"]
-        rulers["copy"].add(*united(*copies.in_order()))
-        self._lay("either", kernels, copies, otherwise="kernel")
-        self._lay("any", kernels, copies, fills, otherwise="either")
+        rulers["copy"].add(*united(*copies))
+        self._lay("either", (starts, ends), copies, otherwise="kernel")
+        self._lay("any", (starts, ends), copies, fills, otherwise="either")
 
     def outside(self, phases: Intervals) -> TimeUse | None:
         """Return the time use without phases, whose ends are marks; `None` without any."""
@@ -280,10 +261,10 @@ class MeasuredLine:
         }
         return TimeUse(**sums)
 
-    def _lay(self, name: str, *lines: SpanLine, otherwise: str) -> None:
+    def _lay(self, name: str, *lines: Sequence[Numbers], otherwise: str) -> None:
         """Measure the union of lines; if the last is empty, `otherwise` is the same."""
-        if len(lines[-1]):
-            self._rulers[name].add(*united(*in_order(*(line.in_order() for line in lines))))
+        if lines[-1][0].size:
+            self._rulers[name].add(*united(*in_order(*lines)))
         else:
             self._rulers[name] = self._rulers[otherwise]
 

@@ -1,11 +1,13 @@
-"""Timelines in columns, 29 bytes a kernel."""
+"""Timelines in columns, 31 bytes a kernel."""
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rightsizer.model.units import Nanoseconds
@@ -37,13 +39,7 @@ def united(starts: Numbers, ends: Numbers) -> Intervals:
     return starts[np.append(0, begins)], reach[np.append(begins, starts.size) - 1]
 
 
-def reorder(rows: Numbers, *columns: Numbers) -> None:
-    """Put columns in the order of rows, one after the other in their place."""
-    for column in columns:
-        column[:] = column[rows]
-
-
-def in_order(*lines: Intervals) -> Intervals:
+def in_order(*lines: Sequence[Numbers]) -> Intervals:
     """Return the intervals of several lines by start."""
     starts, ends = (np.concatenate(columns) for columns in zip(*lines, strict=True))
     rows = np.argsort(starts, kind="stable")
@@ -110,63 +106,57 @@ def is_in_time(start: Nanoseconds, end: Nanoseconds) -> bool:
     return -LATEST < start <= end < LATEST
 
 
-class SpanLine:
-    """Copies of a device, or spans of the host."""
+class Columns:
+    """Columns that grow until they are first read; then they are ordered, and never change."""
 
-    def __init__(self) -> None:
-        self._starts: Column = array("q")
-        self._ends: Column = array("q")
-        self._order: Numbers | None = None
+    def __init__(self, *kinds: str, order: Callable[..., Numbers] | None = None) -> None:
+        """Begin empty columns of NumPy's kinds, in the order of starts if no other is given."""
+        self._kinds = kinds
+        self._order = order or _by_start
+        self._growing = [bytearray() for _ in kinds]
+        self._count = 0
+        self._read: tuple[NDArray[Any], ...] = ()
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return self._count
 
-    def extend(self, starts: Numbers, ends: Numbers) -> None:
-        """Add spans."""
-        self._starts.frombytes(starts.tobytes())
-        self._ends.frombytes(ends.tobytes())
-        self._order = None
+    def extend(self, *columns: "NDArray[Any]") -> None:
+        """Add rows; raises `ValueError` once they were read."""
+        for data, kind, column in zip(self._growing, self._kinds, columns, strict=True):
+            data.extend(column.astype(kind, copy=False).tobytes())
+        self._count += columns[0].size
 
-    def span(self) -> Interval:
-        """Return the first start and the last end."""
-        return min(self._starts), max(self._ends)
-
-    def in_order(self) -> Intervals:
-        """Return all spans by start."""
-        rows = self.rows
-        return np.asarray(self._starts)[rows], np.asarray(self._ends)[rows]
-
-    @property
-    def rows(self) -> Numbers:
-        """Rows by start."""
-        if self._order is None:
-            self._order = np.argsort(np.asarray(self._starts), kind="stable")
-        return self._order
+    def read(self) -> tuple["NDArray[Any]", ...]:
+        """Return the columns, which cannot be written to, in order."""
+        if not self._read:
+            growing, self._growing = self._growing, []
+            columns = [*map(np.frombuffer, growing, self._kinds)]
+            growing.clear()
+            rows = self._order(*columns)
+            is_ordered = bool((rows[1:] > rows[:-1]).all())
+            for place, column in enumerate(columns):
+                columns[place] = column if is_ordered else column[rows]
+                columns[place].setflags(write=False)
+            self._read = tuple(columns)
+        return self._read
 
 
-class NamedLine(SpanLine):
+def _by_start(starts: Numbers, *_: "NDArray[Any]") -> Numbers:
+    return np.argsort(starts, kind="stable")
+
+
+class NamedLine(Columns):
     """Spans of the host with numbers of their names."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._names: Column = array("q")
-
-    def extend_named(self, starts: Numbers, ends: Numbers, names: Numbers) -> None:
-        """Add spans."""
-        self.extend(starts, ends)
-        self._names.frombytes(names.tobytes())
-
-    def runs(self) -> Iterator[tuple[Interval, int]]:
-        """Yield each span by start, with its name."""
-        for row in self.rows.tolist():
-            yield (self._starts[row], self._ends[row]), self._names[row]
+        super().__init__("i8", "i8", "i8")
 
     def named(self) -> tuple[Numbers, Numbers, Numbers]:
         """Return disjoint times with names, by start; of two at once, the one that began first."""
-        starts, ends = self.in_order()
+        starts, ends, names = self.read()
         starts = np.maximum(starts, np.maximum.accumulate(np.append(-LATEST, ends))[:-1])
         is_left = starts < ends
-        return starts[is_left], ends[is_left], np.asarray(self._names)[self.rows][is_left]
+        return starts[is_left], ends[is_left], names[is_left]
 
 
 @dataclass(slots=True)
@@ -192,80 +182,51 @@ class _Follower:
         self.end = min(self.end, end)
 
 
-class KernelLine(SpanLine):
-    """Kernels and graphs of a device."""
+KERNEL_KINDS: Final = ("i8", "i8", "i8", "i4", "?", "u1", "u1")
+"""Of the columns of a line of kernels."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._correlations: Column = array("q")
-        self._collective = bytearray()
-        self._streams = bytearray()
-        self._groups = bytearray()
-        self._kernels: Column = array("i")
-        self.collectives = 0
 
-    def extend_runs(  # noqa: PLR0913, PLR0917 - a column each.
-        self,
-        starts: Numbers,
-        ends: Numbers,
-        correlations: Numbers,
-        kernels: Numbers,
-        are_collective: "NDArray[np.bool_]",
-        streams: Numbers,
-        groups: Numbers,
-    ) -> None:
-        """Add runs of kernels."""
-        self.extend(starts, ends)
-        self._kernels.frombytes(kernels.astype(np.int32).tobytes())
-        self._correlations.frombytes(correlations.tobytes())
-        self._collective.extend(are_collective.tobytes())
-        self.collectives += int(are_collective.sum())
-        self._streams.extend(streams.astype(np.uint8).tobytes())
-        self._groups.extend(groups.astype(np.uint8).tobytes())
+class KernelLine(Struct, frozen=True):
+    """Kernels and graphs of a device, by start."""
+
+    starts: Numbers
+    ends: Numbers
+    correlations: Numbers
+    """Or `NO_NUMBER`."""
+    kernels: Numbers
+    is_collective: "NDArray[np.bool_]"
+    streams: Numbers
+    groups: Numbers
 
     @property
-    def is_collective(self) -> "NDArray[np.bool_]":
-        """Whether each row is a collective."""
-        return np.asarray(self._collective, bool)
-
-    @property
-    def streams(self) -> Numbers:
-        """Stream of each row."""
-        return np.frombuffer(bytes(self._streams), np.uint8).astype(np.int64)
-
-    @property
-    def correlations(self) -> Numbers:
-        """Correlation of each row, or `NO_NUMBER`."""
-        return np.asarray(self._correlations)
+    def span(self) -> Interval:
+        """First start and last end."""
+        return int(self.starts[0]), int(self.ends.max())
 
     def collective_runs(self) -> Iterator[tuple[Interval, int, int]]:
         """Yield interval, kernel and group of each collective, by start."""
-        for row in self.rows[self.is_collective[self.rows]].tolist():
-            yield (self._starts[row], self._ends[row]), self._kernels[row], self._groups[row]
+        columns = (self.starts, self.ends, self.kernels, self.groups)
+        rows = (column[self.is_collective].tolist() for column in columns)
+        for start, end, kernel, group in zip(*rows, strict=True):
+            yield (start, end), kernel, group
 
     def chosen(self, is_chosen: "NDArray[np.bool_]") -> Intervals:
         """Return the intervals of some rows, by start."""
-        rows = self.rows[is_chosen[self.rows]]
-        return np.asarray(self._starts)[rows], np.asarray(self._ends)[rows]
+        return self.starts[is_chosen], self.ends[is_chosen]
 
     def runs(self) -> Intervals:
         """Return kernel and duration of all runs of kernels."""
-        kernels = np.asarray(self._kernels, np.int64)
-        durations = np.asarray(self._ends) - np.asarray(self._starts)
-        return kernels[kernels != NO_KERNEL], durations[kernels != NO_KERNEL]
+        is_kernel = self.kernels != NO_KERNEL
+        return self.kernels[is_kernel], (self.ends - self.starts)[is_kernel]
 
-    def _has_overruns(self, unordered: Collection[int]) -> bool:
+    def _has_overruns(self, is_left: "NDArray[np.bool_]") -> bool:
         """Whether any run outlasts a later launch of its stream."""
-        rows = self.rows
-        streams = self.streams[rows]
-        correlations = self.correlations[rows]
-        ends = np.asarray(self._ends)[rows]
-        is_left = (correlations != NO_NUMBER) & ~np.isin(streams, [*unordered])
-        keys = np.stack((streams, correlations >> _PROCESS_BITS))[:, is_left]
+        processes = self.correlations >> _PROCESS_BITS
+        keys = np.stack((self.streams.astype(np.int64), processes))[:, is_left]
         numbers = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
         for number in range(int(numbers.max(initial=-1)) + 1):
-            same = correlations[is_left][numbers == number]
-            until = ends[is_left][numbers == number]
+            same = self.correlations[is_left][numbers == number]
+            until = self.ends[is_left][numbers == number]
             # The first end of what is launched after the group that ends here.
             begins = np.flatnonzero(same[1:] != same[:-1]) + 1
             earliest = np.minimum.accumulate(until[::-1])[::-1][begins]
@@ -275,53 +236,57 @@ class KernelLine(SpanLine):
                 return True
         return False
 
-    def end_overruns(self, unordered: Collection[int]) -> dict[int, tuple[int, Nanoseconds]]:
-        """End runs that outlast their successors where these begin; return counts and times taken.
+    def without_overruns(
+        self, unordered: Collection[int]
+    ) -> tuple["KernelLine", dict[int, tuple[int, Nanoseconds]]]:
+        """End runs that outlast their successors where these begin; count them, and their time.
 
         Work of a stream is completed in its order, but for the branches of a graph, which have one
         correlation. `unordered` are the streams of which that is not known.
         """
         overruns: dict[int, tuple[int, Nanoseconds]] = {}
-        if not self._has_overruns(unordered):
-            return overruns
+        is_left = (self.correlations != NO_NUMBER) & ~np.isin(self.streams, [*unordered])
+        if not self._has_overruns(is_left):
+            return self, overruns
         followed: dict[tuple[int, int], _Follower] = {}
-        for row in reversed(self.rows.tolist()):
-            correlation = self._correlations[row]
-            stream = self._streams[row]
-            if correlation == NO_NUMBER or stream in unordered:
-                continue
+        ends = self.ends.copy()
+        rows = np.flatnonzero(is_left)[::-1]
+        columns = (self.starts, self.ends, self.correlations, self.streams, self.kernels)
+        values = (column[rows].tolist() for column in columns)
+        for row, start, end, correlation, stream, kernel in zip(
+            rows.tolist(), *values, strict=True
+        ):
             key = stream, correlation >> _PROCESS_BITS
             follower = followed.get(key)
             if follower is None:
                 follower = followed[key] = _Follower(correlation)
             elif follower.correlation != correlation:
                 follower.begin(correlation)
-            start = self._starts[row]
-            end = self._ends[row]
+            until = end
             if end > follower.next_end:
-                self._ends[row] = max(start, follower.next_start)
-                count, time = overruns.get(self._kernels[row], (0, 0))
-                overruns[self._kernels[row]] = count + 1, time + end - self._ends[row]
-            follower.add(start, self._ends[row])
-        return overruns
+                until = max(start, follower.next_start)
+                ends[row] = until
+                count, time = overruns.get(kernel, (0, 0))
+                overruns[kernel] = count + 1, time + end - until
+            follower.add(start, until)
+        ends.setflags(write=False)
+        return replace(self, ends=ends), overruns
 
     def of_streams(self) -> Iterator[tuple[int, Intervals]]:
         """Yield each stream with its times; overlaps on a stream count once."""
-        streams = self.streams
-        for stream in np.unique(streams).tolist():
-            yield stream, united(*self.chosen(streams == stream))
+        for stream in np.unique(self.streams).tolist():
+            yield stream, united(*self.chosen(self.streams == stream))
 
     def inline_collectives(self, unknown: Collection[int]) -> Nanoseconds:
         """Return the summed time of collectives on streams with other kernels, unknown ones not."""
-        streams = self.streams
-        shared = np.setdiff1d(streams[~self.is_collective], [*unknown])
-        starts, ends = self.chosen(self.is_collective & np.isin(streams, shared))
+        shared = np.setdiff1d(self.streams[~self.is_collective], [*unknown])
+        starts, ends = self.chosen(self.is_collective & np.isin(self.streams, shared))
         return int((ends - starts).sum())
 
     def of_stream(self) -> Iterator[tuple[int, int, Nanoseconds]]:
         """Yield stream, kernel and duration of each run by start."""
-        for row in self.rows.tolist():
-            yield self._streams[row], self._kernels[row], self._ends[row] - self._starts[row]
+        columns = (self.streams, self.kernels, self.ends - self.starts)
+        return zip(*(column.tolist() for column in columns), strict=True)
 
 
 class MemoryCurve:

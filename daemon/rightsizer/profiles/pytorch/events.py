@@ -207,7 +207,7 @@ class PyTorchEvents:
         """Record what depends on all events: steps known from devices only, memory totals."""
         self._take_whole(self._held, len(self._held))
         rows = self._copy_calls.rows(np.array(self._awaited))
-        _, starts, ends, threads = (column[rows[rows >= 0]] for column in self._copy_calls.columns)
+        _, starts, ends, threads = (column[rows[rows >= 0]] for column in self._copy_calls.read())
         stacks = self._recorder.stacks
         number = stacks.number(CallKind.WAIT, _AWAITED_COPY)
         stacks.extend_waits(threads, [number] * threads.size, starts, ends)
