@@ -19,7 +19,7 @@ from readings import (
     snapshot,
     workload,
 )
-from rightsizer.accounting.device_codec import decode_device, encode_device
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.node_accounts import (
     CURRENT_WINDOW,
     DAY_WINDOW,
@@ -27,6 +27,7 @@ from rightsizer.accounting.node_accounts import (
     NodeAccounts,
 )
 from rightsizer.accounting.window_codec import decode_window, encode_window
+from rightsizer.io.codec import decode, encode
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
@@ -64,7 +65,7 @@ def test_most_nvlinks_up_outlast_a_restart() -> None:
         before.post(snapshot(second, [GPU], {GPU: {UP: up}}))
     (record,) = before.device_records()
     older = replace(record, nvlinks_up=0.0, reading=Reading("GPU-0", 0, {UP: 16.0}))
-    for known, most in ((decode_device(encode_device(record)), 18.0), (older, 16.0)):
+    for known, most in ((decode(encode(record), DeviceRecord), 18.0), (older, 16.0)):
         after = NodeAccounts()
         after.restore_record(known)
         after.post(snapshot(9, [GPU], {GPU: {UP: 0.0}}))

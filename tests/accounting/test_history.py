@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, gpu, workload
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.advice.storage import MIGRATIONS
 from rightsizer.io.database import Database

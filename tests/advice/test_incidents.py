@@ -20,7 +20,7 @@ from faulty_node import (
 )
 from readings import HOUR, gpu, workload
 from readings import snapshot as silence
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all, judge_span
 from rightsizer.advice.incident import (

@@ -8,7 +8,7 @@ import pytest
 
 from cases import NOW, window
 from readings import MINUTE, gpu
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.replay import filled_history

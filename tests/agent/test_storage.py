@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cases import NOW, after, finding, judgement, window
 from readings import DAY, SECOND, gpu, workload
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import MIGRATIONS, Storage
 from rightsizer.io.database import Database

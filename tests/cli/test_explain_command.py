@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from advice_history import keep_advice
 from cases import NOW, after, finding
 from readings import gpu, reading
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import explain_offline, run_offline
 from rightsizer.agent.settings import Settings

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from agent_process import RIGHTSIZER, run_rightsizer
 from readings import EPOCH, HOUR, MINUTE, SECOND, gpu, workload
 from recordings import BOARD, SIGNALS_OF, write_states
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.advice.storage import Storage
 from rightsizer.cli.main import main
 from rightsizer.model.histogram import Histogram

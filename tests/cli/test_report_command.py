@@ -12,7 +12,7 @@ from cases import judgement
 from plan_answers import SHAPE
 from readings import EPOCH, HOUR, gpu, workload
 from recordings import BOARD, SIGNALS_OF, write_states
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.local_api import report_route

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import UNSET, Struct, UnsetType
 
-from rightsizer.io.codec import FlatDocument, encode, plain
+from rightsizer.io.codec import FlatDocument, encode, indented, plain
 
 FIGURE = FlatDocument(value=2.0, low=1.0)
 
@@ -56,3 +56,8 @@ def test_what_json_lacks_is_null_or_text() -> None:
     """Keys of any kind are text, and no number is infinite."""
     value = {1: (math.inf, math.nan), "b": MappingProxyType({"z": None, "a": 1j})}
     assert encode(value) == b'{"1":[null,null],"b":{"z":null,"a":"1j"}}'
+
+
+def test_people_are_shown_what_no_terminal_obeys() -> None:
+    """Whatever characters names have, in whatever encoding of the terminal."""
+    assert indented([{"\x9b": "é"}]) == '[\n {\n  "\\u009b": "\\u00e9"\n }\n]'

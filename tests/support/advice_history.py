@@ -5,7 +5,7 @@ from typing import Any
 
 from cases import NOW, judgement
 from readings import gpu
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from rightsizer.accounting.device_codec import DeviceRecord, decode_device, encode_device
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import encode_window, parse_window_row
 from rightsizer.host.pcie import kernel_address
+from rightsizer.io.codec import decode, encode
 from rightsizer.io.database import Database
 from rightsizer.model.values import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds, Window
 
@@ -218,7 +219,7 @@ class HistoryRepository:
         records = []
         for (text,) in self._database.rows("SELECT facts FROM device"):
             with suppress(ValueError):
-                records.append(decode_device(text))
+                records.append(decode(text, DeviceRecord))
         return tuple(sorted(records, key=lambda device: (device.device.index, device.device.uuid)))
 
     def present_devices(self) -> tuple[DeviceRecord, ...]:
@@ -230,7 +231,7 @@ class HistoryRepository:
         records: list[tuple[DeviceRecord, str | None, Nanoseconds]] = []
         for text, seen in self._database.rows("SELECT facts, seen FROM device"):
             with suppress(ValueError):
-                record = decode_device(text)
+                record = decode(text, DeviceRecord)
                 address = kernel_address(record.device.pci_bus_id)
                 if address is not None:
                     places[address] = max(seen, places.get(address, 0))
@@ -260,7 +261,7 @@ class HistoryRepository:
             for record in marked:
                 connection.execute(
                     "UPDATE device SET facts = ? WHERE uuid = ?",
-                    (encode_device(record), record.device.uuid),
+                    (encode(record).decode(), record.device.uuid),
                 )
         return bool(marked)
 
@@ -366,7 +367,7 @@ def _put_devices(
     newest = max(latest.values(), default=0)
     for device in devices:
         uuid = device.device.uuid
-        connection.execute(save, (uuid, encode_device(device), newest))
+        connection.execute(save, (uuid, encode(device).decode(), newest))
         if device.holder is not None:
             seen = latest.get(uuid, device.holder_since)
             connection.execute(_SAVE_HOLDING, (uuid, device.holder_since, device.holder.key, seen))

@@ -10,7 +10,7 @@ from rightsizer.accounting.accounts_snapshot import (
     allocator_of,
 )
 from rightsizer.accounting.device_account import DeviceAccount
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader

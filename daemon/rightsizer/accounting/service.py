@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from rightsizer.accounting.accounts_snapshot import (
     AccountsSnapshot,
 )
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.rollup_store import FINE_KEPT, WindowQuery
 from rightsizer.accounting.served import ServedAccounts, ServedHour

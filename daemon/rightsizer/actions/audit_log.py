@@ -1,5 +1,6 @@
 """Audit log of actions: repository, append-only JSON lines, log and metrics."""
 
+import json
 import os
 import secrets
 import threading
@@ -16,7 +17,7 @@ from rightsizer.actions.repository import (
 )
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.clock import Clock
-from rightsizer.io.codec import encode
+from rightsizer.io.codec import plain
 from rightsizer.io.log import logger
 from rightsizer.io.record_table import RecordCache
 from rightsizer.model.values import Advice, Nanoseconds, RightsizerError, seconds
@@ -28,13 +29,13 @@ _MOST_UNDONE: Final = 2000
 """Limit for entries without execution; executed ones count against limits and are kept apart."""
 
 
-def append_line(path: str, document: object) -> None:
+def append_line(path: str, document: Mapping[str, object]) -> None:
     """Append a line to a file, reopened in case of rotation; synchronized to disk on return.
 
     Raises:
         RightsizerError: the line cannot be written.
     """
-    line = encode(document) + b"\n"
+    line = json.dumps(plain(document), separators=(",", ":")).encode() + b"\n"
     try:
         file = os.open(path, _FLAGS, _MODE)
         try:

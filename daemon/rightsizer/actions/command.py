@@ -1,7 +1,6 @@
 """`rightsizer actions`: executed, simulated and refused actions; approval of those that wait."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -27,7 +26,7 @@ from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import ADVICE_PATH
 from rightsizer.host.settings import PathSettings
-from rightsizer.io.codec import JsonObject, plain
+from rightsizer.io.codec import JsonObject, indented, plain
 from rightsizer.io.local import LocalClient
 from rightsizer.io.near import near_words
 from rightsizer.io.terminal import aligned, counted
@@ -61,7 +60,7 @@ def approve(arguments: argparse.Namespace, path: str | Path) -> int:
     ]
     if arguments.format == "json":
         answered = {"waiting": waiting, "approved": approved, "faults": faults}
-        say(json.dumps(answered, indent=1))
+        say(indented(answered))
     elif approved:
         count = counted(len(approved), "action")
         say(f"Approved by {arguments.actor}: {count}. One at a time is done, within the limits.")

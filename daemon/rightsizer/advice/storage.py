@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, PackedWindow
 from rightsizer.accounting.served_history import ServedRepository
 from rightsizer.accounting.settings import MAXIMUM_BYTES

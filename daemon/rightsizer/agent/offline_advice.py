@@ -5,7 +5,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.lookup import find_advice
 from rightsizer.advice.policy import PolicySet

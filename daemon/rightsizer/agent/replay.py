@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.accounting.accounts_snapshot import allocator_of
-from rightsizer.accounting.device_codec import DeviceRecord, read_with
+from rightsizer.accounting.device_record import DeviceRecord, read_with
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.provisioning import provision

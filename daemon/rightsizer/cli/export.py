@@ -11,7 +11,7 @@ from typing import IO, Final
 
 from msgspec import Struct
 
-from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder

@@ -1,7 +1,6 @@
 """`rightsizer labels`: this node's labels for Kubernetes, as a feature file."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +10,7 @@ from rightsizer.cli.scenario_flag import add_scenario_flag, scenario_settings
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.clock import SystemClock
+from rightsizer.io.codec import indented
 from rightsizer.io.files import whole_file
 
 _HELP: Final = help_of(__file__)
@@ -29,7 +29,7 @@ def _run(arguments: argparse.Namespace) -> int:
         named = labels_of_node(settings, clock)
     text = timed_feature_file(named, settings, clock)
     if arguments.output is None:
-        say(json.dumps(named, indent=1) if arguments.json else text.rstrip("\n"))
+        say(indented(named) if arguments.json else text.rstrip("\n"))
     else:
         with whole_file(arguments.output, "the feature file") as file:
             file.write(text.encode())

@@ -19,7 +19,7 @@ from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.answer import add_format_flag, show
 from rightsizer.console.command import Command, add_flags, flag_rows, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
-from rightsizer.io.codec import plain
+from rightsizer.io.codec import indented, plain
 from rightsizer.io.files import is_closed, is_there
 from rightsizer.io.garbage import seldom_collected
 from rightsizer.io.yaml import below
@@ -305,8 +305,6 @@ def _save(folder: Path, answer: PlanAnswer, planner: Planner) -> str:
         RequirementError: nothing fits, or no known program runs it.
     """
     # Imported on use: not needed without the flag.
-    import json  # noqa: PLC0415
-
     from rightsizer.io.files import whole_file  # noqa: PLC0415
     from rightsizer.planner.launch_files import FILES, MARK, launch_files  # noqa: PLC0415
 
@@ -315,7 +313,7 @@ def _save(folder: Path, answer: PlanAnswer, planner: Planner) -> str:
         raise RequirementError(f"--save: {answer.error}")
     files = launch_files(plan.requirement, plan.best, planner.catalogue)
     (form,) = _forms((answer,))
-    files["plan.json"] = json.dumps(form, indent=1) + "\n"
+    files["plan.json"] = indented(form) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,7 +1,6 @@
 """Command `rightsizer topology`: connections of GPUs, network cards and disks of this node."""
 
 import argparse
-import json
 import os
 import socket
 import sys
@@ -21,6 +20,7 @@ from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, with_values
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
+from rightsizer.io.codec import indented
 from rightsizer.model.values import (
     Adapter,
     AdapterKind,
@@ -204,7 +204,7 @@ def _for_scheduler(settings: Settings, arguments: argparse.Namespace) -> str:
         chosen = with_values(node, {"path.sysfs": str(sysfs)})
         if arguments.format == _GRES:
             return gres_of_node(chosen, SystemClock(), host)
-        return json.dumps(resource_topology_of_node(chosen, SystemClock(), host), indent=1)
+        return indented(resource_topology_of_node(chosen, SystemClock(), host))
 
 
 def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:

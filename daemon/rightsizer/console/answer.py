@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from rightsizer.console.command import printable, say, write
-from rightsizer.io.codec import encode
+from rightsizer.io.codec import indented
 from rightsizer.report.blocks import Block, Tone
 
 _Rendered = Callable[[str, object, Iterable[Block]], str]
@@ -34,7 +32,7 @@ def _markdown(title: str, _result: object, blocks: Iterable[Block]) -> str:
 
 
 def _json(_title: str, result: object, _blocks: Iterable[Block]) -> str:
-    return msgspec.json.format(encode(result), indent=1).decode()
+    return indented(result)
 
 
 FORMATS: Final[Mapping[str, _Rendered]] = {

@@ -45,6 +45,14 @@ def plain(document: msgspec.Struct | Mapping[str, object]) -> JsonObject:
     return fields
 
 
+def indented(value: object) -> str:
+    """Encode as lines for people; all but ASCII is escaped, which any terminal can show."""
+    import json  # noqa: PLC0415 - its reader is needed by few.
+
+    text = json.dumps(msgspec.json.decode(encode(value)))
+    return msgspec.json.format(text, indent=1)
+
+
 def _lifted(value: object) -> object:
     """Return a value whose flat documents stand in their place, as mappings and lists."""
     if isinstance(value, FlatDocument):

@@ -6,8 +6,9 @@ from typing import Any, Final
 import pytest
 
 from readings import EPOCH, gpu, workload
-from rightsizer.accounting.device_codec import DeviceRecord, decode_device, encode_device
+from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.power import LearnedPower
+from rightsizer.io.codec import decode, encode
 from rightsizer.model.device import MigInstance
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Process, Reading
@@ -37,14 +38,14 @@ KNOWN: Final = DeviceRecord(gpu(), workload(), EPOCH, LEARNED)
 )
 def test_decoded_device_equals_the_encoded_one(known: DeviceRecord) -> None:
     """Facts, holder and power range are restored."""
-    assert decode_device(encode_device(known)) == known
+    assert decode(encode(known), DeviceRecord) == known
 
 
 def test_text_of_a_former_version_is_understood() -> None:
     """It has no power range."""
-    document = json.loads(encode_device(KNOWN))
+    document = json.loads(encode(KNOWN))
     del document["power"]
-    assert decode_device(json.dumps(document)) == DeviceRecord(gpu(), workload(), EPOCH)
+    assert decode(json.dumps(document), DeviceRecord) == DeviceRecord(gpu(), workload(), EPOCH)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +53,12 @@ def test_text_of_a_former_version_is_understood() -> None:
     [
         {"device": None},
         {"power": {"idle_watts": 70.0}},
-        {"power": {**json.loads(encode_device(KNOWN))["power"], "lowest_watts": "cold"}},
-        {"power": {**json.loads(encode_device(KNOWN))["power"], "highest_watts": None}},
+        {"power": {**json.loads(encode(KNOWN))["power"], "lowest_watts": "cold"}},
+        {"power": {**json.loads(encode(KNOWN))["power"], "highest_watts": None}},
         {"holder": {"key": "x"}},
     ],
 )
 def test_damaged_text_is_refused(change: dict[str, Any]) -> None:
     """With an error that the reader of a history can skip."""
-    with pytest.raises(ValueError, match="not a device"):
-        decode_device(json.dumps(json.loads(encode_device(KNOWN)) | change))
+    with pytest.raises(ValueError, match=r"Expected|required"):
+        decode(json.dumps(json.loads(encode(KNOWN)) | change), DeviceRecord)

@@ -1,4 +1,4 @@
-"""Record of a device and its holder in the history, as JSON."""
+"""Record of a device and its holder in the history."""
 
 from collections.abc import Container
 from typing import Final
@@ -7,7 +7,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.accounting.power import LearnedPower
-from rightsizer.io.codec import decode, encode
 from rightsizer.model.values import (
     Device,
     Holding,
@@ -67,20 +66,3 @@ def read_with(device: Device, signals: Container[Signal]) -> Device:
     """Return a device whose assumed capacities are those that such readings do not state."""
     assumed = tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
     return replace(device, assumed=assumed)
-
-
-def encode_device(record: DeviceRecord) -> str:
-    """Encode a device as JSON."""
-    return encode(record).decode()
-
-
-def decode_device(text: str) -> DeviceRecord:
-    """Decode the output of `encode_device`, of this version or an earlier one.
-
-    Raises:
-        ValueError: the text is not a device record.
-    """
-    try:
-        return decode(text, DeviceRecord)
-    except ValueError as error:
-        raise ValueError(f"not a device: {error!r}") from None
