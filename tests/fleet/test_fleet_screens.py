@@ -24,6 +24,7 @@ from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice
 from rightsizer.model.block import Measure
 from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.finding import Case
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource, State, Tier
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass
@@ -93,7 +94,10 @@ def device_of(random: Random, number: int) -> FleetDevice:
     }
     demands = {} if random.random() < 0.7 else {Resource.COMPUTE: random.random()}
     xids = random.choice((None, None, XidLog({}, None, None)))
-    return replace(estate_device(number), readings=readings, demands=demands, xids=xids)
+    found = estate_device(number)
+    least, most = random.choice(((None, None), (200.0, None), (200.0, 700.0)))
+    device = replace(found.device, power_limit_minimum_watts=least, power_limit_maximum_watts=most)
+    return replace(found, device=device, readings=readings, demands=demands, xids=xids)
 
 
 def holder_of(random: Random, number: int) -> Workload | None:
@@ -104,10 +108,15 @@ def holder_of(random: Random, number: int) -> Workload | None:
     return replace(held, allocator=random.choice((*Allocator,)))
 
 
+def tuned(rule: Rule[Any], case: Case) -> Rule[Any]:
+    """A policy for some workloads."""
+    return rule.relaxed(0.7) if case.key.endswith(("1", "3")) else rule
+
+
 def judged(path: Any, request: BatchRequest, rules: tuple[Rule[Any], ...]) -> BatchVerdicts:
     """Verdicts on all of it in one batch."""
     with DayCache(path, read_only=True) as day_cache:
-        return BatchEvaluation(path, rules, lookback=3 * DAY).judge(day_cache, request)
+        return BatchEvaluation(path, rules, tuned, lookback=3 * DAY).judge(day_cache, request)
 
 
 @given(seed=st.integers(0, 2**32))

@@ -110,6 +110,9 @@ class SubjectTable(Protocol):
     def reads(self, *signals: Signal) -> Column:
         """Whether one of some signals has a last reading."""
 
+    def states(self, *capacities: str) -> Column:
+        """Whether the device states all of some capacities."""
+
     def largest(self, *signals: Signal) -> Column:
         """Largest magnitude among the last readings of some signals; 0 without any."""
 

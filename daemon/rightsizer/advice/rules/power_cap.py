@@ -246,9 +246,12 @@ def _why_not(case: Case) -> str:
     return ""
 
 
+_RANGE: Final = ("power_limit_minimum_watts", "power_limit_maximum_watts")
+
+
 def _range(status: BoardStatus) -> tuple[float | None, float | None, float | None]:
-    least = status.device.stated("power_limit_minimum_watts")
-    return least, status.device.stated("power_limit_maximum_watts"), status.default_limit_watts
+    least, maximum = map(status.device.stated, _RANGE)
+    return least, maximum, status.default_limit_watts
 
 
 def _caps(seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:
@@ -295,7 +298,8 @@ def _option(cap_watts: float, longer: float, risk: Risk, savings: Savings) -> Op
 def screen(table: SubjectTable, _: PowerCapSettings) -> Screen:
     """Settle of which subjects the power limits are not known."""
     yield unmeasured(table.is_shared, _OTHERS_PAY)
-    yield unmeasured(~table.reads(Signal.POWER_LIMIT_WATTS), _UNKNOWN_RANGE)
+    is_limited = table.reads(Signal.POWER_LIMIT_WATTS) & table.states(*_RANGE)
+    yield unmeasured(~is_limited, _UNKNOWN_RANGE)
 
 
 RULE: Final = Rule("power_cap", PowerCapSettings(), judge, screen)

@@ -166,6 +166,10 @@ class DeviceTable:
         wanted = frozenset(signals)
         return self._facts(lambda row: not wanted.isdisjoint(row.device.readings))
 
+    def states(self, *capacities: str) -> Floats:
+        """As in `SubjectTable`."""
+        return self._facts(lambda row: None not in map(row.device.device.stated, capacities))
+
     def largest(self, *signals: Signal) -> Floats:
         """As in `SubjectTable`."""
         readings = (row.device.readings for row in self._rows.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Mapping
+import math
+from collections.abc import Callable, ItemsView, Iterable, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -17,7 +18,6 @@ from rightsizer.model.values import (
     IDLE_STATES,
     NANOSECONDS_PER_SECOND,
     PRECISION,
-    Distribution,
     Histogram,
     Measure,
     Resource,
@@ -42,19 +42,19 @@ def histogram_of(weights: Floats) -> Histogram:
 
 
 class UseDistribution(Struct, frozen=True):
-    """Distribution of a subject's use of a resource."""
+    """Distribution of a subject's use of a resource, summed when first read."""
 
-    table: UseDistributions
+    summed: Callable[[], UseDistributions]
     subject: int
 
     @property
     def total(self) -> float:
         """As in `Histogram`."""
-        return float(self.table.totals[self.subject])
+        return float(self.summed().totals[self.subject])
 
     def quantile(self, share: float) -> float | None:
         """As in `Histogram`."""
-        return float(self.table.quantiles(share)[self.subject])
+        return self._told(self.summed().quantiles(share))
 
     def mean(self) -> float | None:
         """As in `Histogram`."""
@@ -62,15 +62,23 @@ class UseDistribution(Struct, frozen=True):
 
     def maximum(self) -> float | None:
         """As in `Histogram`."""
-        return float(self.table.maxima[self.subject])
+        return self._told(self.summed().maxima)
 
     def items(self) -> ItemsView[int, float]:
         """As in `Histogram`."""
         return self._histogram.items()
 
+    def _told(self, values: Floats) -> float | None:
+        value = float(values[self.subject])
+        return None if math.isnan(value) else value
+
     @property
     def _histogram(self) -> Histogram:
-        return histogram_of(self.table.weights[self.subject])
+        return histogram_of(self.summed().weights[self.subject])
+
+    def __reduce__(self) -> tuple[type[Histogram], tuple[dict[int, float]]]:
+        """Pickle the weights, in place of what sums them."""
+        return Histogram, (dict(self.items()),)
 
 
 class UseDistributions:
@@ -103,10 +111,6 @@ class UseDistributions:
 
     def _by_subject(self, bins: Floats) -> Floats:
         return np.where(self.is_known, bins / (BINS - 1), np.nan)
-
-    def of(self, subject: int) -> Distribution | None:
-        """Return the distribution of a subject; `None` if unknown."""
-        return UseDistribution(self, subject) if self.is_known[subject] else None
 
 
 class Demands(NamedTuple):

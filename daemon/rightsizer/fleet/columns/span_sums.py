@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats, FrameLayout
-from rightsizer.fleet.columns.distributions import SegmentDemands, UseDistributions
+from rightsizer.fleet.columns.distributions import (
+    SegmentDemands,
+    UseDistribution,
+    UseDistributions,
+)
 from rightsizer.fleet.columns.segment import Segment
 from rightsizer.model.values import (
     BINS,
@@ -19,7 +23,6 @@ from rightsizer.model.values import (
     Cause,
     Condition,
     Distribution,
-    Histogram,
     Nanoseconds,
     Resource,
     State,
@@ -193,14 +196,17 @@ class SpanSums:
         below = np.cumsum(exported, axis=1) - away[:, None]
         return UseDistributions(np.clip(below, 0.0, exported) + estimated)
 
-    def demands(self, row: int) -> dict[Resource, Distribution]:
-        """Return the distributions of a subject."""
-        distributions = {resource: self.distributions(resource).of(row) for resource in Resource}
-        return {resource: use for resource, use in distributions.items() if use is not None}
+    def demand(self, resource: Resource | None, row: int) -> Distribution:
+        """Return the use of a resource by a subject; of `None`, compute's lower bound."""
+        return UseDistribution(partial(self.distributions, resource), row)
 
-    def compute_at_least(self, row: int) -> Distribution:
-        """Return the lower bound of a subject's use of compute; empty if unknown."""
-        return self.distributions(None).of(row) or Histogram()
+    def demands(self, row: int) -> dict[Resource, Distribution]:
+        """Return the use of each resource by a subject of which it is known."""
+        return {
+            resource: self.demand(resource, row)
+            for resource in Resource
+            if self.distributions(resource).is_known[row]
+        }
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -17,8 +17,6 @@ from rightsizer.fleet.columns.subject_columns import SubjectColumns
 from rightsizer.model.lazy import LazyMapping
 from rightsizer.model.values import (
     Blocks,
-    Distribution,
-    Histogram,
     Nanoseconds,
     Observation,
     State,
@@ -31,42 +29,6 @@ _WORKLOAD: Final = workload_subject("")
 _NEARLY_ALL: Final = 0.95
 """Share of an interval: a monitor's brief access is no work."""
 _PROFILED: Final = ColumnKind.TIER.column(Tier.PROFILING)
-
-
-class LazyDistribution:
-    """Distribution that is computed when first read."""
-
-    def __init__(self, compute: Callable[[], Distribution]) -> None:
-        self._compute = compute
-
-    @cached_property
-    def _distribution(self) -> Distribution:
-        return self._compute()
-
-    @property
-    def total(self) -> float:
-        """As in `Distribution`."""
-        return self._distribution.total
-
-    def quantile(self, share: float) -> float | None:
-        """As in `Distribution`."""
-        return self._distribution.quantile(share)
-
-    def mean(self) -> float | None:
-        """As in `Distribution`."""
-        return self._distribution.mean()
-
-    def maximum(self) -> float | None:
-        """As in `Distribution`."""
-        return self._distribution.maximum()
-
-    def items(self) -> ItemsView[int, float]:
-        """As in `Distribution`."""
-        return self._distribution.items()
-
-    def __reduce__(self) -> tuple[type[Histogram], tuple[dict[int, float]]]:
-        """Pickle the weights, in place of what computes them."""
-        return Histogram, (dict(self.items()),)
 
 
 class ColumnWindow(Window, frozen=True, dict=True):
@@ -258,9 +220,7 @@ class Subject:
             used_joules=used.get("joules", 0.0),
             energy_joules=sums.amounts(ColumnKind.ENERGY, row).get("joules", 0.0),
             demands=LazyMapping(lambda: sums.demands(row)),
-            compute_at_least=LazyDistribution(
-                lambda: sums.distributions(None).of(row) or Histogram()
-            ),
+            compute_at_least=sums.demand(None, row),
             blocks=self.blocks(start, end),
         )
 
