@@ -209,8 +209,8 @@ def test_what_was_not_flagged_is_counted(
     whole = judge_all(lambda _: cases, RULES, open_now)
     by_key = {each.key: each for each in cases}
     kept = judge_left(
-        lambda _: by_key,
-        lambda _: by_key,
+        lambda key, _: by_key[key],
+        lambda _: cases,
         RULES,
         open_now,
         count=counted.append,

@@ -78,6 +78,9 @@ def days_of(random: Random, grid: Grid) -> DayFrame:
             part = random.choice((0.0, 0.005, 0.2, 0.5, 0.99, 1.0))
             columns[kind.column(name)] = np.where(known > 0, left * part, np.nan)
             left = left * (1.0 - part)
+        if kind is ColumnKind.STATE:  # Nothing else lasts longer than the known states.
+            parts = (columns[kind.column(name)] for name in some if name is not State.UNKNOWN)
+            known = np.nan_to_num(sum(parts, np.zeros(hours))) / seconds
     for measure in random.sample(MEASURES, random.randint(0, len(MEASURES))):
         level = random.choice((0.0, 0.02, 0.3, 0.6, 0.93))
         peak = min(1.0, level * random.choice((1.0, 1.1, 2.0)))

@@ -1,6 +1,6 @@
 """Engine: runs every rule on every workload and resolves contradicting verdicts."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -30,16 +30,16 @@ _FAILED: Final = "the rule failed, which is a fault of this program; its log say
 
 Cases = Callable[[Nanoseconds | None], Sequence[Case]]
 """Cases of all workloads over the last span; `None` for everything posted."""
-CasesByKey = Callable[[Nanoseconds], Mapping[str, Case]]
-"""The same by key."""
+CaseOf = Callable[[str, Nanoseconds], Case | None]
+"""One of them by key; `None` if it left."""
 Tuned = Callable[[Rule[Any], Case], Rule[Any]]
 """Applies an operator's policy for one workload to a rule."""
 Failed = Callable[[str, str, Exception], None]
 """Called for a rule that raised: its name, the workload's key, the exception."""
 Count = Callable[[Finding], object]
 """Called with every verdict."""
-Left = Callable[[Rule[Any]], Iterable[str]]
-"""Returns the keys of the cases on which a rule's verdict is not settled without judging them."""
+Left = Callable[[Rule[Any]], Iterable[Case]]
+"""Returns the present cases on which a rule's verdict is not settled without judging them."""
 
 
 class _RuleError(Exception):
@@ -128,11 +128,18 @@ def judge_all(
     exception of a rule is passed to `failed`, and that verdict is lost.
     """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
-    return judge_left(by_key, lambda _: by_key(0), rules, open_now, tuned, failed)
+    return judge_left(
+        lambda key, span: by_key(span).get(key),
+        lambda _: by_key(0).values(),
+        rules,
+        open_now,
+        tuned,
+        failed,
+    )
 
 
 def judge_left(  # noqa: PLR0913, PLR0917 - what is judged by which rules, and what becomes of it.
-    by_key: CasesByKey,
+    case_of: CaseOf,
     left: Left,
     rules: Sequence[Rule[Any]] = RULES,
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
@@ -148,15 +155,14 @@ def judge_left(  # noqa: PLR0913, PLR0917 - what is judged by which rules, and w
     """
     judgements = []
     for general in rules:
-        for key in left(general):
-            present = by_key(0)[key]
-            is_open = (key, general.name) in open_now
+        for present in left(general):
+            is_open = (present.key, general.name) in open_now
             is_counted = not (keeps_all or is_open)
             try:
                 rule = _call_rule(tuned, general, present)
-                judgement = _judge(rule, present, by_key, is_open=is_open, is_counted=is_counted)
+                judgement = _judge(rule, present, case_of, is_open=is_open, is_counted=is_counted)
             except _RuleError as fault:
-                failed(general.name, key, fault.error)
+                failed(general.name, present.key, fault.error)
                 judgement = Judgement(_failure(general, present), workload=present.workload)
             if judgement is None:
                 continue
@@ -169,19 +175,20 @@ def judge_left(  # noqa: PLR0913, PLR0917 - what is judged by which rules, and w
 def _judge(
     rule: Rule[Any],
     present: Case,
-    by_key: CasesByKey,
+    case_of: CaseOf,
     *,
     is_open: bool,
     is_counted: bool,
 ) -> Judgement | None:
     conduct = _call_rule(rule.conduct, present.workload)
-    long_case = by_key(nanoseconds(conduct.long_seconds)).get(present.key)
+    long_case = case_of(present.key, nanoseconds(conduct.long_seconds))
     if long_case is None:  # The workload left between the two queries.
         return None
     finding = _call_rule(partial(rule.judge, is_counted=is_counted), long_case)
     judgement = Judgement(finding, conduct, long_case.workload, long_case.known_seconds)
     matters = finding.is_actionable or is_open
-    short_case = by_key(nanoseconds(conduct.short_seconds)).get(present.key) if matters else None
+    short_span = nanoseconds(conduct.short_seconds)
+    short_case = case_of(present.key, short_span) if matters else None
     if short_case is None:
         return judgement
     return judgement.settled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from typing import Final
 
@@ -126,7 +126,6 @@ class FleetCases:
         self._sharers = request.occupancy.sharers
         self._past: dict[str, SubjectHistory] = {}
         self._nodes: dict[str, Node] = {}
-        self._shared_nodes: dict[str, Node] = {}
         """By the first of a node's workloads."""
         present = {
             key: there
@@ -159,27 +158,26 @@ class FleetCases:
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """Return the cases over the latest span; `None` for everything."""
-        return tuple(SpanCases(self, span).values())
+        case_of = cache(self.case)
+        return tuple(self.with_node(case_of, key, span) for key in self.present)
 
-    def with_node(self, case: Case, neighbors: Iterable[Case] = ()) -> Case:
-        """Return a case with its node, of which it knows some neighbors."""
-        return replace(case, node=replace(self._node(case.key), cases=tuple(neighbors)))
+    def with_node(
+        self, case_of: Callable[[str, Nanoseconds | None], Case], key: str, span: Nanoseconds | None
+    ) -> Case:
+        """Return a case with its node, of which it knows the workloads as `case_of` returns them.
 
-    def _node(self, key: str) -> Node:
+        It knows none if it is on several nodes.
+        """
+        case = case_of(key, span)
+        neighbors = (case_of(neighbor.key, span) for neighbor in self._neighbors.get(key, ()))
+        return replace(case, node=replace(self.node(case), cases=tuple(neighbors)))
+
+    def node(self, case: Case) -> Node:
         """Return a case's node with the last readings of its GPUs, or of all its nodes' GPUs."""
-        if key not in self._nodes:
-            self._nodes[key] = self._read(self.present[key])
-        return self._nodes[key]
-
-    def neighbors(self, key: str) -> Sequence[Case]:
-        """Return the workloads on a case's node, itself included; none if it is on several."""
-        return self._neighbors.get(key, ())
-
-    def _read(self, case: Case) -> Node:
-        residents = self.neighbors(case.key) or [case]
-        if (first := residents[0].key) not in self._shared_nodes:
-            self._shared_nodes[first] = self._read_shared(residents, case)
-        node = self._shared_nodes[first]
+        residents = self._neighbors.get(case.key) or [case]
+        if (first := residents[0].key) not in self._nodes:
+            self._nodes[first] = self._read(residents, case)
+        node = self._nodes[first]
         devices = [self.devices[device.uuid] for device in case.devices]
         holdings = {
             device.device.uuid: (Holding(replace(case.workload, pod=device.pod), held.share_ratio),)
@@ -190,7 +188,7 @@ class FleetCases:
         }
         return replace(node, holdings={**node.holdings, **holdings})
 
-    def _read_shared(self, residents: Sequence[Case], case: Case) -> Node:
+    def _read(self, residents: Sequence[Case], case: Case) -> Node:
         """Return what the cases of a node share."""
         places = {place_of(self.devices[device.uuid]) for device in case.devices}
         there = [device for place in sorted(places) for device in self._places[place]]
@@ -328,30 +326,6 @@ class FleetCases:
             held = columns.held([*holders.values()])
             subjects |= {key: Subject(held, row) for row, key in enumerate(holders)}
         return subjects
-
-
-class SpanCases(Mapping[str, Case]):
-    """Cases of a batch over its latest span by key, made when they are first read."""
-
-    def __init__(self, batch: FleetCases, span: Nanoseconds | None) -> None:
-        self._batch = batch
-        self.alone = cache(partial(batch.case, span=span))
-        """Returns a case without its node by key."""
-        self._with_node = cache(partial(_with_node, batch, self.alone))
-
-    def __getitem__(self, key: str) -> Case:
-        return self._with_node(key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._batch.present)
-
-    def __len__(self) -> int:
-        return len(self._batch.present)
-
-
-def _with_node(batch: FleetCases, alone: Callable[[str], Case], key: str) -> Case:
-    neighbors = (alone(neighbor.key) for neighbor in batch.neighbors(key))
-    return batch.with_node(alone(key), neighbors)
 
 
 _PEERS: Final = 32

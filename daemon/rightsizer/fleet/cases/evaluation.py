@@ -26,7 +26,6 @@ from rightsizer.fleet.cases.case import (
     BatchRequest,
     CaseSettings,
     FleetCases,
-    SpanCases,
     batches_of,
     read_batch,
 )
@@ -140,7 +139,8 @@ class BatchEvaluation(Struct, frozen=True):
     def judge(self, day_cache: DayCache, request: BatchRequest) -> BatchVerdicts:
         """Judge one batch."""
         batch = read_batch(day_cache, request, self.settings)
-        cases = cache(partial(SpanCases, batch))
+        alone = cache(batch.case)
+        case_of = cache(partial(batch.with_node, alone))
         verdicts = BatchVerdicts(first_key=min(request.occupancy.present))
 
         def failed(rule: str, key: str, error: Exception) -> None:
@@ -162,7 +162,7 @@ class BatchEvaluation(Struct, frozen=True):
         open_now = self.open_now | watched_places(self.incidents, batch.present.values())
         left = partial(self._left, batch, batch.table(), open_now, verdicts.tallies)
         judgements = judge_left(
-            cases,
+            case_of,
             left,
             self.rules,
             open_now,
@@ -174,7 +174,9 @@ class BatchEvaluation(Struct, frozen=True):
         judgements = with_incidents(
             self.suppressed(judgements),
             self.rules,
-            lambda rule: tuple(cases(nanoseconds(rule.conduct().long_seconds)).values()),
+            lambda rule: [
+                case_of(key, nanoseconds(rule.conduct().long_seconds)) for key in batch.present
+            ],
             tuned,
             self.incidents,
             failed,
@@ -183,8 +185,7 @@ class BatchEvaluation(Struct, frozen=True):
         verdicts.judgements += [
             judgement for judgement in judgements if self.keeps_all or matters(judgement, open_now)
         ]
-        spans = {span: cases(span) for span in {*self.spans, self.lookback}}
-        verdicts.parts = contribution_of(batch, spans, self.owners, self.lookback)
+        verdicts.parts = contribution_of(batch, alone, self.spans, self.owners, self.lookback)
         return verdicts
 
     def _left(
@@ -194,10 +195,10 @@ class BatchEvaluation(Struct, frozen=True):
         open_now: AbstractSet[tuple[str, str]],
         tallies: Counter[VerdictKind],
         general: Rule[Any],
-    ) -> Iterable[str]:
-        """Count the verdicts that a rule's screen settles; return the keys of the other cases."""
+    ) -> Iterable[Case]:
+        """Count the verdicts that a rule's screen settles; return the other cases."""
         if self.keeps_all or general.screen_with is None:
-            return batch.present
+            return batch.present.values()
         groups = defaultdict[tuple[int, float], list[int]](list)
         rules: dict[int, Rule[Any]] = {}
         is_open = np.zeros(len(table.keys), bool)
@@ -216,7 +217,9 @@ class BatchEvaluation(Struct, frozen=True):
         for verdict, count in zip(settled, counts[1:].tolist(), strict=True):
             if count:
                 tallies[VerdictKind.settled(general.name, verdict)] += count
-        return [table.keys[number] for number in np.flatnonzero(numbers == 0).tolist()]
+        return [
+            batch.present[table.keys[number]] for number in np.flatnonzero(numbers == 0).tolist()
+        ]
 
 
 def matters(judgement: Judgement, open_now: AbstractSet[tuple[str, str]]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rightsizer.advice.replica_load import are_separate_pods
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
-from rightsizer.fleet.cases.case import FleetCases, SpanCases
+from rightsizer.fleet.cases.case import FleetCases
 from rightsizer.fleet.cases.hourly_figures import (
     GpuCounts,
     HourlyFigures,
@@ -91,11 +91,12 @@ class BatchContribution:
 
 def contribution_of(
     cases: FleetCases,
-    spans: Mapping[Nanoseconds, SpanCases],
+    case_of: Callable[[str, Nanoseconds], Case],
+    spans: Iterable[Nanoseconds],
     owners: Mapping[str, WorkloadOwner],
     lookback: Nanoseconds,
 ) -> BatchContribution:
-    """Return the contribution of a batch for each span of a view.
+    """Return the contribution of a batch for each span of a view, the lookback among them.
 
     Rules of the fleet read the windows of workloads that can move, or have several devices; others
     have none.
@@ -105,14 +106,14 @@ def contribution_of(
         for uuid, device in cases.devices.items()
     ]
     contribution = BatchContribution(
-        NodeSums.of(held_devices), known_seconds=dict.fromkeys(spans, 0.0)
+        NodeSums.of(held_devices), known_seconds=dict.fromkeys({*spans, lookback}, 0.0)
     )
     hours = holder_hours(held_devices, (cases.now - lookback, cases.now))
     for uuid, device in cases.devices.items():
         subject = cases.subject(uuid)
         add_uses(contribution.uses, uses_of(device, hours[uuid], owners))
         contribution.lost += _lost(cases, device)
-        for length in spans if cases.is_present(uuid) else ():
+        for length in contribution.known_seconds if cases.is_present(uuid) else ():
             contribution.known_seconds[length] += subject.known_in(cases.now - length, cases.now)
     for case in cases.present.values():
         uuids = [device.uuid for device in case.devices]
@@ -132,17 +133,16 @@ def contribution_of(
         for key, case in cases.present.items()
         if case.workload and (case.workload_class in MOVABLE_CLASSES or len(case.devices) > 1)
     }
-    longest, *shorter = sorted(spans, reverse=True)
-    start = cases.now - longest
+    longest, *shorter = sorted(contribution.known_seconds, reverse=True)
     contribution.workloads = [
         _workload(
-            cases, _slim_case(spans[longest].alone(key)) if key in read else case, start, owners
+            cases, _slim_case(case_of(key, longest)) if key in read else case, longest, owners
         )
         for key, case in cases.present.items()
         if case.workload is not None
     ]
-    for length in shorter:
-        contribution.cases[length] = [_slim_case(spans[length].alone(key)) for key in read]
+    for span in shorter:
+        contribution.cases[span] = [_slim_case(case_of(key, span)) for key in read]
     return contribution
 
 
@@ -187,7 +187,7 @@ def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
 def _workload(
     cases: FleetCases,
     case: Case,
-    start: Nanoseconds,
+    span: Nanoseconds,
     owners: Mapping[str, WorkloadOwner],
 ) -> FleetWorkload:
     devices = [cases.devices[device.uuid] for device in case.devices]
@@ -196,7 +196,7 @@ def _workload(
     subject = cases.subject_of(case.key)
 
     def hours(column: str, factor: float) -> HourlySeries:
-        return hours_of(subject, column, start, cases.now, factor)
+        return hours_of(subject, column, cases.now - span, cases.now, factor)
 
     return FleetWorkload(
         case=case,
@@ -207,8 +207,9 @@ def _workload(
         compute=hours("peak:compute", ratio),
         memory_bytes=hours("peak:memory_bytes", 1.0),
         cluster=devices[0].cluster,
-        idle_held_seconds=cases.idle_held_seconds(case.key, cases.now - start),
-        has_separate_pods=len(devices) > 1 and are_separate_pods(cases.with_node(case)),
+        idle_held_seconds=cases.idle_held_seconds(case.key, span),
+        has_separate_pods=len(devices) > 1
+        and are_separate_pods(replace(case, node=cases.node(case))),
     )
 
 
