@@ -115,7 +115,7 @@ class FloatInterpreter:
             case e.Known():
                 return name in self._certain or _is_known(name)
             case e.HasBits(_, mask):
-                return _has_bits(name, mask)
+                return lambda values: bool(int(values[name]) & mask)
         return itemgetter(name)
 
     def _extreme(self, choose: Callable[..., float], terms: tuple[e.Term, ...]) -> Number:
@@ -336,10 +336,6 @@ def _as_margin(part: Verdict) -> Verdict:
 
 def _is_known(name: str) -> Verdict:
     return lambda values: values[name] is not None
-
-
-def _has_bits(name: str, mask: int) -> Verdict:
-    return lambda values: bool(int(values[name]) & mask)
 
 
 def _greater(margin: Verdict, other: Verdict) -> Verdict:

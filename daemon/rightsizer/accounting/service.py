@@ -69,7 +69,8 @@ class AccountingService:
         gauges_every: Nanoseconds = _GAUGES_EVERY,
     ) -> None:
         self._accounts = NodeAccounts(settings, DISTRIBUTION_SIGNALS)
-        self._enrich = enrich
+        self.enrich = enrich
+        """Applied to each snapshot; another one counts from the next on."""
         self._gauges_every = gauges_every
         self._lock = threading.Lock()
         self._generation = 0
@@ -88,7 +89,7 @@ class AccountingService:
         self, snapshot: Snapshot, advice: Sequence[Advice], agent: Callable[[], AgentReport]
     ) -> Report:
         """Account for a snapshot and publish the resulting report."""
-        snapshot = self._enrich(snapshot)
+        snapshot = self.enrich(snapshot)
         with self._lock:
             self._accounts.post(snapshot)
             # Monotonic time: the wall clock may step back by hours.
@@ -119,10 +120,6 @@ class AccountingService:
         with self._lock:
             return self._accounts.forget(uuid)
 
-    def change_enrichment(self, enrich: Enrich) -> None:
-        """Replace the enrichment, from the next snapshot on."""
-        self._enrich = enrich
-
     def backfill(self, snapshots: Iterable[Snapshot], until: Nanoseconds = 0) -> None:
         """Account for past snapshots without publishing; reset the totals afterwards.
 
@@ -131,7 +128,7 @@ class AccountingService:
         with self._lock:
             self._accounts.keep_hours_before(until - FINE_KEPT)
             for snapshot in snapshots:
-                self._accounts.post(self._enrich(snapshot))
+                self._accounts.post(self.enrich(snapshot))
             self._accounts.reset_totals()
 
     def restore(

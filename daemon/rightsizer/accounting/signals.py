@@ -11,8 +11,6 @@ from rightsizer.accounting.definitions import (
     DEAD_COUNTERS,
     DERIVED,
     LOSSES,
-    NVLINK,
-    PCIE,
     RATIOS,
     SATURATED,
     SM_WORK,
@@ -44,7 +42,6 @@ _State = members(State)
 
 _COUNTERS: Final = frozenset(COUNTERS)
 
-_TRAFFIC: Final = frozenset(f"{name}_bytes_per_second" for name in (*PCIE, *NVLINK))
 _FACTS: Final = frozenset(
     {
         "achievable_bandwidth_ratio",
@@ -76,7 +73,6 @@ class SignalLayout:
     def __init__(self, signals: frozenset[Signal]) -> None:
         self.known = signals
         self.counters = tuple(filter(self.known.__contains__, COUNTERS))
-        self.has_traffic = not _TRAFFIC.isdisjoint(self.known)
         self.names: set[str] = {*signals, *_FACTS}
         """What may be known: signals, facts, derived terms."""
         self._certain: set[str] = set(signals)

@@ -231,7 +231,7 @@ class Agent:
         # First: the only call that can fail, and it leaves everything unchanged if it does.
         self._notifications.change_settings(settings)
         self.settings = settings
-        self.accounting.change_enrichment(partial(apply_policies, policies=settings.policies_here))
+        self.accounting.enrich = partial(apply_policies, policies=settings.policies_here)
         self.recommender.change_rules(rules, PolicySet(settings.policies_here))
         self.advice_service.change_settings(settings.recommender.ledger)
         self.history_service.change_settings(settings.history)

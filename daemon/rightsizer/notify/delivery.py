@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,8 @@ from rightsizer.model.values import (
     seconds,
     series_key,
 )
+from rightsizer.notify.grafana.settings import GrafanaSettings
+from rightsizer.notify.routing import ReceiverSettings
 
 _Body = TypeVar("_Body")
 
@@ -147,18 +149,6 @@ class DeliveryContext(Struct, frozen=True):
     """Command that claims a recommendation, before its id."""
 
 
-class DeliverySettings(Protocol):
-    """Settings that all receivers have."""
-
-    @property
-    def outbox_maximum(self) -> int:
-        """Maximum pending messages; beyond it the oldest are dropped."""
-
-    @property
-    def pause_seconds(self) -> float:
-        """Maximum pause after failures, unless the receiver asks for a longer one."""
-
-
 class Delivery(ABC, Generic[_Body]):
     """Sends the messages of an outbox in order; failures are reported, never raised."""
 
@@ -179,7 +169,7 @@ class Delivery(ABC, Generic[_Body]):
         outbox: Outbox[_Body],
         context: DeliveryContext,
         *,
-        settings: DeliverySettings,
+        settings: GrafanaSettings | ReceiverSettings,
         destination: str = "",
     ) -> None:
         """Create the delivery.
@@ -187,7 +177,8 @@ class Delivery(ABC, Generic[_Body]):
         `name` is for logs and metrics, `destination` for the outbox. Each failure is logged once.
         """
         self._outbox = outbox
-        self._destination = destination
+        self.destination = destination
+        """Its key in the outbox."""
         self._limits = settings
         self._context = context
         self._clock = context.clock
@@ -210,11 +201,6 @@ class Delivery(ABC, Generic[_Body]):
             self._hang_up()
             self._settle(failure)
         return self._count(pending=len(self._pending()))
-
-    @property
-    def destination(self) -> str:
-        """Its key in the outbox."""
-        return self._destination
 
     def metrics(self) -> dict[str, float]:
         """Attempts, failures, pending messages and last success by series."""
@@ -249,7 +235,7 @@ class Delivery(ABC, Generic[_Body]):
         """Describe a failure in a sentence, with its remedy."""
 
     def _pending(self) -> Sequence[OutboxEntry[_Body]]:
-        return self._outbox.pending(self._destination)
+        return self._outbox.pending(self.destination)
 
     def _due(self) -> Sequence[OutboxEntry[_Body]]:
         """Return the pending entries, after dropping the oldest beyond the maximum."""

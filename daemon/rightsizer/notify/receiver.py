@@ -63,7 +63,7 @@ class Receiver(Delivery[str]):
         ]
         # After a crash the same events may be offered again.
         waiting = {entry.body for entry in self._pending()}
-        self._outbox.put([body for body in wanted if body not in waiting], self._destination)
+        self._outbox.put([body for body in wanted if body not in waiting], self.destination)
 
     @property
     def _labels(self) -> dict[str, str]:

@@ -44,16 +44,11 @@ def launch_files(
         raise RequirementError(f"--save: none of {programs} runs this; leave it out")
     key, _, part = best.gpu.partition(":")
     texts = (
-        launch_script(launch),
+        _script(launch, launch.command, (launch.copies, *launch.notes)),
         verify_script(launch) if launch.verify else None,
         manifest(requirement, launch, catalogue.get(key), part),
     )
     return {name: text for name, text in zip(FILES, texts, strict=True) if text is not None}
-
-
-def launch_script(launch: Launch) -> str:
-    """Return a shell script of the command."""
-    return _script(launch, launch.command, (launch.copies, *launch.notes))
 
 
 def verify_script(launch: Launch) -> str:

@@ -118,11 +118,6 @@ class StatedLoad(Struct, frozen=True):
     spelled: Mapping[str, str]
     """Where each is stated: `load.ttft`."""
 
-    @property
-    def writes_nothing(self) -> bool:
-        """Whether answers have no tokens."""
-        return self.values.get("output_tokens") == 0
-
     def of(self, model: Model) -> tuple[RequestLoad, tuple[str, ...]]:
         """Return the load of a model in its own unit, and the assumptions made."""
         values: dict[str, Any] = {**self.values}

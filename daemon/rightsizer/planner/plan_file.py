@@ -343,7 +343,8 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         planned = build_model(asked.model, asked.parameters, folder)
         whole = planned.model
         trains = task.trains
-        if stated.writes_nothing and isinstance(whole, Transformer) and whole.writes and not trains:
+        writes_nothing = stated.values.get("output_tokens") == 0 and not trains
+        if writes_nothing and isinstance(whole, Transformer) and whole.writes:
             planned = replace(planned, model=reading_alone(whole), notes=(*planned.notes, READING))
         load, taken = stated.of(planned.model)
         load = replace(load, sure_ratio=asked.sure)

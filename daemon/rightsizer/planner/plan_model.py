@@ -245,7 +245,7 @@ def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
     parsed = parsed_config(file)
     if file.name == ADAPTER:
         return _of_base(file, str(parsed.get("base_model_name_or_path")), values)
-    if file.name == INDEX or diffusers.is_of_diffusers(parsed):
+    if file.name == INDEX or ("_class_name" in parsed and "model_type" not in parsed):
         given = {key: values[key] for key in _OF_IMAGES if key in values}
         asked = diffusers.RequestedImage(**given)
         diffusion = diffusers.read_diffusers(file, parsed, asked, values["name"])

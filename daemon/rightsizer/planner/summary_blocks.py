@@ -81,7 +81,7 @@ def page_blocks(answer: PlanAnswer) -> Iterator[Block]:
     """Yield the choice, then all that hangs on it; or an error."""
     plan = answer.plan
     if plan is None:
-        yield error_block(answer)
+        yield Sentence(f"error: {answer.error}", Tone.WARNING)
         return
     yield from title_blocks(plan.requirement, answer.notes)
     yield from nothing_blocks(plan)
@@ -92,11 +92,6 @@ def page_blocks(answer: PlanAnswer) -> Iterator[Block]:
         yield _best_first(plan, best, _ON_PAGE, _PAGE)
         yield memory_key(best)
     yield from further_blocks(plan)
-
-
-def error_block(answer: PlanAnswer) -> Sentence:
-    """Return why a question of a list has no plan."""
-    return Sentence(f"error: {answer.error}", Tone.WARNING)
 
 
 def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[Block]:

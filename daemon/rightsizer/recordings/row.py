@@ -112,10 +112,6 @@ class RecordingNotes:
     lost: set[str] = field(default_factory=set)
     """PCI slots of GPUs whose handle nvidia-smi could not get."""
 
-    def learn(self, device: str, facts: DeviceDescription) -> None:
-        """Add facts of a device."""
-        self.of(device).learn(facts)
-
     def of(self, device: str) -> DeviceDescription:
         """Return the facts of a device, to add more."""
         return self.facts.setdefault(device, DeviceDescription())

@@ -184,7 +184,7 @@ class TableLayout:
         if key and instance:
             key = f"{key.replace(BY_INDEX, 'GPU ')} MIG {instance}"
         if key and self._columns.facts:
-            self._notes.learn(key, self._queried_facts(key, cells))
+            self._notes.of(key).learn(self._queried_facts(key, cells))
         elif key:
             place = (device or by_index).removeprefix(BY_INDEX)
             facts = self._facts.get(device) or DeviceDescription(
@@ -192,7 +192,7 @@ class TableLayout:
                 # A name may be of something else; those of boards contain digits.
                 name=board if any(map(str.isdigit, board)) else None,
             )
-            self._notes.learn(key, facts)
+            self._notes.of(key).learn(facts)
         return key
 
     def _queried_facts(self, key: str, cells: Sequence[str]) -> DeviceDescription:

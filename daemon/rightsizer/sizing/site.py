@@ -119,18 +119,15 @@ class SiteShares(Struct, frozen=True):
 
     def common(self, one: SiteSubject, other: SiteSubject) -> float:
         """Correlation of the errors of two subjects, at different loads."""
-        is_same_engine = one.board == other.board and _is_alike(one.engine, other.engine)
+        # What names no engine may be any of the site's.
+        is_alike = one.engine == other.engine or not (one.engine and other.engine)
+        is_same_engine = one.board == other.board and is_alike
         return (
             self.site
             + self.engine_board * is_same_engine
             + self.model * (one.model == other.model and bool(one.model))
             + self.subject * (one == other)
         )
-
-
-def _is_alike(one: str, other: str) -> bool:
-    """Whether two engines are one; what names none may be any of the site's."""
-    return one == other or not (one and other)
 
 
 class SiteCorrection(Struct, frozen=True):

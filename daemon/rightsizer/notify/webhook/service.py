@@ -65,7 +65,7 @@ class Webhook(Receiver):
     def notify(self, body: str) -> None:
         """Put another JSON message into the outbox; only receivers of JSON take it."""
         if self._settings.format is WebhookFormat.JSON:
-            self._outbox.put([body], self._destination)
+            self._outbox.put([body], self.destination)
 
     def _send(self) -> Failure | None:
         if not self._has_alerts:

@@ -1,6 +1,6 @@
 """Model `config.json`: values by key, each checked, with errors that name it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from rightsizer.io.yaml import YamlError, load_beside, load_yaml
 from rightsizer.model.errors import RequirementError
-from rightsizer.sizing.models import Transformer
 
 _MOST: Final = 1e18
 AS_PUBLISHED: Final = "take the file as published with the model"
@@ -185,5 +184,4 @@ class Configuration(Struct, frozen=True):
         return tuple(item for item in self.lists(key) if isinstance(item, str))
 
 
-ConfigReader = Callable[[Configuration, str], Transformer]
 """Builds the model of a configuration, with its name."""

@@ -136,11 +136,6 @@ class PipelineParts(Struct, frozen=True):
     """With weights that are not counted."""
 
 
-def is_of_diffusers(values: Mapping[str, object]) -> bool:
-    """Whether a parsed file is of diffusers rather than transformers."""
-    return "_class_name" in values and "model_type" not in values
-
-
 def pipeline_parts(index: Mapping[str, object]) -> PipelineParts:
     """Return the folders in a parsed `model_index.json`."""
     # Entries are [library, class]; absent parts are [null, null], and others are settings.

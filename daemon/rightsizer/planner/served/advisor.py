@@ -29,8 +29,7 @@ from rightsizer.planner.served.finding import (
     candidate_text,
     served_option,
 )
-from rightsizer.planner.served.prediction import ServedPrediction
-from rightsizer.planner.served.sharing import sharers_of
+from rightsizer.planner.served.prediction import ServedPrediction, sharers_of
 from rightsizer.sizing.parameters import NumberFormat
 
 _CYCLE_SECONDS: Final = 86400.0

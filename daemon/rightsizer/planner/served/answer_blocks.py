@@ -21,8 +21,7 @@ from rightsizer.planner.served.finding import (
     candidate_text,
     interval_of,
 )
-from rightsizer.planner.served.prediction import ServedPrediction
-from rightsizer.planner.served.sharing import shares_of
+from rightsizer.planner.served.prediction import ServedPrediction, shares_of
 from rightsizer.report.blocks import Block, CellKind, Code, Heading, Items, section, table
 from rightsizer.report.labels import risk_word
 from rightsizer.sizing.estimate import EstimateInterval

@@ -18,9 +18,9 @@ from rightsizer.planner.served.prediction import (
     ServedPrediction,
     as_it_runs,
     predict,
+    sharers_of,
     with_kept_level,
 )
-from rightsizer.planner.served.sharing import sharers_of
 from rightsizer.planner.served.source import AnyLoad, UnreadLoad
 from rightsizer.sizing.site import SiteResidual, SiteResiduals
 

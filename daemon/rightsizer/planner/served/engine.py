@@ -75,11 +75,6 @@ class Statement(Struct, frozen=True):
     """As of a plan: `400ms`, `p95=400ms`."""
     tpot: str = ""
 
-    @property
-    def has_level(self) -> bool:
-        """Whether a service level is stated."""
-        return bool(self.ttft or self.tpot)
-
 
 NOTHING_STATED: Final = Statement()
 
@@ -412,7 +407,7 @@ def _board(load: ServedLoad, planner: Planner, statement: Statement) -> Board:
 
 def stated_level(load: ServedLoad, statement: Statement) -> Mapping[str, str]:
     """Return the keys of the level that the operator states, else a policy; empty without one."""
-    level = statement if statement.has_level else load
+    level = statement if statement.ttft or statement.tpot else load
     stated = {"ttft": level.ttft, "tpot": level.tpot}
     return {key: value for key, value in stated.items() if value}
 

@@ -1,7 +1,7 @@
 """ServedPrediction: figures of an engine as predicted for its layout, beside those measured."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -277,3 +277,37 @@ def _is_queued(engine: ServedEngine) -> bool:
     load = engine.load
     waiting = load.requests_waiting or 0.0
     return waiting > _QUEUED * max(1.0, load.requests_running or 0.0)
+
+
+def sharers_of(predictions: Sequence[ServedPrediction]) -> tuple[tuple[str, ...], ...]:
+    """Return for each engine what else is served on its GPUs."""
+    devices = [set(prediction.engine.load.devices) for prediction in predictions]
+    return tuple(
+        tuple(
+            _title(other)
+            for place, other in enumerate(predictions)
+            if place != own_place and own_devices & devices[place]
+        )
+        for own_place, own_devices in enumerate(devices)
+    )
+
+
+def shares_of(predictions: Sequence[ServedPrediction]) -> tuple[float, ...]:
+    """Return the part of each engine's GPUs that no engine before it counts already.
+
+    Engines that do not tell their GPUs share none.
+    """
+    counted: set[str] = set()
+    shares = []
+    for prediction in predictions:
+        devices = set(prediction.engine.load.devices)
+        shares.append(len(devices - counted) / len(devices) if devices else 1.0)
+        counted |= devices
+    return tuple(shares)
+
+
+def _title(prediction: ServedPrediction) -> str:
+    """Name and model of an engine: those of one server have one name."""
+    engine = prediction.engine
+    model = engine.load.model
+    return engine.name if model in {"", engine.name} else f"{engine.name} ({model})"

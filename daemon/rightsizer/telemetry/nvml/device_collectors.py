@@ -154,11 +154,6 @@ class DeviceCollectors:
         of_fields = tuple(item for item in items if item.collector.fields)
         return cls(handle, essential, optional, slow, of_fields, absent)
 
-    @property
-    def postponable(self) -> tuple[ScheduledCollector, ...]:
-        """All collectors that may be postponed if the driver is slow."""
-        return (*self.optional, *self.slow)
-
     def due_fields(self) -> list[FieldKey]:
         """Field ids that this round fetches.
 

@@ -125,7 +125,9 @@ class DeviceReader:
             for target in gpu.targets
         ]
         self._postponable = [
-            item for collectors in self._devices for item in collectors.postponable
+            item
+            for collectors in self._devices
+            for item in (*collectors.optional, *collectors.slow)
         ]
 
     def read(self) -> PollResult:
