@@ -20,7 +20,7 @@ from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.names import is_of_a_gpu
 from rightsizer.profiles.products import TensorProduct
 from rightsizer.profiles.tables import short_name
-from rightsizer.profiles.time_use import FrameTimes, Launches, ProductTimes
+from rightsizer.profiles.time_use import CountedTimes, Launches
 from rightsizer.profiles.timeline import (
     LATEST,
     NO_NUMBER,
@@ -369,16 +369,16 @@ class CallStacks:
             products.extend(calls.names[product_rows].tolist())
         return frames, product_calls
 
-    def products(self, product_times: ProductTimes) -> tuple[ProductUse, ...]:
+    def products(self, product_times: CountedTimes) -> tuple[ProductUse, ...]:
         """Return the products by operator and shape, longest first."""
         names = list(self._names)
         uses = (
             ProductUse(
                 *product[:3],
-                product_times.calls[number],
+                product_times.counts[number],
                 seconds(time),
-                float(product.flops * product_times.calls[number]),
-                float(product.bytes * product_times.calls[number]),
+                float(product.flops * product_times.counts[number]),
+                float(product.bytes * product_times.counts[number]),
             )
             for number, time in product_times.times.items()
             if (product := names[number].product) is not None
@@ -430,7 +430,7 @@ class FrameTree:
             place = self.within(place, short_name(name, self._limits.name_maximum_characters))
         return place
 
-    def uses(self, frame_times: FrameTimes) -> tuple[FrameUse, ...]:
+    def uses(self, frame_times: CountedTimes) -> tuple[FrameUse, ...]:
         """Return frames, each before its children, longest first; empty if none has a kernel."""
         keys = list(self._places)
         times = Counter[int]()
@@ -439,7 +439,7 @@ class FrameTree:
             place = frame
             while place >= 0:
                 times[place] += time
-                kernels[place] += frame_times.kernels[frame]
+                kernels[place] += frame_times.counts[frame]
                 place = keys[place][0]
         within: defaultdict[int, list[int]] = defaultdict(list)
         for place in sorted(times, key=lambda place: (times[place], keys[place][1])):
@@ -453,7 +453,7 @@ class FrameTree:
             calls = self.calls[place] or None
             lengths = seconds(times[place]), seconds(own_time)
             uses.append(FrameUse(keys[place][1], parent, *lengths, kernels[place], calls))
-        if uses and frame_times.kernels[-1]:
+        if uses and frame_times.counts[-1]:
             rest = seconds(frame_times.times[-1])
-            uses.append(FrameUse(_NO_FRAME, None, rest, rest, frame_times.kernels[-1], None))
+            uses.append(FrameUse(_NO_FRAME, None, rest, rest, frame_times.counts[-1], None))
         return tuple(uses)

@@ -10,7 +10,7 @@ from rightsizer.profiles.call_stacks import FrameTree
 from rightsizer.profiles.columns import Texts, chosen, coded, grouped
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.tables import CollectiveTable, CopyTable, KernelTable
-from rightsizer.profiles.time_use import FrameTimes, StepSpan
+from rightsizer.profiles.time_use import CountedTimes, StepSpan
 from rightsizer.profiles.timeline import (
     KERNEL_KINDS,
     NO_KERNEL,
@@ -23,7 +23,6 @@ from rightsizer.profiles.timeline import (
 
 _STREAMS: Final = 255
 _OTHER_STREAMS: Final = "(other streams)"
-_GROUPS: Final = 255
 
 
 class DeviceEvents:
@@ -41,7 +40,7 @@ class DeviceEvents:
         self.memory = MemoryCurve()
         self.streams: dict[str, int] = {}
         self.groups: dict[str, int] = {"": 0}
-        self.frame_times = FrameTimes()
+        self.frame_times = CountedTimes()
 
     def add_kernels(  # noqa: PLR0913, PLR0917 - a column each.
         self,
@@ -83,15 +82,11 @@ class DeviceEvents:
 
     def stream(self, name: str) -> int:
         """Return the number of a stream; streams beyond 255 share one."""
-        if name not in self.streams and len(self.streams) >= _STREAMS:
-            name = _OTHER_STREAMS
-        return self.streams.setdefault(name, len(self.streams))
+        return _number(self.streams, name, _OTHER_STREAMS)
 
     def group(self, name: str) -> int:
         """Return the number of a group of ranks; groups beyond 255 count as unknown."""
-        if name not in self.groups and len(self.groups) >= _GROUPS:
-            name = ""
-        return self.groups.setdefault(name, len(self.groups))
+        return _number(self.groups, name, "")
 
     def collective_runs(self, line: KernelLine) -> Iterator[tuple[Interval, str]]:
         """Yield each collective by start, with its kernel and group."""
@@ -126,3 +121,8 @@ class DeviceEvents:
     def is_used(self) -> bool:
         """Whether anything ran on it, or its memory is known."""
         return bool(len(self.runs) or len(self.copied)) or self.memory.peak is not None
+
+
+def _number(numbers: dict[str, int], name: str, other: str) -> int:
+    is_new = name not in numbers and len(numbers) >= _STREAMS
+    return numbers.setdefault(other if is_new else name, len(numbers))

@@ -406,7 +406,7 @@ class Recorder:
             inline_collective_seconds=seconds(inline),
             attention=unfused_attention(kernels.of_stream(), families),
             time=line.between(*line.span),
-            launches=line.launches,
+            launches=line.counter.use,
             steps=self._step_uses(device, kernels, line, steps),
             start=line.span[0],
             steps_time=(
@@ -417,8 +417,10 @@ class Recorder:
             host_calls=line.host_waits.calls(),
             longest_host_wait_seconds=seconds(line.host_waits.longest),
             timeline=self._timeline(device, kernels, line, edges),
-            products=self.stacks.products(line.product_times),
-            frames=(self._frames.uses(device.frame_times) or self._frames.uses(line.frame_times)),
+            products=self.stacks.products(line.counter.product_times),
+            frames=(
+                self._frames.uses(device.frame_times) or self._frames.uses(line.counter.frame_times)
+            ),
         )
 
     def _step_uses(

@@ -137,25 +137,17 @@ class Launches(Columns):
         return starts[threads == thread], ends[threads == thread]
 
 
-class FrameTimes:
-    """Device time and number of kernels by launching frame."""
+class CountedTimes:
+    """Device time and number of kernels by launching frame, or of calls by product."""
 
     def __init__(self) -> None:
         self.times: Counter[int] = Counter()
-        self.kernels: Counter[int] = Counter()
+        self.counts: Counter[int] = Counter()
 
-    def add(self, frame: int, time: Nanoseconds, kernels: int = 1) -> None:
+    def add(self, key: int, time: Nanoseconds, count: int) -> None:
         """Add kernels; frame -1 stands for none."""
-        self.times[frame] += time
-        self.kernels[frame] += kernels
-
-
-class ProductTimes:
-    """Device time and calls by matrix product."""
-
-    def __init__(self) -> None:
-        self.times: Counter[int] = Counter()
-        self.calls: Counter[int] = Counter()
+        self.times[key] += time
+        self.counts[key] += count
 
 
 class LaunchCounter:
@@ -165,8 +157,8 @@ class LaunchCounter:
         """Count the kernels of a device, given by start."""
         self.rows = launches.rows(correlations)
         """Launch of each kernel; -1 if unknown."""
-        self.frame_times = FrameTimes()
-        self.product_times = ProductTimes()
+        self.frame_times = CountedTimes()
+        self.product_times = CountedTimes()
         is_matched = self.rows >= 0
         rows = self.rows[is_matched]
         matched = durations[is_matched]
@@ -183,7 +175,7 @@ class LaunchCounter:
             for product, time, _ in summed(of_products, matched[calls >= 0]):
                 self.product_times.times[product] = time
             once = products[np.unique(calls[calls >= 0])]
-            self.product_times.calls.update(once.tolist())
+            self.product_times.counts.update(once.tolist())
         threads, first, counts = np.unique(threads[rows], return_index=True, return_counts=True)
         self.threads: Sequence[int] = threads[np.lexsort((first, -counts))].tolist()
         """Launching threads, with the most kernels first."""
@@ -236,10 +228,8 @@ class MeasuredLine:
         )
         apart = idle.starts[~idle.is_adjacent], idle.ends[~idle.is_adjacent]
         rulers["checkpoint_wait"].add(*common(apart, spans.times(SpanKind.CHECKPOINT))[:2])
-        self.launches = counter.use
-        self.frame_times = counter.frame_times
-        self.product_times = counter.product_times
-        self.threads = tuple(counter.threads[:_MOST_THREADS])
+        self.counter = counter
+        self.threads = counter.threads[:_MOST_THREADS]
         if kernels.is_collective.any():
             rulers["collective"].add(*united(*kernels.chosen(kernels.is_collective)))
             rulers["compute"].add(*united(*kernels.chosen(~kernels.is_collective)))
