@@ -78,6 +78,7 @@ def forked_command(
     *,
     folder: Path,
     environment: dict[str, str],
+    has_session: bool = False,
 ) -> ForkedCommand:
     """Start a program.
 
@@ -86,8 +87,14 @@ def forked_command(
         files: Its standard input, output and error.
         folder: Its working folder.
         environment: All of its variables.
+        has_session: Whether it has a session, and so a group of processes, of its own.
     """
-    order = {"arguments": [*map(str, arguments)], "folder": str(folder), "environment": environment}
+    order = {
+        "arguments": [*map(str, arguments)],
+        "folder": str(folder),
+        "environment": environment,
+        "has_session": has_session,
+    }
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         handles = [theirs.fileno(), *(file.fileno() for file in files)]
@@ -140,6 +147,8 @@ def main(number: int) -> None:
     for handle, standard in zip(handles[1:], range(3), strict=True):
         os.dup2(handle, standard)
         os.close(handle)
+    if order["has_session"]:
+        os.setsid()
     os.chdir(order["folder"])
     os.environ.clear()
     os.environ.update(order["environment"])

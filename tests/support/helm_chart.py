@@ -4,10 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-import yaml
-
 from kubernetes_manifests import KUBERNETES
 from kubernetes_programs import helm
+from rightsizer.io.yaml import load_yaml, load_yaml_documents
 
 __all__ = ["CHART", "refusal", "rendered", "values_of"]
 
@@ -16,7 +15,7 @@ CHART: Final = KUBERNETES.parent / "helm" / "rightsizer"
 
 def values_of() -> dict[str, Any]:
     """The chart's default values."""
-    found: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    found: dict[str, Any] = load_yaml((CHART / "values.yaml").read_text("utf-8"), "values").data
     return found
 
 
@@ -24,7 +23,8 @@ def rendered(more: Mapping[str, Any] | None = None, namespace: str = "rightsizer
     """The objects of the chart with a site's values."""
     done = _template(more, namespace)
     assert done.returncode == 0, done.stderr
-    return [each for each in yaml.safe_load_all(done.stdout) if each is not None]
+    found = load_yaml_documents(done.stdout, CHART.name)
+    return [document.data for document in found if document.data is not None]
 
 
 def refusal(values: Mapping[str, Any]) -> str:

@@ -3,13 +3,10 @@
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -19,6 +16,7 @@ from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent_process import eventually
+from forked_command import RIGHTSIZER, ForkedCommand, forked_command
 from rightsizer.advice.storage import MIGRATIONS, Storage
 from rightsizer.io.database import Database
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
@@ -34,7 +32,6 @@ web: {{listen_addresses: ["127.0.0.1:0"], metrics: {{level: full}}}}
 sources: {{simulated: {{scenario: t4-pair}}}}
 path: {{api_socket: ""}}
 """
-_NURSERY: Final = Path(__file__).parent / "agent_nursery.py"
 _PAUSE_SECONDS: Final = 0.05
 _LONGEST_LIFE_SECONDS: Final = 2.5
 """Longest life after the first flush."""
@@ -83,10 +80,10 @@ def kill_agents(folder: Path, count: int, seed: int) -> list[Killed]:
         path.mkdir(parents=True)
         (path / "rightsizer.yaml").write_text(_CONFIG)
     chance = random.Random(seed)
-    with _nursery(folders) as pids:
+    with _agents(folders) as agents:
         victims = [
-            _Victim(each, pid, chance.uniform(0.0, _LONGEST_LIFE_SECONDS), bool(number % 2))
-            for number, (each, pid) in enumerate(zip(folders, pids, strict=True))
+            _Victim(each, agent, chance.uniform(0.0, _LONGEST_LIFE_SECONDS), bool(number % 2))
+            for number, (each, agent) in enumerate(zip(folders, agents, strict=True))
         ]
         for victim in victims:
             victim.start()
@@ -99,10 +96,16 @@ def kill_agents(folder: Path, count: int, seed: int) -> list[Killed]:
 class _Victim(threading.Thread):
     """An agent, and its scraper until its death."""
 
-    def __init__(self, folder: Path, pid: int, life_seconds: float, in_a_write: bool) -> None:  # noqa: FBT001
+    def __init__(
+        self,
+        folder: Path,
+        agent: ForkedCommand,
+        life_seconds: float,
+        in_a_write: bool,  # noqa: FBT001
+    ) -> None:
         super().__init__(daemon=True)
         self._folder = folder
-        self._pid = pid
+        self._agent = agent
         self._life_seconds = life_seconds
         self._in_a_write = in_a_write
         self._glances: list[_Glance] = []
@@ -131,7 +134,7 @@ class _Victim(threading.Thread):
         if self._in_a_write:
             self._wait_for_a_write()
         self._killed = time.time_ns()
-        os.kill(self._pid, signal.SIGKILL)
+        self._agent.kill()
 
     def autopsy(self) -> Killed:
         """The data left by the agent."""
@@ -201,19 +204,21 @@ class _Victim(threading.Thread):
 
 
 @contextmanager
-def _nursery(folders: Sequence[Path]) -> Iterator[list[int]]:
-    with subprocess.Popen(
-        [sys.executable, _NURSERY, *folders],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as nursery:
-        assert nursery.stdin is not None
-        assert nursery.stdout is not None
-        try:
-            yield json.loads(nursery.stdout.readline())
-        finally:
-            nursery.stdin.close()
+def _agents(folders: Sequence[Path]) -> Iterator[list[ForkedCommand]]:
+    with ExitStack() as stack:
+        agents = []
+        for folder in folders:
+            with (folder / "log").open("wb") as log, Path(os.devnull).open("rb") as nothing:
+                agent = forked_command(
+                    [*RIGHTSIZER, "agent", "--config.file", "rightsizer.yaml"],
+                    (nothing, log, log),
+                    folder=folder,
+                    environment=dict(os.environ),
+                )
+            stack.callback(agent.wait)
+            stack.callback(agent.kill)
+            agents.append(agent)
+        yield agents
 
 
 def _windows(path: Path) -> dict[str, list[Window]]:
