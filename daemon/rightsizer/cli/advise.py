@@ -64,7 +64,7 @@ def advise_blocks(
     still_open = [recommendation for recommendation in advice if recommendation.is_open]
     still_open.sort(key=lambda recommendation: (recommendation.opened, recommendation.id))
     forms = [plain(advice_document(recommendation)) for recommendation in still_open]
-    yield open_section(forms)
+    yield _open_section(forms)
     closed = [recommendation for recommendation in advice if not recommendation.is_open]
     ended = (
         f"{recommendation.id} · {recommendation.state}: {recommendation.finding.summary}"
@@ -77,7 +77,7 @@ def advise_blocks(
     yield _open_count(forms, flags)
 
 
-def open_section(forms: Sequence[JsonObject]) -> Section:
+def _open_section(forms: Sequence[JsonObject]) -> Section:
     """Return open advice by its worth; alike advice on idle GPUs is folded."""
     blocks = list[Block]()
     for (first, *others), *rest in advice_groups(sorted(forms, key=dearest_first), _group_key):
@@ -169,7 +169,7 @@ def _of_agent(flags: str, arguments: argparse.Namespace) -> int:
     trouble = document.get("trouble")
     evidence = convert(document.get("evidence", ()), tuple[Evidence, ...])
     blocks = (
-        open_section(still_open),
+        _open_section(still_open),
         _open_count(still_open, flags),
         f"No GPU is read: {trouble}" if trouble else "",
         Items(tuple(rests_on(evidence))),

@@ -27,7 +27,7 @@ _ACCESS: Final = """
 """
 
 
-def add_listen_flags(parser: argparse.ArgumentParser) -> None:
+def _add_listen_flags(parser: argparse.ArgumentParser) -> None:
     """Add flags for addresses and paths."""
     default = WebTree()
     flags = f"""
@@ -74,7 +74,7 @@ def with_collector_flags(
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
-    add_listen_flags(parser)
+    _add_listen_flags(parser)
     add_access_flags(parser)
     add_collector_flags(parser)
     flags = f"""

@@ -17,7 +17,7 @@ from rightsizer.profiles.registry import is_profile, read_all
 from rightsizer.recordings.source import open_recording
 
 
-def compare_trace(prediction: Prediction, profiles: Sequence[Profile]) -> PlanCheck:
+def _compare_trace(prediction: Prediction, profiles: Sequence[Profile]) -> PlanCheck:
     """What the traces of one program say of a prediction, one file of each rank.
 
     It is predicted again, on the GPU and over as many GPUs as the traces are of.
@@ -66,7 +66,7 @@ def check_plan(prediction: Prediction, paths: Sequence[Path]) -> PlanCheck:
                 f"--measured: {len(results)} results of benchmarks; a prediction is of one run"
             )
         if traces:
-            checks.append(compare_trace(prediction, traces))
+            checks.append(_compare_trace(prediction, traces))
         if results:
             checks.append(compare_benchmark(prediction, results[0]))
     return _joined(checks)

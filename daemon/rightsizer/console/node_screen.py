@@ -113,13 +113,10 @@ class NodeScreen:
     ) -> None:
         self._agent = agent
         self._interval_seconds = interval_seconds
-        self._flags = flags
         self._socket = socket
         self._is_here: bool | None = None
         """Whether it is this host's agent; `None` until that is known."""
-        self._sort = next(iter(SORTS))
-        self._wanted = ""
-        self._selected = ""
+        self._table = TableView(flags=flags)
         self._is_typing = False
         self._page: Sequence[str] = ()
         """Lines of help or explanation in place of the table; empty for none."""
@@ -180,7 +177,8 @@ class NodeScreen:
             _ESCAPE: self._clear,
         }
         if key == "s":
-            self._sort = names[(names.index(self._sort) + 1) % len(names)]
+            place = names.index(self._table.sort) + 1
+            self._show(sort=names[place % len(names)])
         elif key == "/":
             self._is_typing = True
         elif key in commands:
@@ -188,10 +186,11 @@ class NodeScreen:
 
     def _clear(self) -> None:
         """End the selection, or without one the search."""
-        if self._selected:
-            self._selected = ""
-        else:
-            self._wanted = ""
+        self._show(**{"selected" if self._table.selected else "wanted": ""})
+
+    def _show(self, **fields: str) -> None:
+        """Change what the table shows."""
+        self._table = replace(self._table, **fields)
 
     def _open(self, text: str) -> None:
         self._page = text.splitlines()
@@ -268,15 +267,15 @@ class NodeScreen:
             lines = self._page[self._scrolled : self._scrolled + height - 1]
             body = Text("\n".join(lines))
         else:
-            body = self._table(frame, console, width, height - 1)
+            body = self._body(frame, console, width, height - 1)
         whole = Layout()
         whole.split_column(
             Layout(body, name="body"), Layout(Text(self._footer(), style="dim"), size=1)
         )
         return whole
 
-    def _table(self, frame: NodeFrame, console: Console, width: int, height: int) -> RenderableType:
-        view = replace(self._view(width, height), has_color=_has_color(console))
+    def _body(self, frame: NodeFrame, console: Console, width: int, height: int) -> RenderableType:
+        view = replace(self._table, width=width, height=height, has_color=_has_color(console))
         table = node_view(frame, view)
         parts = [table]
         room = height - len(console.render_lines(table, console.options.update(width=width)))
@@ -314,39 +313,29 @@ class NodeScreen:
             return f"Claim '{label}' ({self._claims['id']}) as {user_name()}? y n"
         if self._page:
             return _PAGE_KEYS
-        typed = self._wanted + ("▏" if self._is_typing else "")
+        typed = self._table.wanted + ("▏" if self._is_typing else "")
         said = "; ".join(filter(None, (self._said, self._trouble)))
-        return said or _KEYS.format(sort=self._sort, wanted=typed)
-
-    def _view(self, width: int, height: int | None) -> TableView:
-        return TableView(
-            sort=self._sort,
-            wanted=self._wanted,
-            selected=self._selected,
-            width=width,
-            height=height,
-            flags=self._flags,
-        )
+        return said or _KEYS.format(sort=self._table.sort, wanted=typed)
 
     def _chosen(self, frame: NodeFrame) -> NodeRow | None:
-        rows = shown_rows(frame, TableView(sort=self._sort, wanted=self._wanted))
-        return next((row for row in rows if row.uuid == self._selected), None)
+        rows = shown_rows(frame, self._table)
+        return next((row for row in rows if row.uuid == self._table.selected), None)
 
     def _type(self, key: str) -> None:
         if key in {"enter", _ESCAPE}:
             self._is_typing = False
-            self._wanted = "" if key == _ESCAPE else self._wanted
+            self._show(wanted="" if key == _ESCAPE else self._table.wanted)
         elif key == "erase":
-            self._wanted = self._wanted[:-1]
+            self._show(wanted=self._table.wanted[:-1])
         elif len(key) == 1 and key >= _FIRST_PRINTABLE:
-            self._wanted += key
+            self._show(wanted=self._table.wanted + key)
 
     def _select(self, frame: NodeFrame, step: int) -> None:
-        view = TableView(sort=self._sort, wanted=self._wanted)
-        uuids = [row.uuid for row in shown_rows(frame, view)]
+        uuids = [row.uuid for row in shown_rows(frame, self._table)]
         if uuids:
-            place = uuids.index(self._selected) + step if self._selected in uuids else 0
-            self._selected = uuids[place % len(uuids)]
+            selected = self._table.selected
+            place = uuids.index(selected) + step if selected in uuids else 0
+            self._show(selected=uuids[place % len(uuids)])
 
 
 def _help() -> str:

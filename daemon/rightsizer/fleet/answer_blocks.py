@@ -220,7 +220,7 @@ def rest_blocks(answer: _JsonMapping, top: int = _MOST_GROUPS) -> Iterator[Block
     # If one scheduler has all of it, the table of teams contains the same.
     kinds = [*usage["kinds"], {**usage["total"], "name": "all"}] if len(usage["kinds"]) > 1 else []
     over = f"over {format_duration(answer['lookback_seconds'])}"
-    yield _used(f"Teams, {over}", "team", by_waste(answer["teams"]), search="a team")
+    yield _used(f"Teams, {over}", "team", _by_waste(answer["teams"]), search="a team")
     yield _used(f"Kinds of holders, {over}", "kind", kinds)
     yield _waiting(answer["waiting_work"])
     yield _clusters(answer["clusters"])
@@ -265,7 +265,7 @@ def _held_bar(pool: _JsonMapping) -> Bar:
 def _used(title: str, name: str, rows: Sequence[_JsonMapping], **options: Any) -> Section:
     is_several = len({row["cluster"] for row in rows}) > 1
     columns: dict[Heading, Callable[[_JsonMapping], Cell]] = {
-        Column(name, widest=_WIDEST_NAME): partial(used_by, is_several=is_several),
+        Column(name, widest=_WIDEST_NAME): partial(_used_by, is_several=is_several),
         number_column("workloads"): itemgetter("workloads"),
         number_column("GPU-hours"): itemgetter("held_gpu_hours"),
         number_column("used"): itemgetter("used_gpu_hours"),
@@ -279,7 +279,7 @@ def _used(title: str, name: str, rows: Sequence[_JsonMapping], **options: Any) -
     return section(title, table_of(ordered, columns, **_cut(f"{name}s"), **options))
 
 
-def by_waste(rows: Sequence[_JsonMapping]) -> list[_JsonMapping]:
+def _by_waste(rows: Sequence[_JsonMapping]) -> list[_JsonMapping]:
     """Return rows of a bill by what they waste, most first; what nobody holds comes last."""
 
     def rank(row: _JsonMapping) -> tuple[bool, float, float]:
@@ -298,7 +298,7 @@ def _largest_first(rows: Sequence[_JsonMapping]) -> Sequence[_JsonMapping]:
     return [*rows[:place], largest, *(row for row in rows[place:] if row is not largest)]
 
 
-def used_by(row: _JsonMapping, *, is_several: bool) -> str:
+def _used_by(row: _JsonMapping, *, is_several: bool) -> str:
     """Return the name of a row, prefixed by its cluster if there are several."""
     name = str(row.get("team") or row.get("name") or "(unknown)")
     return f"{row['cluster']}/{name}" if is_several and row["cluster"] else name

@@ -77,7 +77,7 @@ def _row(answer: _JsonRow) -> dict[str, Any]:
             predicted = {end: figure[f"predicted{end}"] for end in ("", "_low", "_high")}
             row |= {what: figure["measured"], f"{what}_predicted": predicted.pop("")}
             row |= {f"{what}{end}": value for end, value in predicted.items()}
-    for finding in advised_findings(answer)[:1]:
+    for finding in _advised_findings(answer)[:1]:
         option = finding["options"][0]
         row |= {"finding": finding["kind"], **{name: option[name] for name in _OF_OPTION}}
     return row
@@ -88,7 +88,7 @@ _OF_OPTION: Final = ("change", "probability", "risk")
 
 def served_rank(answer: _JsonRow) -> tuple[bool, bool, float]:
     """Return the sort key of an answer: what is short first, then by money, what failed last."""
-    is_short = any(finding["kind"] == _SHORT for finding in advised_findings(answer))
+    is_short = any(finding["kind"] == _SHORT for finding in _advised_findings(answer))
     saved = answer.get("savings_dollars_per_hour") or 0.0
     return "error" in answer, not is_short, -saved
 
@@ -96,7 +96,7 @@ def served_rank(answer: _JsonRow) -> tuple[bool, bool, float]:
 _SHORT: Final = "too_small"
 
 
-def advised_findings(answer: _JsonRow) -> list[_JsonRow]:
+def _advised_findings(answer: _JsonRow) -> list[_JsonRow]:
     """Return the findings of an answer that advise something."""
     findings = answer.get("findings", ())
     return [finding for finding in findings if finding["options"] and not finding["abstained"]]

@@ -31,10 +31,11 @@ from rightsizer.report.advice_document import (
     finding_document,
     lifecycle_document,
 )
-from rightsizer.report.labels import readable_name, risk_word
+from rightsizer.report.labels import interval_text, readable_name, risk_word
 
 _IDLE: Final = 'state=~"idle_.*"'
 _KNOWN: Final = 'state!="unknown"'
+_CENTS: Final = "{:.2f}".format
 _ACTIVE: Final = 'state!~"unknown|idle_.*"'
 
 
@@ -159,7 +160,7 @@ def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
     return tuple(queries)
 
 
-def pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
+def _pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
     """Return the query of a pool's peak of held GPUs, if the finding names all its GPUs.
 
     Findings over a pool use holders, which no counter of a single GPU has.
@@ -271,7 +272,7 @@ def explain_finding(
     tree, settings = next((pair for pair in settings_of_rule if pair[1] is not None), ("", None))
     prefix = f"{tree}.{finding.rule}" if tree else finding.rule
     is_of_pool = prefix.startswith(_FLEET_RULES) and finding.workload is None
-    queries = (pool_queries_of if is_of_pool else queries_of)(finding, judged)
+    queries = (_pool_queries_of if is_of_pool else queries_of)(finding, judged)
     if any(uuid.startswith(BY_INDEX) and uuid in recorded for uuid in finding.devices):
         queries = ()
     return Explanation(
@@ -349,10 +350,10 @@ def why(option: Option) -> str:
         between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
         parts.append(f"{option.time_ratio:.2f}{between} x the time of the same work")
     if option.dollars_per_hour_low is not None:
-        cost = _range(option.dollars_per_hour_low, option.dollars_per_hour_high)
+        cost = interval_text(option.dollars_per_hour_low, option.dollars_per_hour_high, _CENTS)
         parts.append(f"costs {cost} $/h")
     if option.savings is not None and option.savings.gpus_low is not None:
-        saved = _range(option.savings.gpus_low, option.savings.gpus_high)
+        saved = interval_text(option.savings.gpus_low, option.savings.gpus_high, _CENTS)
         parts.append("saves no GPU" if saved == "0.00" else f"saves {saved} GPUs")
     return "; ".join(parts)
 
@@ -360,7 +361,3 @@ def why(option: Option) -> str:
 def risks_text(risks: Mapping[str, str]) -> str:
     """Format risks by resource, as in `compute very low, memory bandwidth medium`."""
     return ", ".join(f"{readable_name(name)} {risk_word(risk)}" for name, risk in risks.items())
-
-
-def _range(low: float, high: float | None) -> str:
-    return f"{low:.2f}" if high is None or high <= low else f"{low:.2f} to {high:.2f}"

@@ -26,6 +26,7 @@ from rightsizer.report.labels import (
     dollars_label,
     first_names,
     gpus_label,
+    interval_text,
     risk_word,
 )
 
@@ -104,18 +105,16 @@ def _of_only_device(value: object, devices: Sequence[str]) -> object:
 def _savings(savings: Savings) -> Iterator[str]:
     if savings.reason:
         yield f"n/a ({savings.reason})"
-    low = savings.dollars_per_hour_low
-    high = savings.dollars_per_hour_high
-    if low is not None:
-        yield dollars_label(low, high, savings.dollars_per_hour_typical)
+    if savings.dollars_per_hour_low is not None:
+        ends = savings.dollars_per_hour_low, savings.dollars_per_hour_high
+        yield dollars_label(*ends, savings.dollars_per_hour_typical)
     if savings.gpus_low is not None:
         yield gpus_label(savings.gpus_low, savings.gpus_high)
     hours = savings.gpu_hours_per_month_low, savings.gpu_hours_per_month_high
     energy = savings.kilowatt_hours_per_month_low, savings.kilowatt_hours_per_month_high
-    for ends, unit in ((hours, "GPU-hours a month"), (energy, "kWh a month, at the GPUs")):
-        if ends[1]:
-            texts = dict.fromkeys(f"{end or 0.0:,.0f}" for end in ends)
-            yield f"{' to '.join(texts)} {unit}"
+    for (low, high), unit in ((hours, "GPU-hours a month"), (energy, "kWh a month, at the GPUs")):
+        if high:
+            yield f"{interval_text(low or 0.0, high, '{:,.0f}'.format)} {unit}"
     if savings.price_source:
         date = f" of {savings.price_date}" if savings.price_date else ""
         sources = first_names(savings.price_source.split("; "), 1)

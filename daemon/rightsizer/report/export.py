@@ -238,7 +238,7 @@ def _cell(column: ExportColumn, row: ExportRow) -> Cell:
     return first_names(value, 1) if isinstance(value, tuple) else value
 
 
-def write_csv(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
+def _write_csv(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
     """Write a line for each row; lists are joined by semicolons."""
     writer = csv.writer(getwriter("utf-8")(stream), lineterminator="\n")
     writer.writerow(column.name for column in COLUMNS)
@@ -247,7 +247,7 @@ def write_csv(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
         writer.writerow(";".join(cell) if isinstance(cell, tuple) else cell for cell in cells)
 
 
-def write_json(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
+def _write_json(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
     """Write an object a line, so that a long table can be read as a stream."""
     before = "[\n"
     for row in rows:
@@ -256,7 +256,7 @@ def write_json(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
     stream.write(b"[]\n" if before == "[\n" else b"\n]\n")
 
 
-def write_parquet(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
+def _write_parquet(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
     """Write typed columns; `UsageError` without pyarrow."""
     write_parquet_table(
         {column.name: column.kind for column in COLUMNS}, map(_values, rows), stream
@@ -268,7 +268,7 @@ def _values(row: ExportRow) -> dict[str, ExportValue]:
 
 
 EXPORT_FORMATS: Final[Mapping[str, Callable[[Iterable[ExportRow], IO[bytes]], None]]] = {
-    "csv": write_csv,
-    "json": write_json,
-    "parquet": write_parquet,
+    "csv": _write_csv,
+    "json": _write_json,
+    "parquet": _write_parquet,
 }

@@ -1,7 +1,7 @@
 """Display labels of states, causes, conditions, resources, actions, shares and times."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -100,12 +100,16 @@ _ABBREVIATIONS: Final = {
 }
 
 
+def interval_text(low: float, high: float | None, written: Callable[[float], str]) -> str:
+    """Format both ends, as in `1 to 2`, or one number where they are written alike."""
+    ends = map(written, (low, low if high is None else high))
+    return " to ".join(dict.fromkeys(ends))
+
+
 def gpus_label(low: float, high: float | None) -> str:
     """Format a number of GPUs, as in `0.22 to 0.28 GPUs`."""
-    ends = (low, low if high is None else high)
-    least, greatest = (f"{end:,.2f}".rstrip("0").rstrip(".") for end in ends)
-    count = least if least == greatest else f"{least} to {greatest}"
-    return f"{count} {'GPU' if greatest == '1' else 'GPUs'}"
+    count = interval_text(low, high, lambda gpus: f"{gpus:,.2f}".rstrip("0").rstrip("."))
+    return f"{count} {'GPU' if count.split()[-1] == '1' else 'GPUs'}"
 
 
 def dollars_label(low: float, high: float | None, point: float | None = None) -> str:

@@ -188,7 +188,7 @@ def amount_text(signal: Signal, readings: Mapping[Signal, float]) -> str:
     return f"{readings[part] / size:.0f}{of} {unit}"
 
 
-def holder_text(row: GpuRow) -> str:
+def _holder_text(row: GpuRow) -> str:
     """Return who holds it, what is served on it, and what that needs."""
     names = [name.rpartition("/")[2] for name in row.holders]
     served = [*map(served_label, row.served)]
@@ -282,7 +282,7 @@ GPU_COLUMNS: Final = (
         kind="below",
         least_width=76,
     ),
-    RowColumn("Holder", holder_text, kind="below", least_width=120),
+    RowColumn("Holder", _holder_text, kind="below", least_width=120),
     _USED,
     _reading("Busy", Signal.GPU_BUSY, meaning=_BUSY, kind="below number", least_width=120),
     _reading("Memory", Signal.MEMORY_USED, least_width=76),

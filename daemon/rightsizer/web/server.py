@@ -72,7 +72,7 @@ class WebAccess(Struct, frozen=True):
         return self.is_open or (self.allows_changes and request.identity is not None)
 
 
-def with_prefix(prefix: str, answer: Answer) -> Answer:
+def _with_prefix(prefix: str, answer: Answer) -> Answer:
     """Serve an application below a prefix that it does not know."""
     prefix = prefix.rstrip("/")
     if not prefix:
@@ -158,7 +158,7 @@ class WebServer:
         )
         routes = (*local_routes, health_route(hang), *api.routes(access.telemetry_path))
         self._router = Router(routes, access.may_change, may_operate)
-        self._answer = with_prefix(access.route_prefix, self._router.answer)
+        self._answer = _with_prefix(access.route_prefix, self._router.answer)
         self._listeners: list[WebListener] = []
 
     @property

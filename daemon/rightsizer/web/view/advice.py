@@ -19,12 +19,12 @@ from rightsizer.report.labels import (
     TIMES,
     action_label,
     display_name,
+    interval_text,
     moment_label,
     reason_label,
     risk_word,
     uncapitalized,
 )
-from rightsizer.web.view.totals import interval
 
 
 def expected_label(option: Option) -> str:
@@ -52,16 +52,15 @@ def time_label(option: Option) -> str:
     if option.time_ratio is None:
         return ABSENT
     low = option.time_ratio if option.time_ratio_low is None else option.time_ratio_low
-    return f"{TIMES} {interval(low, option.time_ratio_high, '{:.2f}')}"
+    return f"{TIMES} {interval_text(low, option.time_ratio_high, '{:.2f}'.format)}"
 
 
 def cost_label(option: Option) -> str:
     """Return the hourly cost."""
     if option.dollars_per_hour_low is None:
         return ABSENT
-    low = option.dollars_per_hour_low
-    high = option.dollars_per_hour_high
-    return f"${interval(low, high, '{:,.2f}')} an hour"
+    ends = option.dollars_per_hour_low, option.dollars_per_hour_high
+    return f"${interval_text(*ends, '{:,.2f}'.format)} an hour"
 
 
 _THE_GPU: Final = "the GPU"

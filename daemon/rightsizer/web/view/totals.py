@@ -31,6 +31,7 @@ from rightsizer.report.labels import (
     PAGE_CAUSE_LABELS,
     SEVERITY_COLORS,
     display_name,
+    interval_text,
 )
 from rightsizer.report.model import UsageAmount, priced, summed
 from rightsizer.report.rows import use_fields
@@ -46,6 +47,14 @@ class Spending(Struct, frozen=True):
     """Its share of a whole GPU."""
     rate: PriceRate | None = None
     """Of a whole GPU; `None` without a price."""
+
+    def hours(self, duration_seconds: float) -> float:
+        """Return a part of its time in hours of a whole GPU."""
+        return duration_seconds * self.capacity_ratio / HOUR_SECONDS
+
+    def unused(self, cause: Cause) -> float:
+        """Return what was not used for a cause, in the same hours."""
+        return self.hours(self.spent.waste_seconds.get(cause, 0.0))
 
 
 _NOTHING: Final = summed(())
@@ -75,7 +84,7 @@ class WasteView(Struct, frozen=True):
     @property
     def known_text(self) -> str:
         """Known GPU time."""
-        return gpu_hours_label(self.known_seconds / HOUR_SECONDS)
+        return _gpu_hours_label(self.known_seconds / HOUR_SECONDS)
 
     @property
     def wasted_ratio(self) -> float:
@@ -88,65 +97,47 @@ class WasteView(Struct, frozen=True):
         return sum(part_of(self.parts, f"waste-{cause}") for cause in _HELD_UP)
 
 
-def gpu_hours_label(hours: float) -> str:
+def _gpu_hours_label(hours: float) -> str:
     """Return a text such as `16.5 GPU-hours`."""
     return f"{hours:,.1f} GPU-hours"
 
 
 def waste_view(spendings: Iterable[Spending]) -> WasteView:
     """Return the breakdown of the time of some devices."""
-    used = 0.0
-    joules = 0.0
-    causes = dict.fromkeys(Cause, 0.0)
-    amounts = []
-    left_over = []
-    bases: set[str] = set()
-    for spending in spendings:
-        if spending.rate is not None:
-            bases.add(spending.rate.basis)
-        part = spending.capacity_ratio
-        waste = spending.spent.waste_seconds
-        used += spending.spent.used_seconds * part
-        joules += sum(spending.spent.waste_joules.values())
-        for cause, duration in waste.items():
-            causes[cause] += duration * part
-        hours = part / HOUR_SECONDS
-        amounts.append(priced(wasted_in(waste) * hours, None, spending.rate))
-        headroom = waste.get(Cause.HEADROOM, 0.0)
-        left_over.append(priced(headroom * hours, None, spending.rate))
-    unused_seconds = sum(causes.values())
-    known_seconds = used + unused_seconds
+    spendings = [*spendings]
+    used = sum(spending.hours(spending.spent.used_seconds) for spending in spendings)
+    unused = {cause: sum(spending.unused(cause) for spending in spendings) for cause in Cause}
+    joules = sum(sum(spending.spent.waste_joules.values()) for spending in spendings)
+    bases = {spending.rate.basis for spending in spendings if spending.rate is not None}
     basis = " and ".join(sorted(bases))
-    if known_seconds <= 0:
+    unused_hours = sum(unused.values())
+    known_hours = used + unused_hours
+    if known_hours <= 0:
         return WasteView("", 0.0, (), "nothing known yet", price_basis=basis)
-    named = [("used", "Effective utilization", used)] + [
-        (cause, PAGE_CAUSE_LABELS.get(cause, display_name(cause)), duration)
-        for cause, duration in causes.items()
-    ]
+    names = {cause: PAGE_CAUSE_LABELS.get(cause, display_name(cause)) for cause in Cause}
+    named = [("used", "Effective utilization", used)]
+    named += [(cause, names[cause], hours) for cause, hours in unused.items()]
     parts = tuple(
-        Share(
-            f"waste-{key}", name, percent_text(duration / known_seconds), duration / known_seconds
-        )
-        for key, name, duration in named
-        if duration / known_seconds > 0
+        Share(f"waste-{key}", name, percent_text(hours / known_hours), hours / known_hours)
+        for key, name, hours in named
+        if hours > 0
     )
-    unused = gpu_hours_label(unused_seconds / HOUR_SECONDS)
-    if joules > 0:
-        unused += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
-    label = ", ".join(f"{part.name} {part.text}" for part in parts)
-    used_text = percent_text(used / known_seconds)
+    energy = f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh" if joules > 0 else ""
     return WasteView(
-        used_text,
-        known_seconds,
-        parts,
-        label,
-        unused,
-        summed(amounts),
-        summed(left_over),
-        basis,
-        use_fields(
-            used / HOUR_SECONDS, {cause: time / HOUR_SECONDS for cause, time in causes.items()}
+        used_text=percent_text(used / known_hours),
+        known_seconds=known_hours * HOUR_SECONDS,
+        parts=parts,
+        label=", ".join(f"{part.name} {part.text}" for part in parts),
+        lost=f"{_gpu_hours_label(unused_hours)}{energy}",
+        wasted=summed(
+            priced(spending.hours(wasted_in(spending.spent.waste_seconds)), None, spending.rate)
+            for spending in spendings
         ),
+        left_over=summed(
+            priced(spending.unused(Cause.HEADROOM), None, spending.rate) for spending in spendings
+        ),
+        price_basis=basis,
+        use=use_fields(used, unused),
     )
 
 
@@ -155,7 +146,7 @@ def savings_notes(savings: Savings) -> str:
     hours = savings.gpu_hours_per_month_low, savings.gpu_hours_per_month_high
     energy = savings.kilowatt_hours_per_month_low, savings.kilowatt_hours_per_month_high
     parts = [
-        f"{interval(low or 0.0, high, '{:,.0f}')} {what} a month"
+        f"{interval_text(low or 0.0, high, '{:,.0f}'.format)} {what} a month"
         for (low, high), what in ((hours, "GPU-hours"), (energy, "kWh"))
         if high
     ]
@@ -181,13 +172,6 @@ def savings_range(saved: SavingsSum) -> str:
     return dollars(
         saved.dollars_per_hour_low * HOURS_A_DAY, saved.dollars_per_hour_high * HOURS_A_DAY
     )
-
-
-def interval(low: float, high: float | None, template: str) -> str:
-    """Return `1` or `1 to 2`."""
-    first = template.format(low)
-    last = template.format(low if high is None else high)
-    return first if first == last else f"{first} to {last}"
 
 
 class DeviceCounts(Struct, frozen=True):
