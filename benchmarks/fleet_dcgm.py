@@ -63,8 +63,9 @@ def _ranges(
 ) -> Iterator[str]:
     if promql.startswith("max(count_over_time("):
         yield f'{{"metric":{{}},{_always(3600 // _SCRAPE_SECONDS, times)}}}'
-    elif promql.startswith(("count(", "group by (__tenant_id__")):
-        if "uuid!=" not in promql:
+    elif promql.startswith(("count(", "group by (__tenant_id__", "label_replace(")):
+        # Scrapes honor the labels of holders.
+        if "uuid!=" not in promql and "exported_pod" not in promql:
             yield f'{{"metric":{{}},{_always(len(gpus), times)}}}'
     elif promql.startswith("group by (pod, pod_name)"):
         for node in sorted({gpu.number // _GPUS_A_NODE for gpu in gpus.values()}):

@@ -245,10 +245,10 @@ def test_samples_are_read_where_nothing_was_recorded(recorded_store: RecordedSto
     """Covers time before the rules, the ruler's downtime, and a GPU without recorded series."""
     recorded_store.day(YESTERDAY, 0)
     recorded = [
-        each for each in recorded_store.store.asked if "uuid:DCGM_FI_DEV_GPU_UTIL:avg5m" in each
+        each for each in recorded_store.store.asked if "uuid:DCGM_FI_DEV_FB_USED:avg5m" in each
     ]
     raw = [
-        each for each in recorded_store.store.asked if "sum_over_time(DCGM_FI_DEV_GPU_UTIL{" in each
+        each for each in recorded_store.store.asked if "sum_over_time(DCGM_FI_DEV_FB_USED{" in each
     ]
     assert (len(recorded), len(raw)) == (2, 2)
     recorded_store.day(YESTERDAY, LATE)

@@ -1,5 +1,6 @@
 """Energy where power was read: of time with unknown state, and of the parts of a GPU."""
 
+import re
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from rightsizer.accounting.settings import EntrySettings
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.day_accounting import DeviceReadings, WatchedDevices, accounted_days
-from rightsizer.fleet.sources.dcgm_exporter.readings import DayQueries, part_watts
+from rightsizer.fleet.sources.dcgm_exporter.readings import DayQueries, part_watts, read_devices
 from rightsizer.fleet.usage import HeldDevice, UseSum, holder_hours
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.signal import Signal
@@ -59,6 +60,78 @@ class BoardStore:
             )
             for number in range(3, 7)
         ]
+
+
+class AskedStore:
+    """A GPU at work and one at rest; it records who was asked for which metric."""
+
+    def __init__(self, levels: dict[str, float]) -> None:
+        self.levels = levels
+        self.asked: dict[str, set[str]] = {}
+
+    def range(self, promql: str, *_: object) -> list[SampledSeries]:
+        """A constant for each GPU in the query."""
+        mean = re.match(r".*?(max|sum)_over_time\((DCGM_\w+)", promql)
+        assert mean is not None
+        named = set(re.findall(r"GPU-\d", promql))
+        self.asked[f"{mean[1]} {mean[2]}"] = named
+        times = np.array([YESTERDAY.time(place + 1) for place in range(COUNT)])
+        return [
+            SampledSeries(
+                {"UUID": uuid}, times, np.full(COUNT, self.levels[mean[2]] * (uuid == "GPU-0"))
+            )
+            for uuid in sorted(named)
+        ]
+
+
+def test_only_figures_that_leave_something_open_are_asked() -> None:
+    """Of what is 0 no peak, no controller beside counters, no utilization beside an activity."""
+    levels = {
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.9,
+        "DCGM_FI_DEV_GPU_UTIL": 100.0,
+        "DCGM_FI_PROF_DRAM_ACTIVE": 0.4,
+        "DCGM_FI_DEV_MEM_COPY_UTIL": 30.0,
+        "DCGM_FI_DEV_ENC_UTIL": 0.0,
+    }
+    store: Any = AskedStore(levels)
+    devices = [gpu(uuid="GPU-0"), gpu(uuid="GPU-1")]
+    queries = DayQueries(store, YESTERDAY, (), ("UUID",))
+    known = np.ones((2, COUNT), bool)
+    read = read_devices(queries, frozenset(levels), devices, np.ones((2, COUNT)), known)
+    both = {"GPU-0", "GPU-1"}
+    assert store.asked == {
+        "sum DCGM_FI_PROF_GR_ENGINE_ACTIVE": both,
+        "max DCGM_FI_PROF_GR_ENGINE_ACTIVE": {"GPU-0"},
+        "sum DCGM_FI_DEV_GPU_UTIL": {"GPU-1"},
+        "sum DCGM_FI_PROF_DRAM_ACTIVE": both,
+        "max DCGM_FI_PROF_DRAM_ACTIVE": {"GPU-0"},
+        "sum DCGM_FI_DEV_ENC_UTIL": both,
+    }
+    assert {signal: column[:, 0].tolist() for signal, column in read.peaks.items()} == {
+        Signal.GPU_BUSY: [0.9, 0.0],
+        Signal.DRAM_ACTIVE: [0.4, 0.0],
+        Signal.ENCODER: [0.0, 0.0],
+    }
+    assert (
+        Signal.MEMORY_CONTROLLER_BUSY not in read.means
+        or np.isnan(read.means[Signal.MEMORY_CONTROLLER_BUSY]).all()
+    )
+
+
+def test_a_dead_counter_is_asked_around() -> None:
+    """Counters that stand at 0 while the driver sees work leave both of its readings open."""
+    levels = {
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.0,
+        "DCGM_FI_DEV_GPU_UTIL": 100.0,
+        "DCGM_FI_PROF_DRAM_ACTIVE": 0.0,
+        "DCGM_FI_DEV_MEM_COPY_UTIL": 30.0,
+    }
+    store: Any = AskedStore(levels)
+    queries = DayQueries(store, YESTERDAY, (), ("UUID",))
+    ones = np.ones((1, COUNT))
+    read = read_devices(queries, frozenset(levels), [gpu(uuid="GPU-0")], ones, ones > 0)
+    assert read.means[Signal.GPU_BUSY][0, 0] == read.peaks[Signal.GPU_BUSY][0, 0] == 1.0
+    assert read.means[Signal.MEMORY_CONTROLLER_BUSY][0, 0] == 0.3
 
 
 def test_instances_have_their_part_of_the_power_of_their_gpu() -> None:

@@ -49,7 +49,8 @@ PEAKED: Final = fields(
 )
 """Fields whose peaks are needed too. PCIe and NVLink bytes are rates, whatever type an exporter
 declares: DCGM itself divides by time (dcgm-exporter#658)."""
-MEASURED: Final = (*PEAKED, *fields("DEV_MEM_COPY_UTIL"))
+(MEMORY_CONTROLLER,) = fields("DEV_MEM_COPY_UTIL")
+MEASURED: Final = (*PEAKED, MEMORY_CONTROLLER)
 """Fields whose means are needed."""
 ENERGY, POWER_VIOLATION, THERMAL_VIOLATION, XID = fields(
     "DEV_TOTAL_ENERGY_CONSUMPTION",

@@ -21,7 +21,7 @@ from rightsizer.fleet.sources.dcgm_names import device_of
 from rightsizer.fleet.sources.gpu_requests import GpuUnits, containers_of, requests_within
 from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners, workload_key
 from rightsizer.fleet.sources.series import placed, runs_of
-from rightsizer.model.dcgm_fields import holder_of
+from rightsizer.model.dcgm_fields import UUID_LABELS, holder_of
 from rightsizer.model.values import Device, Nanoseconds, StoreLimitError, Workload, seconds
 
 
@@ -32,7 +32,7 @@ def _scrape(labels: Mapping[str, str]) -> tuple[str, str]:
 
 
 class HolderNames(Struct, frozen=True):
-    """How a fleet's series name the holder of a device."""
+    """How a fleet's series name devices and their holders."""
 
     exporters: frozenset[tuple[str, str]] = frozenset()
     """Job and namespace of scrapes whose label `pod` is the exporter's own.
@@ -41,14 +41,18 @@ class HolderNames(Struct, frozen=True):
     """
     targets: frozenset[str] = frozenset()
     """Pods of exporters, whatever their name: where labels are honored, a free GPU has it."""
+    uuids: tuple[str, ...] = UUID_LABELS
+    """Labels that name the GPU."""
 
     @classmethod
     def seen_in(
-        cls, series: Iterable[Mapping[str, str]], targets: frozenset[str] = frozenset()
+        cls, series: Sequence[Mapping[str, str]], targets: frozenset[str] = frozenset()
     ) -> Self:
         """Determine the names from labels of a fleet's series, including `job`."""
         exported = (labels for labels in series if labels.get("exported_pod"))
-        return cls(frozenset(map(_scrape, exported)), targets)
+        first = {next(filter(labels.get, UUID_LABELS), "") for labels in series}
+        uuids = tuple(label for label in UUID_LABELS if label in first)
+        return cls(frozenset(map(_scrape, exported)), targets, uuids or UUID_LABELS)
 
     def holder(self, labels: Mapping[str, str]) -> Workload | None:
         """Return the pod or job that holds the device, `None` without one."""

@@ -15,7 +15,7 @@ from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources import dcgm_names as dcgm
-from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames
+from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames, pods_of_exporters
 from rightsizer.fleet.sources.pod_owners import (
     NODE_LABELS,
     POD_LABELS,
@@ -158,15 +158,14 @@ _STEP: Final[Nanoseconds] = 6 * COARSE_STEP
 """Between two samples, unless devices come and go within it."""
 
 
-def read_inventory(  # noqa: PLR0913, PLR0917 - all inputs.
+def read_inventory(
     store: MetricStore,
     report: SourceReport,
     span: LookbackSpan,
-    holder_names: HolderNames,
     catalogue: Catalogue,
     settings: FleetSettings,
-) -> tuple[dict[str, FleetDevice], set[Workload]]:
-    """Return every device within the span, and the current holders.
+) -> tuple[dict[str, FleetDevice], set[Workload], HolderNames]:
+    """Return every device within the span, the current holders, and how series name both.
 
     GPUs divided into instances are included, and marked.
     """
@@ -186,6 +185,7 @@ def read_inventory(  # noqa: PLR0913, PLR0917 - all inputs.
     )
     figures = _figures(store, report, span.end)
     nodes = _nodes(store, all_labels, shared, span)
+    holder_names = HolderNames.seen_in(all_labels, pods_of_exporters(store, series, times))
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
     last: dict[str, Nanoseconds] = {}
     holders: defaultdict[str, set[Workload]] = defaultdict(set)
@@ -216,7 +216,7 @@ def read_inventory(  # noqa: PLR0913, PLR0917 - all inputs.
                 is_awaited=uuid in awaited,
                 pod=pods.pop() if len(pods) == 1 else "",
             )
-    return devices, set[Workload]().union(*holders.values())
+    return devices, set[Workload]().union(*holders.values()), holder_names
 
 
 def _awaited(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
+from functools import reduce
+from itertools import chain, compress
 from typing import Final, Self
 
 import numpy as np
@@ -28,7 +29,12 @@ from rightsizer.fleet.sources.figures import (
 )
 from rightsizer.fleet.sources.series import placed, runs_of, together
 from rightsizer.model.dcgm_fields import DcgmField
-from rightsizer.model.values import Condition, Device, Signal, Unit, convert, seconds
+from rightsizer.model.values import PIPES, Condition, Device, Signal, Unit, convert, seconds
+
+
+def boards_of(devices: Iterable[Device]) -> tuple[str, ...]:
+    """Return the uuids of GPUs, including those of instances."""
+    return tuple(sorted({device.board_uuid for device in devices}))
 
 
 class Stretch(Struct, frozen=True):
@@ -101,6 +107,8 @@ _VIOLATIONS: Final = {
     Condition.POWER_THROTTLED: dcgm.POWER_VIOLATION,
     Condition.THERMAL_THROTTLED: dcgm.THERMAL_VIOLATION,
 }
+_OF_MEMORY: Final = (Signal.DRAM_ACTIVE, *PIPES)
+"""Counters beside which the memory controller's reading is not used: see `definitions._SPINS`."""
 _LARGEST: Final = float(np.finfo(float).max)
 _AT_WORK: Final = 0.5
 """Alternative reading of the same quantity above which a 0 means a dead counter."""
@@ -150,48 +158,91 @@ def plausible_values(values: Floats, field: DcgmField, signal: Signal) -> Floats
     return np.minimum(scaled, 1.0) if signal.unit is Unit.RATIO else scaled
 
 
+class _FieldReader(Struct, frozen=True):
+    """Reads fields of devices, of each as far as others leave something open."""
+
+    queries: DayQueries
+    metrics: AbstractSet[str]
+    devices: Sequence[Device]
+    is_known: Floats
+    """By device and interval, whether it counts."""
+
+    def column(
+        self, figure: DeviceFigure, field: DcgmField, is_asked: Floats | None = None
+    ) -> Floats | None:
+        """Return a figure of a field, for some devices or all; `None` if no device exports it."""
+        names = dcgm.spelled(field, self.metrics)
+        if not names or field.signal is None:
+            return None
+        rows = {device.uuid: row for row, device in enumerate(self.devices)}
+        some = self.devices if is_asked is None else compress(self.devices, is_asked)
+        boards = boards_of(some)
+        answer = replace(self.queries, uuids=boards).read(figure, names) if boards else ()
+        values = by_device(answer, self.queries.grid, rows, is_of_card=field.is_of_card)
+        values = plausible_values(values, field, field.signal)
+        return values if is_asked is None else np.where(is_asked[:, None], values, np.nan)
+
+    def signals(
+        self, fields: Iterable[DcgmField], *figures: DeviceFigure
+    ) -> Iterator[dict[Signal, Floats]]:
+        """Yield some figures by signal; if several fields map to one, the highest rank wins.
+
+        Of devices at 0 throughout by the first figure, the others are the same.
+        """
+        columns: tuple[dict[Signal, Floats], ...] = tuple({} for _ in figures)
+        for field in sorted(fields, key=lambda field: -field.rank):
+            if (signal := field.signal) is None:
+                continue
+            better = columns[0].get(signal)
+            # The engines of one GPU map to one signal, of which the busiest counts.
+            both = np.maximum if signal is Signal.JPEG else alive
+            # A dead counter reads 0, so that only what is above is certain.
+            is_settled = False if better is None or both is np.maximum else better > 0.0
+            is_asked = np.asarray((self.is_known & ~np.asarray(is_settled)).any(axis=1))
+            first: Floats | None = None
+            for by_signal, figure in zip(columns, figures, strict=True):
+                if (values := self.column(figure, field, is_asked)) is None:
+                    break
+                if first is None:
+                    first = values
+                    is_asked = np.asarray((first > 0.0).any(axis=1))
+                else:
+                    values = np.where(is_asked[:, None], values, first)
+                former = by_signal.get(signal)
+                by_signal[signal] = values if former is None else together(former, values, both)
+        yield from columns
+
+
 def read_devices(
     queries: DayQueries,
     metrics: AbstractSet[str],
-    rows: Mapping[str, int],
+    devices: Sequence[Device],
     series_at_once: Floats,
+    is_known: Floats,
 ) -> DeviceReadings:
-    """Read everything that a day's queries return, by the rows of devices.
+    """Read everything that a day's queries return, a row each device.
 
-    Increases of counters that several series repeat at once are divided by their number.
+    Increases of counters that several series repeat at once are divided by their number; `is_known`
+    has the intervals that count.
     """
-
-    def column_of(figure: DeviceFigure, wanted: DcgmField) -> Floats | None:
-        names = dcgm.spelled(wanted, metrics)
-        if not names or wanted.signal is None:
-            return None
-        answer = queries.read(figure, names)
-        values = by_device(answer, queries.grid, rows, is_of_card=wanted.is_of_card)
-        return plausible_values(values, wanted, wanted.signal)
-
-    def signals(figure: DeviceFigure, fields: Iterable[DcgmField] = ()) -> dict[Signal, Floats]:
-        """If several fields map to one signal, the highest rank wins."""
-        columns: dict[Signal, Floats] = {}
-        for wanted in sorted(fields or figure.fields, key=lambda field: field.rank):
-            column = column_of(figure, wanted)
-            if column is not None and wanted.signal is not None:
-                # The engines of one GPU map to one signal, of which the busiest counts.
-                both = np.maximum if wanted.signal is Signal.JPEG else alive
-                former = columns.get(wanted.signal)
-                columns[wanted.signal] = (
-                    column if former is None else together(column, former, both)
-                )
-        return columns
-
-    read = DeviceReadings(signals(MEAN), signals(PEAK))
-    if any(dcgm.spelled(reason, metrics) for reason in dcgm.REASONS):
-        # Exporters of one fleet may spell them differently.
-        parts = [signals(figure, dcgm.REASONS) for figure in (MEAN, PEAK, LOWEST)]
-        read.reasons = ThrottleReasons(*(part[Signal.CLOCK_EVENT_REASONS] for part in parts))
-    if (energy := column_of(GAINED, dcgm.ENERGY)) is not None:
+    reader = _FieldReader(queries, metrics, devices, is_known)
+    means, peaks = reader.signals(dcgm.PEAKED, MEAN, PEAK)
+    unread = np.full(is_known.shape, np.nan)
+    work = reduce(np.fmax, (means.get(signal, unread) for signal in _OF_MEMORY))
+    is_dead = (work == 0.0) & ~(means.get(Signal.GPU_BUSY, unread) == 0.0)
+    is_open = np.asarray((is_known & (np.isnan(work) | is_dead)).any(axis=1))
+    if (busy := reader.column(MEAN, dcgm.MEMORY_CONTROLLER, is_open)) is not None:
+        means[Signal.MEMORY_CONTROLLER_BUSY] = busy
+    read = DeviceReadings(means, peaks)
+    # Exporters of one fleet may spell them differently.
+    highest, mean, lowest = reader.signals(dcgm.REASONS, PEAK, MEAN, LOWEST)
+    if highest:
+        parts = (by_signal[Signal.CLOCK_EVENT_REASONS] for by_signal in (mean, highest, lowest))
+        read.reasons = ThrottleReasons(*parts)
+    if (energy := reader.column(GAINED, dcgm.ENERGY)) is not None:
         read.energy_joules = energy / series_at_once
     for condition, dcgm_field in _VIOLATIONS.items():
-        if (gained := column_of(GAINED, dcgm_field)) is not None:
+        if (gained := reader.column(GAINED, dcgm_field)) is not None:
             length = seconds(queries.grid.step)
             read.violations[condition] = gained / length / series_at_once
     return read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.catalogue.catalogue import Catalogue, built_in
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
+from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
@@ -27,7 +27,6 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     begun,
     held_runs,
     known_seconds,
-    pods_of_exporters,
     presences,
     requested_shares,
     workloads_of,
@@ -36,12 +35,13 @@ from rightsizer.fleet.sources.dcgm_exporter.inventory import read_inventory
 from rightsizer.fleet.sources.dcgm_exporter.probe import NAME, probe
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     DayQueries,
+    boards_of,
     part_watts,
     read_devices,
 )
 from rightsizer.fleet.sources.figures import COUNTED, recorded_series
 from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners
-from rightsizer.fleet.sources.series import divided, names_of, one_of, over_time, together
+from rightsizer.fleet.sources.series import names_of, together
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.model.dcgm_fields import UUID_LABELS
 from rightsizer.model.values import (
@@ -51,7 +51,6 @@ from rightsizer.model.values import (
     Nanoseconds,
     Signal,
     Workload,
-    nanoseconds,
     seconds,
 )
 
@@ -60,13 +59,6 @@ def pods_of(holders: Collection[Workload | None]) -> frozenset[Pod]:
     """Return the pods among some holders."""
     return frozenset(
         Pod(holder.namespace, holder.pod) for holder in holders if holder and holder.pod
-    )
-
-
-def _wholes(devices: Iterable[Device]) -> tuple[str, ...]:
-    """Return the uuids of GPUs, including those of instances."""
-    return tuple(
-        sorted({device.mig.parent_uuid if device.mig else device.uuid for device in devices})
     )
 
 
@@ -109,8 +101,8 @@ class DcgmExporterSource(Struct, frozen=True):
     catalogue: Catalogue = field(default_factory=built_in)
     _owners: PodOwners = field(default_factory=PodOwners)
     _serving: ServingMetrics = field(default_factory=ServingMetrics)
-    _labels: dict[Nanoseconds, tuple[tuple[str, ...], HolderNames]] = {}
-    """By the time of the look."""
+    _names: list[HolderNames] = field(default_factory=lambda: [HolderNames()])
+    """The last are those of the inventory."""
     name: ClassVar[str] = NAME
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
@@ -133,9 +125,9 @@ class DcgmExporterSource(Struct, frozen=True):
         """Return the devices with samples within the lookback, and their current holders."""
         if not dcgm.presence_names(report.metrics):
             return FleetInventory()
-        _, names = self._labels_of(store, report, now)
         span = LookbackSpan(now, lookback)
-        devices, holders = read_inventory(store, report, span, names, self.catalogue, self.settings)
+        devices, holders, names = read_inventory(store, report, span, self.catalogue, self.settings)
+        self._names.append(names)
         span = LookbackSpan(now, min(lookback, DAY))
         workloads = workloads_of(store, self._owners, holders, span)
         return FleetInventory(
@@ -145,8 +137,8 @@ class DcgmExporterSource(Struct, frozen=True):
     def queries(self, report: SourceReport, grids: Sequence[Grid]) -> int:
         """See `FleetSource`."""
         figures = len(recorded_series(report.metrics)) + len(_counted(report))
-        labels, _ = self._labels.get(report.time or 0, (UUID_LABELS, None))
-        return len(grids) * figures * len(labels) + len({*grids}) * self._serving.queries_of_days
+        labels = len(self._names[-1].uuids)
+        return len(grids) * figures * labels + len({*grids}) * self._serving.queries_of_days
 
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
@@ -160,14 +152,15 @@ class DcgmExporterSource(Struct, frozen=True):
         slots = {device.device.uuid: device.slot_ratio for device in devices if device.is_shareable}
         if not names or not chosen:
             return FleetDay({})
-        labels, holder_labels = self._labels_of(store, report, report.time or grid.end)
-        queries = DayQueries(store, begun(grid, report.time), _wholes(chosen), labels)
+        queries = DayQueries(
+            store, begun(grid, report.time), boards_of(chosen), self._names[-1].uuids
+        )
         of_recorded, uuids = queries.where_recorded(_counted(report))
         of_recorded = replace(of_recorded, recorded=report.metrics)
         some = [device for device in chosen if device.uuid in uuids]
         rest = [device for device in chosen if device.uuid not in uuids]
-        ones = self._day(report, some, of_recorded, holder_labels, slots)
-        others = self._day(report, rest, queries, holder_labels, slots)
+        ones = self._day(report, some, of_recorded, slots)
+        others = self._day(report, rest, queries, slots)
         return FleetDay({**ones.frames, **others.frames}, {**ones.holdings, **others.holdings})
 
     def _day(
@@ -175,22 +168,22 @@ class DcgmExporterSource(Struct, frozen=True):
         report: SourceReport,
         chosen: Sequence[Device],
         queries: DayQueries,
-        holder_labels: HolderNames,
         slots: Mapping[str, float],
     ) -> FleetDay:
         if not chosen:
             return FleetDay({})
-        queries = replace(queries, uuids=_wholes(chosen))
+        queries = replace(queries, uuids=boards_of(chosen))
         store = queries.store
         grid = queries.grid
         names = dcgm.presence_names(report.metrics)
+        holder_names = self._names[-1]
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
-        present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
+        present = presences(queries.read(COUNTED, names), grid, holder_names, resolution)
         lacking = [device for device in chosen if device.uuid not in present]
         if lacking and (others := dcgm.other_presence_names(report.metrics)):
-            of_lacking = replace(queries, uuids=_wholes(lacking))
+            of_lacking = replace(queries, uuids=boards_of(lacking))
             answer = of_lacking.read(COUNTED, others)
-            present |= presences(answer, grid, holder_labels, resolution)
+            present |= presences(answer, grid, holder_names, resolution)
         if any(one.has_own_series for one in present.values()):
             queries = replace(queries, divided=dcgm.DIVIDED_NAMES)
         chosen = [device for device in chosen if device.uuid in present]
@@ -199,15 +192,15 @@ class DcgmExporterSource(Struct, frozen=True):
             return FleetDay({})
         exporter_presences = [present[uuid] for uuid in rows]
         at_once = np.array([presence.series_at_once() for presence in exporter_presences])
-        read = read_devices(queries, report.metrics, rows, at_once)
-        parts = {rows[device.uuid]: device for device in chosen if device.mig is not None}
-        if parts:
-            read.part_watts = part_watts(queries, report.metrics, parts, len(rows))
-        workloads = self._workloads(store, grid, present, read, rows)
         length = known_seconds(exporter_presences, grid, resolution)
         if report.time is not None:  # The last interval may have just begun.
             past = np.clip((report.time - grid.start) / grid.step - np.arange(grid.count), 0, 1)
             length = np.minimum(length, past * seconds(grid.step))
+        read = read_devices(queries, report.metrics, chosen, at_once, length > 0.0)
+        parts = {rows[device.uuid]: device for device in chosen if device.mig is not None}
+        if parts:
+            read.part_watts = part_watts(queries, report.metrics, parts, len(rows))
+        workloads = self._workloads(store, grid, present, read, rows)
         requested = requested_shares(store, grid, chosen, present, slots)
         holdings = [
             held_runs(present[uuid], workloads, grid.step, requested.get(uuid, {})) for uuid in rows
@@ -250,34 +243,3 @@ class DcgmExporterSource(Struct, frozen=True):
                 # Engines allocate their memory at the start, so that its usage is meaningless.
                 workloads[holder] = replace(workload, allocator=Allocator.PREALLOCATING)
         return workloads
-
-    def _labels_of(
-        self, store: MetricStore, report: SourceReport, now: Nanoseconds
-    ) -> tuple[tuple[str, ...], HolderNames]:
-        """Return the labels of uuids and holders within the lookback, asked once a look."""
-        if now not in self._labels:
-            metrics = report.metrics
-            names = (*dcgm.presence_names(metrics), *dcgm.other_presence_names(metrics))
-            series = one_of("__name__", names)
-            without = [f'{label}=""' for label in UUID_LABELS]
-            length = nanoseconds(self.settings.lookback_seconds) // COARSE_STEP * COARSE_STEP
-
-            def labels_in(query: str) -> list[Mapping[str, str]]:
-                over = over_time(query, now - length, now, COARSE_STEP)
-                return [
-                    sampled_series.labels for sampled_series in divided(store, over, UUID_LABELS)
-                ]
-
-            labels = tuple(
-                label
-                for place, label in enumerate(UUID_LABELS)
-                if labels_in(f'count({{{",".join((series, *without[:place]))},{label}!=""}})')
-            )
-            exported = labels_in(
-                "count by (job, namespace, exported_pod, exported_namespace) "
-                f'({{{series},exported_pod!=""}})'
-            )
-            targets = pods_of_exporters(store, series, (now - length, now))
-            holders = HolderNames.seen_in(exported, targets)
-            self._labels[now] = labels or UUID_LABELS, holders
-        return self._labels[now]
