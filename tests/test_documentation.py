@@ -25,6 +25,7 @@ BESIDE_CODE: Final = [
     ROOT / "tests" / "sizing" / "PUBLISHED_DEPLOYMENTS.md",
     ROOT / "tests" / "telemetry" / "KNOWN_PROBLEMS.md",
     ROOT / "evaluation" / "RESULTS.md",
+    ROOT / "evaluation" / "hardware" / "DIFFERENCES.md",
     ROOT / "benchmarks" / "RESULTS.md",
     ROOT / "benchmarks" / "SHAPE.md",
     ROOT / "benchmarks" / "reliability" / "RESULTS.md",
