@@ -20,7 +20,7 @@ from fleet_loopback import LoopbackStore, loopback_store
 from slow_sync import SlowSync
 
 GPUS: Final = 16
-ENDS_SECONDS: Final = 10.0
+ENDS_SECONDS: Final = 40.0
 CONFIG: Final = """\
 fleet:
   path: FOLDER/fleet.db

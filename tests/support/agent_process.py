@@ -28,6 +28,10 @@ RIGHTSIZER: Final = (sys.executable, *forked.RIGHTSIZER)
 _START_SECONDS: Final = 90.0
 _STARTED: Final = ("agent_started", "fleet_started")
 _STOP_SECONDS: Final = 20.0
+_LATE_RATIO: Final = 0.05
+_LATE_SECONDS: Final = 0.5
+"""A true result may be seen late by this part of the wait, and by this much: each look at an agent
+costs both of them a page."""
 _PAGE: Final = re.compile(r"page +http://([^/\s]+)/")
 _Answer = TypeVar("_Answer")
 
@@ -180,15 +184,16 @@ def run_rightsizer(
 def eventually(
     ask: Callable[[], _Answer], timeout_seconds: float = 60.0, every_seconds: float = 0.1
 ) -> _Answer:
-    """The first true result; expensive checks are repeated less often.
+    """The first true result; what takes long, or is expensive to check, is checked less often.
 
     Raises:
         AssertionError: there was none in time.
     """
-    deadline = time.monotonic() + timeout_seconds
+    began = time.monotonic()
     while not (answer := ask()):
-        assert time.monotonic() < deadline, f"still {answer!r} after {timeout_seconds:g} s"
-        time.sleep(every_seconds)
+        waited = time.monotonic() - began
+        assert waited < timeout_seconds, f"still {answer!r} after {timeout_seconds:g} s"
+        time.sleep(max(every_seconds, min(_LATE_SECONDS, _LATE_RATIO * waited)))
     return answer
 
 
