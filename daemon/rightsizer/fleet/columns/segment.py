@@ -118,10 +118,6 @@ class Segment:
         # Of doubles, in the same order for one subject as for many.
         return self.additive[:, :, first:last].sum(axis=2)
 
-    def known_over(self, row: int, first: int, last: int) -> float:
-        """Return the known seconds of a subject between intervals, the last exclusive."""
-        return float(self.known[row, first:last].sum())
-
     def sums_between(
         self, bounds: Iterable[tuple[int, int, int]], groups: Sequence[Sequence[str]]
     ) -> list[list[float]]:

@@ -12,7 +12,6 @@ from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind, Float
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.columns.blocks import BlockColumns, ColumnBlocks, SegmentRow
 from rightsizer.fleet.columns.segment import Segment
-from rightsizer.fleet.columns.span_sums import SpanSums
 from rightsizer.fleet.columns.subject_columns import SubjectColumns
 from rightsizer.model.lazy import LazyMapping
 from rightsizer.model.values import (
@@ -156,36 +155,27 @@ class Subject:
 
     def known_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
         """Return the known seconds of a span."""
-        return sum(
-            segment.known_over(self.row, first, last)
-            for segment, first, last in self._in(start, end)
-        )
+        return self._sum_in(lambda segment: segment.known, start, end)
 
     def present_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
         """Return the seconds of a span in which it was present, with known state or not."""
-        return sum(
-            float(segment.present[self.row, first:last].sum())
-            for segment, first, last in self._in(start, end)
-        )
+        return self._sum_in(lambda segment: segment.present, start, end)
 
     def seconds_in(self, column: str, start: Nanoseconds, end: Nanoseconds) -> float:
-        """Return the sum of an additive column over a span."""
-        place = self.columns.layout.places.get(column)
-        return sum(
-            float(segment.additive[self.row, place, first:last].sum())
-            for segment, first, last in (() if place is None else self._in(start, end))
-        )
+        """Return the sum of an additive column over a span; 0 if it is unknown."""
+        if (place := self.columns.layout.places.get(column)) is None:
+            return 0.0
+        return self._sum_in(lambda segment: segment.additive[:, place], start, end)
 
-    def _in(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[Segment, int, int]]:
-        """Yield each segment with its first interval inside and the one after the last."""
+    def _sum_in(
+        self, seconds: Callable[[Segment], Floats], start: Nanoseconds, end: Nanoseconds
+    ) -> float:
+        total = 0.0
         for segment in self.segments:
             first, last = segment.grid.inside(start, end)
             if first < last:
-                yield segment, first, last
-
-    def sums(self, start: Nanoseconds, end: Nanoseconds) -> SpanSums:
-        """Return the sums over a span of all devices in its columns."""
-        return self.columns.over(start, end, of_devices=True)
+                total += float(seconds(segment)[self.row, first:last].sum())
+        return total
 
     def window(
         self, subject: str, start: Nanoseconds, end: Nanoseconds, *, is_shared: bool = False
