@@ -65,19 +65,8 @@ def hours_of(
     `column` is a name like `mean:busy`.
     """
     first = start // COARSE_STEP
-    last = end // COARSE_STEP
-    values = np.full(max(0, last - first), np.nan)
-    for segment in subject.segments:
-        hours = segment.hours(column)
-        if hours is None:
-            continue
-        of_subject = hours[subject.row]
-        begin = segment.grid.start // COARSE_STEP - first
-        low = max(0, begin)
-        high = min(len(values), begin + len(of_subject))
-        if low < high:
-            values[low:high] = factor * of_subject[low - begin : high - begin].astype(float)
-    return HourlySeries(first * COARSE_STEP, HourlyFigures(values))
+    values = subject.columns.hours(column, first, end // COARSE_STEP)[subject.row]
+    return HourlySeries(first * COARSE_STEP, HourlyFigures(factor * values))
 
 
 def latest(hours: HourlySeries, start: Nanoseconds) -> HourlySeries:

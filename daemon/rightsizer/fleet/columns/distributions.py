@@ -128,6 +128,7 @@ class SegmentDemands:
     def __init__(self, segment: Segment, settings: DemandSettings) -> None:
         self._segment = segment
         self._settings = settings
+        self._parts: dict[tuple[int, int], Floats] = {}
         self._points: dict[Resource | None, tuple[Floats, Floats, Floats] | None] = {}
 
     def over(self, resource: Resource | None, first: int, last: int) -> Demands:
@@ -149,16 +150,21 @@ class SegmentDemands:
         return Demands(self._exported(resource, first, last), weights)
 
     def _exported(self, resource: Resource | None, first: int, last: int) -> Floats | float:
-        segment = self._segment
-        if resource is None or resource not in segment.exported:
+        exported = self._segment.exported
+        if resource is None or resource not in exported:
             return 0.0
-        by_day = segment.known.reshape(len(segment.known), segment.grid.days, -1)
-        inside = np.zeros(segment.grid.count, bool)
-        inside[first:last] = True
-        whole = by_day.sum(axis=2)
-        parts = (by_day * inside.reshape(by_day.shape[1:])).sum(axis=2)
-        parts = np.minimum(1.0, parts / np.where(whole > 0, whole, np.inf))
-        return np.asarray(np.einsum("sd,sdb->sb", parts, segment.exported[resource]))
+        if (first, last) not in self._parts:
+            self._parts[first, last] = self._parts_of_days(first, last)
+        return np.asarray(np.einsum("sd,sdb->sb", self._parts[first, last], exported[resource]))
+
+    def _parts_of_days(self, first: int, last: int) -> Floats:
+        """Return the part of the known time of each day between intervals, by subject."""
+        known = self._segment.known
+        inside = np.zeros_like(known)
+        inside[:, first:last] = known[:, first:last]
+        shape = len(known), self._segment.grid.days, -1
+        whole, parts = (seconds.reshape(shape).sum(axis=2) for seconds in (known, inside))
+        return np.asarray(np.minimum(1.0, parts / np.where(whole > 0, whole, np.inf)))
 
     def _points_of(self, resource: Resource | None) -> tuple[Floats, Floats, Floats] | None:
         """Return times by subject and interval, with bins at peak and below; `None` if unknown.

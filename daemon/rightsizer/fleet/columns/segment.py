@@ -81,7 +81,6 @@ class Segment:
         """Known seconds by subject and interval, over all its devices."""
         self._cap()
         self._halves: dict[Measure, Halves] = {}
-        self._hours: dict[str, Floats | None] = {}
 
     def _plausible(self) -> Floats:
         """Drop amounts that no store can mean; return the others, 0 if unknown."""
@@ -167,12 +166,10 @@ class Segment:
 
     def hours(self, column: str) -> Floats | None:
         """Return a column by subject and hour; `None` if unknown of all."""
-        if column not in self._hours:
-            values = self.column(column)
-            if values is not None and self.grid.step != COARSE_STEP:
-                values = hourly(kind_of(column), values, self.known)
-            self._hours[column] = values
-        return self._hours[column]
+        values = self.column(column)
+        if values is None or self.grid.step == COARSE_STEP:
+            return values
+        return hourly(kind_of(column), values, self.known)
 
     def halves(self, measure: Measure) -> Halves:
         """Return a measure by subject and interval."""

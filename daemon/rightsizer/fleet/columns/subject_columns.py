@@ -55,6 +55,7 @@ class SubjectColumns:
         self.size = size
         self._settings = settings
         self._demands = [SegmentDemands(segment, settings) for segment in segments]
+        self._hours: dict[tuple[str, int, int], Floats] = {}
         self._spans: dict[tuple[Nanoseconds, Nanoseconds, bool], SpanSums] = {}
 
     def only(self, row: int) -> SubjectColumns:
@@ -73,6 +74,20 @@ class SubjectColumns:
                     parts.append(SpanPart(segment, demands, first, last))
             self._spans[key] = SpanSums(parts, self.layout, self.size, end, of_devices=of_devices)
         return self._spans[key]
+
+    def hours(self, column: str, first: int, last: int) -> Floats:
+        """Return a measure by subject, from one hour since the epoch to another, exclusive."""
+        if (column, first, last) not in self._hours:
+            values = np.full((self.size, max(0, last - first)), np.nan)
+            for segment in self.segments:
+                hours = segment.hours(column)
+                begin = segment.grid.start // COARSE_STEP - first
+                low = max(0, begin)
+                high = min(values.shape[1], segment.grid.end // COARSE_STEP - first)
+                if hours is not None and low < high:
+                    values[:, low:high] = hours[:, low - begin : high - begin]
+            self._hours[column, first, last] = values
+        return self._hours[column, first, last]
 
     @cached_property
     def present(self) -> list[Floats]:
