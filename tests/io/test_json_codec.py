@@ -1,12 +1,14 @@
 """JSON of documents: flat ones in their place, and the rest as it is encoded."""
 
 import math
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 import pytest
 from msgspec import UNSET, Struct, UnsetType
 
+import rightsizer
 from rightsizer.io.codec import FlatDocument, encode, indented, plain
 
 FIGURE = FlatDocument(value=2.0, low=1.0)
@@ -61,3 +63,15 @@ def test_what_json_lacks_is_null_or_text() -> None:
 def test_people_are_shown_what_no_terminal_obeys() -> None:
     """Whatever characters names have, in whatever encoding of the terminal."""
     assert indented([{"\x9b": "é"}]) == '[\n {\n  "\\u009b": "\\u00e9"\n }\n]'
+
+
+def test_there_is_no_other_way_to_json() -> None:
+    """Nothing but the codec asks the library to encode."""
+    package = Path(rightsizer.__file__).parent
+    ways = ("msgspec.json.encode(", "msgspec.json.Encoder(", "to_builtins(")
+    users = {
+        file.relative_to(package).as_posix()
+        for file in package.rglob("*.py")
+        if any(way in file.read_text(encoding="utf-8") for way in ways)
+    }
+    assert users == {"io/codec.py"}

@@ -14,8 +14,8 @@ from rightsizer.planner.learned import read_learned
 from rightsizer.planner.projection import (
     ReadRun,
     answer_question,
-    encode_projection,
     projection_blocks,
+    projection_document,
 )
 from rightsizer.planner.question_file import FailedQuestion, read_questions
 from rightsizer.planner.settings import PlannerSettings
@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     answers = asked.answers(ask)
     forms = [
-        answer if isinstance(answer, FailedQuestion) else [*map(encode_projection, answer)]
+        answer if isinstance(answer, FailedQuestion) else [*map(projection_document, answer)]
         for answer in answers
     ]
     result = forms if asked.is_list else forms[0]

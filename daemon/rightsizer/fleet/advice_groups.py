@@ -101,8 +101,8 @@ class AdviceGroup(WorkloadRow, frozen=True, kw_only=True):
             how = Code(commands[0])
         return section(self.name, f"{first_names(keys, _MOST_NAMED)} ({ids})", how)
 
-    def encoded(self) -> dict[str, Any]:
-        """Encode the group; what its recommendations say is in theirs."""
+    def document(self) -> dict[str, object]:
+        """Return the group's document; what its recommendations say is in theirs."""
         return {
             "heading": self.to_do,
             "subject": self.title,
@@ -113,7 +113,7 @@ class AdviceGroup(WorkloadRow, frozen=True, kw_only=True):
             "gpus": self.freed_gpus,
             "dollars_per_day": self.saves_dollars_per_day or None,
             "confidence": self.confidence,
-            "commands": list(self.commands),
+            "commands": self.commands,
         }
 
 

@@ -114,7 +114,7 @@ def summarized(answer: Mapping[str, Any]) -> dict[str, Any]:
             "saved_dollars": summary.saved_dollars,
             "hours": {part.key: part.hours for part in summary.parts},
         },
-        "groups": [group.encoded() for group in summary.groups],
+        "groups": [group.document() for group in summary.groups],
     }
     return plain(document)
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -72,7 +72,7 @@ def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
         yield "mig_profiles", "mig_profiles"
 
 
-def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
+def _board_document(board: Board, prices: Prices) -> dict[str, object]:
     efficiency = board.efficiency
     return {
         **{name: getattr(board, name) for name in _IDENTITY},
@@ -86,7 +86,7 @@ def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
         },
         "all_reduce": board.all_reduce,
         "mig_profiles": board.mig_profiles,
-        "price": _encode_price(prices.of(board.key), prices),
+        "price": _price_document(prices.of(board.key), prices),
         "origins": {
             name: {"kind": board.origin(in_file).kind, "source": board.origin(in_file).source}
             for name, in_file in _figure_names(board)
@@ -96,7 +96,7 @@ def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
     }
 
 
-def _encode_price(price: Price | None, prices: Prices) -> dict[str, Any] | None:
+def _price_document(price: Price | None, prices: Prices) -> dict[str, object] | None:
     if price is None:
         return None
     offer = price.on_demand
@@ -119,8 +119,8 @@ def _unknown(device: Device) -> Iterator[Block]:
     yield _REMEDY
 
 
-def _encode_unknown(device: Device) -> dict[str, Any]:
-    """Encode an unknown device with the keys of a board's figures; without key and price."""
+def _unknown_document(device: Device) -> dict[str, object]:
+    """Return an unknown device with the keys of a board's figures; without key and price."""
     return {
         "key": None,
         "names": [device.name],
@@ -183,7 +183,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise RightsizerError(f"--search: {fault}, architecture, form or memory; {remedy}")
     named = _named(catalogue, arguments.names, Path(settings.path.sysfs))
     forms = [
-        _encode_unknown(entry) if isinstance(entry, Device) else _encode_board(entry, prices)
+        _unknown_document(entry) if isinstance(entry, Device) else _board_document(entry, prices)
         for entry in (*named, *boards)
     ]
     cards = [

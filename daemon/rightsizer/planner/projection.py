@@ -1,13 +1,14 @@
 """Projections of a measured workload to target GPUs, as JSON and as a table."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.config.validator import Fault, rule_fault
+from rightsizer.io.codec import FlatDocument
 from rightsizer.io.terminal import counted
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.model.settings import Spec
@@ -223,17 +224,20 @@ def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
         yield "no step is marked: all time from the first kernel to the last is like any other"
 
 
-def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
-    """Encode one target, with the names in the documentation."""
+def projection_document(answer: ProjectionAnswer) -> dict[str, object]:
+    """Return one target, with the names in the documentation."""
     projection = answer.projection
     run = answer.run
     if projection is None:
         return {"target": answer.target, "error": answer.error}
     ratio = projection.time_ratio
-    times = {"": ratio.value, "_low": ratio.low, "_high": ratio.high}
     return {
         "target": answer.target,
-        **{f"time_ratio{end}": round(time, _DIGITS) for end, time in times.items()},
+        "time_ratio": FlatDocument(
+            value=round(ratio.value, _DIGITS),
+            low=round(ratio.low, _DIGITS),
+            high=round(ratio.high, _DIGITS),
+        ),
         "shares": {
             name: None if share is None else round(share, _DIGITS)
             for name, share in asdict(projection.shares).items()

@@ -68,8 +68,8 @@ def workload_document(workload: Workload) -> WorkloadDocument:
     )
 
 
-class HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
-    """Holder of a device with its share."""
+class HeldWorkloadDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
+    """Workload that holds devices."""
 
     workload: str
     kind: str
@@ -77,6 +77,11 @@ class HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "cla
     workload_class: WorkloadClass
     unproven: str | None
     namespace: str
+
+
+class HolderDocument(HeldWorkloadDocument, frozen=True):
+    """Holder of a device with its share."""
+
     pod: str
     container: str
     step: str
@@ -173,15 +178,9 @@ class AgentDocument(msgspec.Struct, frozen=True):
     served_needs: tuple[ServedNeed, ...]
 
 
-class WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
+class WorkloadTotalsDocument(HeldWorkloadDocument, frozen=True):
     """Workload with its devices and counters."""
 
-    workload: str
-    kind: str
-    name: str
-    workload_class: WorkloadClass
-    unproven: str | None
-    namespace: str
     devices: tuple[str, ...]
     last_seen: float
     totals: TotalsDocument
