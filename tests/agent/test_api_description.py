@@ -21,11 +21,13 @@ from rightsizer.agent.settings import Settings
 from rightsizer.broker.feature import closed_routes, place_route
 from rightsizer.fleet.api import FleetApi
 from rightsizer.io.clock import FastClock
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.report import Report
 from rightsizer.profiler.capture.feature import CaptureState, captures_route
 from rightsizer.profiler.service import profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController
+from rightsizer.web import api as web_api
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import lifecycle_routes, openapi_document, serving_route
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
@@ -232,3 +234,14 @@ def test_strips_are_of_the_devices_asked_for() -> None:
 def test_mismatch_with_the_description_is_found(value: Any, schema: Mapping[str, Any]) -> None:
     """The checker itself works."""
     assert list(faults(value, schema))
+
+
+def test_no_type_takes_the_name_of_a_written_schema() -> None:
+    """A type and a written schema of one name would describe two things by one."""
+    written = load_beside(web_api.__file__, "openapi.yaml")["components"]["schemas"]
+    described = openapi_document()["components"]["schemas"]
+
+    taken = [
+        name for name, schema in written.items() if schema.keys() - {"extends", *described[name]}
+    ]
+    assert taken == []
