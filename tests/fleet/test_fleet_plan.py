@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cached_fleet import FIRST_DAY, estate_device
 from readings import DAY, HOUR, MINUTE
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.fetch import COLUMNS, SHARD_QUERIES, FetchPlan, PlannedSource, plan_of
+from rightsizer.fleet.fetch import COLUMNS, FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.model import Cluster
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
 from rightsizer.fleet.source import SourceReport
@@ -49,7 +49,6 @@ def test_all_days_are_read_finely_where_that_is_little() -> None:
     assert found.coarse_days == ()
     assert [shard.grid.day for shard in found.shards] == sorted(found.fine_days, reverse=True)
     assert found.samples == 20 * COLUMNS * (14 * 288 + 120)
-    assert found.queries == 15 * SHARD_QUERIES
 
 
 def test_old_days_are_read_by_the_hour_where_it_is_much() -> None:
