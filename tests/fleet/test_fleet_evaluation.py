@@ -28,6 +28,7 @@ from rightsizer.fleet.cases.view_builder import BatchContribution, view_of
 from rightsizer.fleet.fetch import FetchTask, PlannedSource, fetch, plan_of
 from rightsizer.fleet.model import FleetDay, FleetDevice
 from rightsizer.fleet.process_pool import ProcessPool
+from rightsizer.fleet.rules.wrong_gpu_type import RULE as WRONG_GPU_TYPE
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.model.device import Device
@@ -56,10 +57,14 @@ STATES = {
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Cache of three days and two hours."""
-    path = tmp_path_factory.mktemp("estate") / "fleet.db"
+    return cached(tmp_path_factory.mktemp("estate") / "fleet.db", HOLDERS)
+
+
+def cached(path: Path, holders: Mapping[str, Workload]) -> Path:
+    """Write the days of a fleet with these holders."""
     report = SourceReport("rightsizer", devices=20, oldest=FIRST_DAY * DAY)
     sources = [PlannedSource(report, tuple(DEVICES.values()))]
-    source = MadeUp(HOLDERS, STATES)
+    source = MadeUp(holders, STATES)
     settings = FleetSettings(lookback_seconds=3 * 86400.0, samples_maximum=100_000)
     with DayCache(path) as day_cache:
         plan = plan_of(sources, day_cache.done, NOW, settings)
@@ -135,6 +140,23 @@ def test_open_advice_is_judged_even_when_healthy(path: Path) -> None:
     found = judged(path, open_now=frozenset({(TRAIN.key, "idle")}))
     (judgement,) = [each for each in found.judgements if each.key == TRAIN.key]
     assert judgement.still_holds is False
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"keeps_all": True}, {"open_now": frozenset({(TRAIN.key, "wrong_gpu_type")})}],
+    ids=str,
+)
+def test_verdict_of_the_fleet_that_is_kept_names_its_span(
+    facts: dict[str, object], tmp_path: Path
+) -> None:
+    """Also on a job on one GPU, of which the fleet's rules read no window: 0 would be unknown."""
+    parts = judged(cached(tmp_path / "fleet.db", {"GPU-8": TRAIN}), **facts).parts
+    for span in (3 * DAY, DAY):
+        (finding,) = WRONG_GPU_TYPE.judge(view_of(parts, span, NOW))
+        assert finding.summary.startswith("A batch workload would only run longer")
+        assert finding.evidence["window_seconds"] == span / 1e9
+        assert 0 < finding.evidence["known_seconds"] <= span / 1e9
 
 
 def test_several_processes_come_to_the_same(path: Path) -> None:

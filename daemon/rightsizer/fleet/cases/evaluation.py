@@ -185,7 +185,11 @@ class BatchEvaluation(Struct, frozen=True):
         verdicts.judgements += [
             judgement for judgement in judgements if self.keeps_all or matters(judgement, open_now)
         ]
-        verdicts.parts = contribution_of(batch, alone, self.spans, self.owners, self.lookback)
+        named = {judgement.key for judgement in verdicts.judgements} | {key for key, _ in open_now}
+        judged = batch.present.keys() if self.keeps_all else named
+        verdicts.parts = contribution_of(
+            batch, alone, self.spans, self.owners, self.lookback, judged
+        )
         return verdicts
 
     def _left(

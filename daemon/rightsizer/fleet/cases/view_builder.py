@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -89,17 +89,18 @@ class BatchContribution:
         self.holdings += other.holdings
 
 
-def contribution_of(
+def contribution_of(  # noqa: PLR0913, PLR0917 - cases, and what is asked of them.
     cases: FleetCases,
     case_of: Callable[[str, Nanoseconds], Case],
     spans: Iterable[Nanoseconds],
     owners: Mapping[str, WorkloadOwner],
     lookback: Nanoseconds,
+    judged: Container[str],
 ) -> BatchContribution:
     """Return the contribution of a batch for each span of a view, the lookback among them.
 
-    Rules of the fleet read the windows of workloads that can move, or have several devices; others
-    have none.
+    Rules of the fleet read the windows of workloads that can move, or have several devices. Of
+    others only those in `judged` have windows: verdicts on them are kept, with their span.
     """
     held_devices = [
         HeldDevice(device, cases.subject(uuid), cases.rows(uuid))
@@ -131,7 +132,8 @@ def contribution_of(
     read = {
         key
         for key, case in cases.present.items()
-        if case.workload and (case.workload_class in MOVABLE_CLASSES or len(case.devices) > 1)
+        if case.workload
+        and (case.workload_class in MOVABLE_CLASSES or len(case.devices) > 1 or key in judged)
     }
     longest, *shorter = sorted(contribution.known_seconds, reverse=True)
     contribution.workloads = [
