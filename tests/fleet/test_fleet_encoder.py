@@ -33,7 +33,7 @@ def test_every_key_is_explained() -> None:
     section = PAGE.read_text("utf-8").partition("### JSON\n")[2].partition("\n## ")[0]
     documented = set(re.findall(r"`([a-z_]+)(?:\[\])?`", section))
     assert set(encode_answer(fleet_answer())) - MEASURES <= documented
-    plan = plain(fetch_document(sources(), FetchPlan((), (1,), (), 0, 0, 0, 0), 0))
+    plan = plain(fetch_document(sources(), FetchPlan((), (1,), (), 0, 0, 0), 0, 0))
     assert set(plan) - MEASURES <= documented
 
 

@@ -164,6 +164,8 @@ class FleetContext(Struct, frozen=True):
     store: PrometheusStore
     readers: Mapping[str, tuple[FleetSource, SourceReport]]
     """By report key."""
+    queries: int
+    """Number of queries of the whole look, with those of the probe."""
     notes: tuple[str, ...] = ()
     """Notes on its clusters."""
 
@@ -225,20 +227,17 @@ def fleet_context(
             for _, report in readers.values()
         ]
     )
-    fetch_plan = _counted(fetch_plan, readers, store.use.queries)
+    queries = store.use.queries + _queries_of(fetch_plan, readers)
     progress("probing", 1, 1)
-    return FleetContext(now, tuple(reports), inventory, fetch_plan, store, readers, notes)
+    return FleetContext(now, tuple(reports), inventory, fetch_plan, store, readers, queries, notes)
 
 
-def _counted(
-    plan: FetchPlan, readers: Mapping[str, tuple[FleetSource, SourceReport]], probing: int
-) -> FetchPlan:
-    """Return the plan with the number of queries, given that of the probe."""
-    of_shards = (
+def _queries_of(plan: FetchPlan, readers: Mapping[str, tuple[FleetSource, SourceReport]]) -> int:
+    """Return how many queries the shards of a plan take."""
+    return sum(
         source.queries(report, [shard.grid for shard in plan.shards if shard.source == key])
         for key, (source, report) in readers.items()
     )
-    return replace(plan, queries=probing + sum(of_shards))
 
 
 def teams_of_ended(

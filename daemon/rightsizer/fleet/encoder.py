@@ -260,7 +260,7 @@ def _document(answer: FleetAnswer, places: _Places) -> FleetAnswerDocument:
 
 
 def fetch_document(
-    reports: Sequence[SourceReport], plan: FetchPlan, now: Nanoseconds
+    reports: Sequence[SourceReport], plan: FetchPlan, queries: int, now: Nanoseconds
 ) -> FetchDocument:
     """Return what a run would query."""
     return FetchDocument(
@@ -271,15 +271,15 @@ def fetch_document(
         kept_device_days=plan.kept,
         device_days=plan.wanted,
         shards=len(plan.shards),
-        queries=plan.queries,
+        queries=queries,
         samples=plan.samples,
     )
 
 
 def reading_document(context: FleetContext, use: StoreUse, days: Path) -> ReadingDocument:
     """Return what a shard of the nodes has read into its cache."""
-    fetch = asdict(fetch_document(context.reports, context.plan, context.now))
-    return ReadingDocument(**fetch, days=str(days), use=use, notes=context.notes)
+    document = fetch_document(context.reports, context.plan, context.queries, context.now)
+    return ReadingDocument(**asdict(document), days=str(days), use=use, notes=context.notes)
 
 
 def _verdicts(answer: FleetAnswer) -> dict[str, RuleVerdicts]:

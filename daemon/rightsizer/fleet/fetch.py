@@ -67,8 +67,6 @@ class FetchPlan(Struct, frozen=True):
     """Device days in total."""
     samples: int
     """Approximate number of samples."""
-    queries: int = 0
-    """Number of queries of the whole look, with those of the probe."""
 
     @property
     def first_day(self) -> int:

@@ -234,14 +234,14 @@ class FleetJudge:
             )
         }
 
-    def plan(self) -> tuple[tuple[SourceReport, ...], FetchPlan]:
-        """Return what a run would read, after the probe only.
+    def plan(self) -> tuple[tuple[SourceReport, ...], FetchPlan, int]:
+        """Return what a run would read and the number of its queries, after the probe only.
 
         Raises:
             StoreError: the store does not answer.
         """
         context = self._context()
-        return context.reports, context.plan
+        return context.reports, context.plan, context.queries
 
     def read(self) -> tuple[FleetContext, StoreUse]:
         """Read what a run would read, without judging it; return the cost for the store.
