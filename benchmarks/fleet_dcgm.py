@@ -67,9 +67,10 @@ def _ranges(
         # Scrapes honor the labels of holders.
         if "uuid!=" not in promql and "exported_pod" not in promql:
             yield f'{{"metric":{{}},{_always(len(gpus), times)}}}'
-    elif promql.startswith("group by (pod, pod_name)"):
+    elif promql.startswith("group by (job, instance"):
         for node in sorted({gpu.number // _GPUS_A_NODE for gpu in gpus.values()}):
-            yield f'{{"metric":{{"pod":"dcgm-exporter-{node}"}},{_always(1, times)}}}'
+            pod = f',"pod":"dcgm-exporter-{node}"' if "pod_name" in promql else ""
+            yield f'{{"metric":{{{_target(f"node-{node}")}{pod}}},{_always(1, times)}}}'
     elif promql.startswith("group by (UUID"):
         for uuid, gpu in gpus.items():
             yield f'{{"metric":{{{_facts(uuid, gpu)},{_pod(gpu)}}},{_always(1, times)}}}'
@@ -118,8 +119,12 @@ def _facts(uuid: str, gpu: Gpu) -> str:
     node = f"node-{gpu.number // _GPUS_A_NODE}"
     return (
         f'"UUID":"{uuid}","gpu":"{gpu.number % _GPUS_A_NODE}","modelName":"NVIDIA H100 80GB HBM3",'
-        f'"Hostname":"{node}","instance":"{node}:9400","job":"dcgm-exporter"'
+        f'"Hostname":"{node}",{_target(node)}'
     )
+
+
+def _target(node: str) -> str:
+    return f'"instance":"{node}:9400","job":"dcgm-exporter"'
 
 
 def _pod(gpu: Gpu) -> str:

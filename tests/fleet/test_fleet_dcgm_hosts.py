@@ -1,13 +1,19 @@
 """Nodes of GPUs, by what exporters and scrapes report as their host."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.source import MetricStore, SampledSeries, StoreUse
+from rightsizer.fleet.sources.dcgm_exporter.holdings import pods_of_exporters
 from rightsizer.fleet.sources.dcgm_exporter.inventory import node_of, shared_hosts
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.model.errors import StoreLimitError
+from rightsizer.model.units import Nanoseconds
 
 BOARD: Final = {"modelName": "NVIDIA H100 80GB HBM3"}
 
@@ -114,3 +120,48 @@ def test_node_that_is_still_scraped_is_awaited() -> None:
 
     awaited = {device.node: device.is_awaited for device in devices}
     assert awaited == {"here": False, "down": True, "returned": False, "former": False}
+
+
+@dataclass
+class SmallStore:
+    """A store that answers queries about devices only if they have some digits of uuids."""
+
+    store: MetricStore
+    digits: int
+    use: StoreUse = field(default_factory=StoreUse)
+
+    def range(
+        self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
+    ) -> Sequence[SampledSeries]:
+        """Refuse what is about too many devices."""
+        if "DCGM_FI" in promql and self.digits > 0:
+            raise StoreLimitError("it allows 5 series")
+        return self.store.range(promql, start, end, step)
+
+    def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
+        """Answer as the whole store does."""
+        return self.store.instant(promql, time)
+
+    def within(self, matchers: str) -> "SmallStore":
+        """Count the digits."""
+        return SmallStore(self.store.within(matchers), self.digits - 1)
+
+
+@pytest.mark.prometheus
+def test_pods_of_exporters_are_found_by_parts_of_a_fleet() -> None:
+    """A fleet too large for one answer has them as well; a store that refuses even parts fails."""
+    past = EstatePast(interval_seconds=120)
+    for number in (0, 0x10000000):
+        scraped = {"instance": f"{number}:9400", "job": "dcgm"}
+        past.device([Phase(0, 6, BUSY)], **scraped, UUID=gpu(number))
+        past.series("up", {**scraped, "pod": f"telemetry-{number}"}, 1, 0, 6)
+        past.series("up", {**scraped, "pod": "later"}, 1, 12)
+        past.series("up", {**scraped, "job": "other", "pod": "llm-0"}, 1)
+    past.series("up", {"instance": "b:9400", "job": "dcgm", "pod": "without-gpu"}, 1)
+    asked = '__name__="DCGM_FI_DEV_FB_USED"', (NOW - DAY, NOW)
+    with stored(past) as store:
+        for digits in (0, 1):
+            pods = pods_of_exporters(SmallStore(store, digits), *asked)
+            assert pods == {"telemetry-0", "telemetry-268435456"}
+        with pytest.raises(StoreLimitError):
+            pods_of_exporters(SmallStore(store, 2), *asked)

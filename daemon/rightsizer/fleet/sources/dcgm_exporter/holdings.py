@@ -16,13 +16,17 @@ from msgspec.structs import replace
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.model import DeviceHolding
+from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_names import device_of
 from rightsizer.fleet.sources.gpu_requests import GpuUnits, containers_of, requests_within
 from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners, workload_key
-from rightsizer.fleet.sources.series import placed, runs_of
+from rightsizer.fleet.sources.series import divided, over_time, placed, runs_of, shares_of
 from rightsizer.model.dcgm_fields import UUID_LABELS, holder_of
-from rightsizer.model.values import Device, Nanoseconds, StoreLimitError, Workload, seconds
+from rightsizer.model.values import Device, Nanoseconds, Workload, seconds
+
+_POD_LABELS = ("pod", "pod_name")
+"""Labels of a target, or of a holder."""
 
 
 def _scrape(labels: Mapping[str, str]) -> tuple[str, str]:
@@ -57,12 +61,15 @@ class HolderNames(Struct, frozen=True):
     def holder(self, labels: Mapping[str, str]) -> Workload | None:
         """Return the pod or job that holds the device, `None` without one."""
         exporter_labels = {"pod"} if _scrape(labels) in self.exporters else set[str]()
-        exporter_labels |= {
-            name for name in ("pod", "pod_name") if labels.get(name) in self.targets
-        }
+        exporter_labels |= {name for name in _POD_LABELS if labels.get(name) in self.targets}
         return holder_of(
             {name: value for name, value in labels.items() if name not in exporter_labels}
         )
+
+
+def target_of(labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the job and the instance of a series."""
+    return labels.get("job", ""), labels.get("instance", "")
 
 
 def pods_of_exporters(
@@ -70,16 +77,24 @@ def pods_of_exporters(
 ) -> frozenset[str]:
     """Return the pods of some series' targets, hour by hour: `up` has labels of targets alone.
 
-    Empty if the store refuses to say: then exporters are known by the usual name.
+    Targets are asked for by parts of the devices, and pods by shares of the targets.
+
+    Raises:
+        StoreError: the store does not answer, or refuses even a part.
     """
-    of_exporters = f"group by (job, instance) ({{{series}}})"
-    targets = 'up{pod!=""} or up{pod_name!=""}'
-    query = f"group by (pod, pod_name) (({targets}) and on (job, instance) {of_exporters})"
-    try:
-        sampled_series = store.range(query, *times, COARSE_STEP)
-    except StoreLimitError:
-        return frozenset()
-    return frozenset(pod for sampled in sampled_series for pod in sampled.labels.values() if pod)
+    query = f"group by (job, instance) ({{{series}}})"
+    hours = defaultdict[tuple[str, str], set[int]](set)
+    for sampled in divided(store, over_time(query, *times, COARSE_STEP), UUID_LABELS):
+        hours[target_of(sampled.labels)] |= {*sampled.times.tolist()}
+    jobs = tuple(sorted({job for job, _ in hours}))
+    pods = set[str]()
+    for some in shares_of(sorted({instance for _, instance in hours})):
+        labels = {"job": jobs, "instance": some}
+        query = f"group by (job, instance, pod, pod_name) ({selector('up', labels)})"
+        for sampled in store.range(query, *times, COARSE_STEP):
+            if not hours[target_of(sampled.labels)].isdisjoint(sampled.times.tolist()):
+                pods |= {sampled.labels.get(label, "") for label in _POD_LABELS} - {""}
+    return frozenset(pods)
 
 
 def workloads_of(

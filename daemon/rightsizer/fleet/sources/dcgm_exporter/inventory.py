@@ -15,7 +15,11 @@ from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources import dcgm_names as dcgm
-from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames, pods_of_exporters
+from rightsizer.fleet.sources.dcgm_exporter.holdings import (
+    HolderNames,
+    pods_of_exporters,
+    target_of,
+)
 from rightsizer.fleet.sources.pod_owners import (
     NODE_LABELS,
     POD_LABELS,
@@ -226,18 +230,14 @@ def _awaited(
     now: Nanoseconds,
 ) -> frozenset[str]:
     """Return the devices that are gone while their target is not, and has no others now."""
-    targets = {uuid: _target(labels) for uuid, (_, labels) in labels_of.items()}
+    targets = {uuid: target_of(labels) for uuid, (_, labels) in labels_of.items()}
     present = {target for uuid, target in targets.items() if last[uuid] >= now}
     gone = {uuid: at for uuid, at in targets.items() if at[1] and at not in present}
     present_targets = set[tuple[str, str]]()
     for some in shares_of(sorted({instance for _, instance in gone.values()})):
         query = f"group by (job, instance) ({selector('up', {'instance': some})})"
-        present_targets |= {_target(series.labels) for series in store.instant(query, now)}
+        present_targets |= {target_of(series.labels) for series in store.instant(query, now)}
     return frozenset(uuid for uuid, target in gone.items() if target in present_targets)
-
-
-def _target(labels: Mapping[str, str]) -> tuple[str, str]:
-    return labels.get("job", ""), labels.get("instance", "")
 
 
 def _divided(last: Mapping[str, Nanoseconds], entities: Iterable[Entity]) -> frozenset[str]:
