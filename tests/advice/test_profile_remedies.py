@@ -93,12 +93,23 @@ def test_concatenation_is_not_fused_but_avoided() -> None:
 
 
 def test_what_the_host_does_has_its_remedy() -> None:
-    """By the name of the frame; without one that is known, looking is all that helps."""
+    """By the name of the frame; where it may be a model's pass, looking is all that helps."""
     waits = device(time=time_use(kernel=0.2, host=0.8))
     for name, remedy in (
         ("torch.distributed.ddp.reducer::search_unused_parameters", "unused parameters"),
         ("tokenization_utils_base.py(2881): __call__", "Prepare the next batch"),
+        ("DataCollatorWithPadding", "Prepare the next batch"),
+        ("data.py(9): transform", "Prepare the next batch"),
+        ("train.py(9): log", "Prepare the next batch"),
+        ("train.py(9): log_metrics", "Prepare the next batch"),
         ("train.py(9): step", "Check what the host does"),
+        ("TransformerEncoder", "Check what the host does"),
+        ("transformer.py(911): forward", "Check what the host does"),
+        ("encoder_block.py(9): forward", "Check what the host does"),
+        ("decoder.py(9): __call__", "Check what the host does"),
+        ("generate.py(9): decode", "Check what the host does"),
+        ("logits.py(9): sample", "Check what the host does"),
+        ("sample.py(9): log_softmax", "Check what the host does"),
     ):
         pauses = (span(SpanKind.PAUSE, name, 0.7),)
         finding = host_bound.RULE.judge([profile(waits, host_spans=pauses)])

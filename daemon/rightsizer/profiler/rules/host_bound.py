@@ -18,11 +18,14 @@ _MOST_STEPS: Final = 20
 _HOLDER_REMEDIES: Final = {
     "name_unused": re.compile(r"search_unused_parameters"),
     "prepare_ahead": re.compile(
-        r"tokeni[sz]|detokeni|encode|decode|transform|collate|augment|preprocess|\blog",
-        re.IGNORECASE,
+        r"(?i:tokeni[sz]|collat|augment|preprocess)"
+        r"|(?:^|: )_?(?:(?:apply_)?transforms?|log(?:_(?:metrics|step|stats|scalars?|images?))?)$"
     ),
 }
-"""Remedies by names of what the host does in long waits."""
+"""Remedies by names of what the host does in long waits, where a model's pass has no such name.
+
+What may be either, as `decode`, a `TransformerEncoder` or `log_softmax`, tells nothing.
+"""
 _DESCRIPTIONS: Final = {
     "wait_less": "Do not synchronize with the GPU within a step.",
     "keep_memory": "Keep the GPU's memory between steps.",
@@ -178,8 +181,10 @@ def _holders(member: ProfiledMember, settings: ProfileHostBoundSettings) -> list
 
 def _held_remedies(member: ProfiledMember, settings: ProfileHostBoundSettings) -> list[str]:
     """Return the remedies for what the host does in long waits, as far as its name tells."""
-    names = " ".join(_holders(member, settings))
-    return [remedy for remedy, pattern in _HOLDER_REMEDIES.items() if pattern.search(names)]
+    names = _holders(member, settings)
+    return [
+        remedy for remedy, pattern in _HOLDER_REMEDIES.items() if any(map(pattern.search, names))
+    ]
 
 
 def _evidence(member: ProfiledMember, spans: Sequence[HostSpanUse]) -> dict[str, object]:
