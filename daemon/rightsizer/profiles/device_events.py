@@ -21,7 +21,8 @@ from rightsizer.profiles.timeline import (
     Numbers,
 )
 
-_STREAMS: Final = 255
+_MOST_NUMBERED: Final = 255
+"""Streams, or groups of ranks, with a number of their own. Source: one byte each."""
 _OTHER_STREAMS: Final = "(other streams)"
 
 
@@ -98,7 +99,7 @@ class DeviceEvents:
     @property
     def unknown_streams(self) -> set[int]:
         """Numbers of what is no stream of its own."""
-        return {self.streams.get(name, _STREAMS) for name in ("", _OTHER_STREAMS)}
+        return {self.streams.get(name, _MOST_NUMBERED) for name in ("", _OTHER_STREAMS)}
 
     def line(self) -> tuple[KernelLine, Iterator[str]]:
         """Return the kernels, which are added up, and sentences on what was ended."""
@@ -124,5 +125,5 @@ class DeviceEvents:
 
 
 def _number(numbers: dict[str, int], name: str, other: str) -> int:
-    is_new = name not in numbers and len(numbers) >= _STREAMS
+    is_new = name not in numbers and len(numbers) >= _MOST_NUMBERED
     return numbers.setdefault(other if is_new else name, len(numbers))

@@ -145,7 +145,7 @@ class CountedTimes:
         self.counts: Counter[int] = Counter()
 
     def add(self, key: int, time: Nanoseconds, count: int) -> None:
-        """Add kernels; frame -1 stands for none."""
+        """Time and count by a number, such as a frame's or a product's; -1 for none."""
         self.times[key] += time
         self.counts[key] += count
 
