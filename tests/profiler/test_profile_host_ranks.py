@@ -16,6 +16,7 @@ _WORK: Final = 30_000.0
 _LOADS: Final = 5_000.0
 _LATE: Final = 40_000.0
 _SUM: Final = 1_500.0
+_RULE: Final = "profile_rank_imbalance"
 _LOADER: Final = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 _CAUSES: Final = {
     "loader": (_LOADER, "is in its loader", "load faster"),
@@ -54,14 +55,16 @@ class _Rank:
         self.begun = self.now
 
 
-def _sum(ranks: list[_Rank]) -> None:
+def _sum(ranks: list[_Rank], lasts: float) -> None:
     """Let each wait until all have come."""
-    until = max(rank.now for rank in ranks) + _SUM
+    until = max(rank.now for rank in ranks) + lasts
     for rank in ranks:
         rank.spend(until - rank.now, "user_annotation", "gloo:all_reduce")
 
 
-def _judged(folder: Path, count: int, late: tuple[int, ...], cause: str) -> ProfiledWorkload:
+def _judged(
+    folder: Path, count: int, late: tuple[int, ...], cause: str, sum_lasts: float = _SUM
+) -> ProfiledWorkload:
     """Read and judge ranks of which some spend more time on something in each step."""
     ranks = [_Rank(number, count) for number in range(count)]
     for step in range(_STEPS):
@@ -73,8 +76,8 @@ def _judged(folder: Path, count: int, late: tuple[int, ...], cause: str) -> Prof
                 rank.spend(more, "python_function", _CAUSES[cause][0])
             if cause == "work":
                 rank.spend(more, "cpu_op", "aten::mm")
-        _sum(ranks)
-        _sum(ranks)
+        _sum(ranks, sum_lasts)
+        _sum(ranks, sum_lasts)
         for rank in ranks:
             if rank.number in late and cause == "checkpoint":
                 rank.spend(_LATE, "user_annotation", _CAUSES[cause][0])
@@ -125,9 +128,36 @@ def test_ranks_that_are_late_together_are_named(tmp_path: Path) -> None:
     assert finding.evidence["cause"] == "pause"
 
 
+def test_what_waits_is_not_named_for_what_is_sent(tmp_path: Path) -> None:
+    """Each sum takes 6 ms of a step of 87; three ranks wait 40 ms more for the last one."""
+    complaints = _complaints(_judged(tmp_path, 4, (3,), "work", sum_lasts=6_000.0))
+    finding = complaints[Reason.COMMUNICATION_BOUND]
+
+    assert finding.culprits == complaints[Reason.RANK_IMBALANCE].culprits
+    assert "runs collectives 13.8% of the time, 12.0 ms of a step" in finding.summary
+
+
+def test_ranks_that_mostly_send_are_all_named(tmp_path: Path) -> None:
+    """However long the latest rank computes."""
+    complaints = _complaints(_judged(tmp_path, 4, (3,), "work", sum_lasts=30_000.0))
+
+    assert len(complaints[Reason.COMMUNICATION_BOUND].culprits) == 4
+
+
+def test_a_rank_alone_has_none_to_wait_for(tmp_path: Path) -> None:
+    """It is no device: its trace has none."""
+    workload = _judged(tmp_path, 1, (), "pause")
+    (why,) = (found.abstained for found in workload.findings if found.rule == _RULE)
+
+    assert why == "fewer than two ranks with marked steps; give the files of several ranks"
+
+
 def test_ranks_alike_are_not_late_and_their_clocks_are_known(tmp_path: Path) -> None:
     """Sums end at once, on whatever clock."""
     workload = _judged(tmp_path, 4, (), "pause")
 
     assert not _complaints(workload)
+    (finding,) = (found for found in workload.findings if found.rule == _RULE)
+    assert finding.summary.endswith("and at most 2.75 ms is sent.")
+    assert finding.evidence["cause"] is None
     assert [*workload.clock_offsets_seconds.values()] == [0.0, 0.007, 0.014, 0.021]

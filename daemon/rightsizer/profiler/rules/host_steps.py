@@ -25,6 +25,11 @@ OVERLAP: Final = "Run collectives beside kernels, and send less."
 _MOST_NAMED: Final = 3
 _MOST_STEPS: Final = 20
 _UNSEEN: Final = "no GPU is in it, whose queue may hide a part"
+_SENT_MINIMUM: Final = 0.5
+"""Share of a host's collectives that is sent, from which it is named.
+
+Source: the greater part; the rest waits for the latest rank.
+"""
 _OVERLAPPED: Final = 0.5
 """Share of time: overlapping two alternating activities at best halves their time."""
 
@@ -95,14 +100,18 @@ def of_collectives(
         return None
     # A collective lasts until the last rank has joined, which waits least.
     profile, share = min(shares, key=lambda pair: pair[1].ratio)
-    is_held = share.ratio >= settings.on_ratio
+    culprits = tuple(
+        host_key_of(p, profiles)
+        for p, host_share in shares
+        if share.ratio >= max(settings.on_ratio, _SENT_MINIMUM * host_share.ratio)
+    )
     return ProfileVerdict(
         f"{host_key_of(profile, profiles)} runs collectives {share.ratio:.1%} of the time, "
         f"{share.seconds_per_step * 1e3:,.1f} ms of a step of the host; no GPU is in it, whose "
         "kernels may hide a part.",
         share.certainty(settings.on_ratio),
         {"collective_ratio_at_most": round(share.ratio, 4)},
-        _over(shares, profiles, settings.on_ratio) if is_held else (),
+        culprits,
         reason=Reason.COMMUNICATION_BOUND,
         action=Action.OVERLAP_COMMUNICATION,
         gain=share.gain(),

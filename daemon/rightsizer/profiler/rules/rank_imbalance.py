@@ -53,7 +53,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
     if not ranks and not members_of(profiles):
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_timeline(profiles))
     if len(ranks) < _A_PAIR:
-        why = "one device with steps has no other to wait for; give the files of several ranks"
+        why = "fewer than two ranks with marked steps; give the files of several ranks"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     if not (lags := lags_of(ranks, settings)):
         why = "no step in which several ranks have the same collectives"
@@ -133,12 +133,12 @@ class _LateCause(Struct, frozen=True):
 
 
 def _cause_of(late: RankSteps, others: Sequence[RankSteps], late_seconds: float) -> _LateCause:
-    """Return the part of a step by which a rank is late, if one is the greater part of it."""
+    """Return the part of a step that is the greater part of a delay, if there is a delay."""
     spent = _mean_parts(late)
     usual = [_mean_parts(rank) for rank in others]
     excess = {part: spent[part] - median(of_rank[part] for of_rank in usual) for part in spent}
     part = max(excess, key=excess.__getitem__)
-    if excess[part] < _MOST * late_seconds:
+    if not 0.0 < _MOST * late_seconds <= excess[part]:
         return _LateCause()
     kind, does, description, remedies = _PARTS[part]
     spans = [span for span in late.profile.host_spans if span.kind is kind]
