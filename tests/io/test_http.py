@@ -333,3 +333,10 @@ def test_text_is_given_as_it_is() -> None:
     with raw_server(page("up 1 \u00b0\n".encode())) as url:
         result = HttpClient(url, PATIENCE, accept="text/plain").request("GET", "/metrics")
     assert (result.status, result.body) == (200, "up 1 \u00b0\n")
+
+
+def test_a_body_that_is_no_utf_8_is_sent() -> None:
+    """As an actor's name from a shell of another encoding; it is one line of JSON with a `?`."""
+    with raw_server(page(b"{}")) as url:
+        result = client(url).request("POST", "/x", body={"actor": "caf\udce9"})
+    assert isinstance(result, Response)

@@ -66,15 +66,15 @@ def refusal(path: Path, timeout_seconds: float = 20.0) -> str:
 
 
 def test_a_value_goes_out_as_json_and_comes_back_so(peer: Peer) -> None:
-    """It is one request to the local host."""
+    """It is one request to the local host, with `?` for what is no UTF-8."""
     heard: list[bytes] = []
     client = LocalClient(peer(answer(b'{"resumed":["gpus"]}'), keeps=heard))
 
-    assert client.post("/api/v1/resume", {"held": "gpus"}) == {"resumed": ["gpus"]}
+    assert client.post("/api/v1/resume", {"held": "gp\udce9"}) == {"resumed": ["gpus"]}
     head, _, body = heard[0].partition(CRLF * 2)
     assert head.startswith(b"POST /api/v1/resume HTTP/1.1\r\nHost: localhost\r\n")
     assert b"Content-Type: application/json" in head
-    assert body == b'{"held": "gpus"}'
+    assert body == b'{"held":"gp?"}'
 
 
 def test_a_request_that_the_agent_does_not_take_is_the_askers_fault(peer: Peer) -> None:

@@ -13,7 +13,7 @@ from rightsizer.accounting.device_record import DeviceRecord
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import encode_window, parse_window_row
 from rightsizer.host.pcie import kernel_address
-from rightsizer.io.codec import decode, encode
+from rightsizer.io.codec import decode, stored
 from rightsizer.io.database import Database
 from rightsizer.model.values import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds, Window
 
@@ -261,7 +261,7 @@ class HistoryRepository:
             for record in marked:
                 connection.execute(
                     "UPDATE device SET facts = ? WHERE uuid = ?",
-                    (encode(record).decode(), record.device.uuid),
+                    (stored(record), record.device.uuid),
                 )
         return bool(marked)
 
@@ -367,7 +367,7 @@ def _put_devices(
     newest = max(latest.values(), default=0)
     for device in devices:
         uuid = device.device.uuid
-        connection.execute(save, (uuid, encode(device).decode(), newest))
+        connection.execute(save, (uuid, stored(device), newest))
         if device.holder is not None:
             seen = latest.get(uuid, device.holder_since)
             connection.execute(_SAVE_HOLDING, (uuid, device.holder_since, device.holder.key, seen))

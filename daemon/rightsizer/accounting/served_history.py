@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rightsizer.accounting.served import ServedHour
-from rightsizer.io.codec import decode, encode
+from rightsizer.io.codec import decode, stored
 from rightsizer.io.database import Database
 from rightsizer.model.values import Nanoseconds
 
@@ -27,7 +27,7 @@ class ServedRepository:
         Raises:
             HistoryError: the transaction failed; nothing was written.
         """
-        rows = [(hour.endpoint, hour.model, hour.start, encode(hour).decode()) for hour in hours]
+        rows = [(hour.endpoint, hour.model, hour.start, stored(hour)) for hour in hours]
         if rows:
             with self._database.transaction() as connection:
                 connection.executemany(_SAVE, rows)

@@ -4,10 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from msgspec import Struct
-
 from rightsizer.advice.track_record import OutcomeCounts
-from rightsizer.io.codec import convert, encode
+from rightsizer.io.codec import convert, stored
 from rightsizer.io.database import Database
 from rightsizer.model.values import Advice, AdviceEvent, Severity
 
@@ -46,7 +44,7 @@ class LedgerRepository:
     def encode(self, values: Iterable[Advice | AdviceEvent]) -> None:
         """Encode ahead what is saved next, the slow part; callable from any thread."""
         self._encoded = {
-            id(value): (value, _text(value)) for value in values if not self._is_written(value)
+            id(value): (value, stored(value)) for value in values if not self._is_written(value)
         }
 
     def save(
@@ -61,7 +59,7 @@ class LedgerRepository:
             HistoryError: the transaction failed; the old rows remain.
         """
         by_id = {recommendation.id: recommendation for recommendation in advice}
-        counts = [(f"{tally.rule}/{tally.reason}", _text(tally)) for tally in tallies]
+        counts = [(f"{tally.rule}/{tally.reason}", stored(tally)) for tally in tallies]
         pending = tuple(pending)
         events = list(enumerate(map(self._text, pending)))
         with self._database.transaction() as connection:
@@ -108,7 +106,7 @@ class LedgerRepository:
 
     def _text(self, value: Advice | AdviceEvent) -> str:
         encoded, text = self._encoded.get(id(value), (None, ""))
-        return text if encoded is value else _text(value)
+        return text if encoded is value else stored(value)
 
     def _is_written(self, value: Advice | AdviceEvent) -> bool:
         return isinstance(value, Advice) and self._written.get(value.id) is value
@@ -116,10 +114,6 @@ class LedgerRepository:
     def _read(self, query: str, kind: type[_Value]) -> list[_Value]:
         values = (_read_row(text, kind) for (text,) in self._database.rows(query))
         return [value for value in values if value is not None]
-
-
-def _text(value: Struct) -> str:
-    return encode(value).decode()
 
 
 def _read_row(text: str, kind: type[_Value]) -> _Value | None:

@@ -4,7 +4,6 @@ A call runs its command in a process of its own, which is ended with the call: w
 told is what the command prints, and no fault of one ends the server.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from subprocess import DEVNULL, PIPE
 from typing import Any
@@ -24,6 +23,7 @@ from mcp_types import (
 
 from rightsizer import __version__
 from rightsizer.assistant.tools import TOOL_ROWS, AssistantTool, ToolSources
+from rightsizer.io.codec import encode
 from rightsizer.model.values import RightsizerError, UsageError
 
 _INSTRUCTIONS = (
@@ -70,7 +70,7 @@ class AssistantServer:
             document = await self._answer(params.name, params.arguments or {})
         except RightsizerError as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
-        text = json.dumps(document)
+        text = encode(document).decode()
         return CallToolResult(content=[TextContent(text=text)], structured_content=document)
 
     async def _answer(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rightsizer.broker.lease import LeaseEnding, LeaseRecord, Ticket
 from rightsizer.broker.state import Booking, BrokerState, ShareUsage
 from rightsizer.io.clock import Clock
-from rightsizer.io.codec import decode, encode
+from rightsizer.io.codec import decode, stored
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
 from rightsizer.io.log import logger
@@ -39,7 +39,7 @@ def encode_item(item: _Item) -> str:
     """Encode a row as JSON, without a lease's current memory, which is measured again."""
     if isinstance(item, LeaseRecord):
         item = replace(item, measured_bytes=())
-    return encode(item).decode()
+    return stored(item)
 
 
 def decode_item(kind: str, text: str) -> _Item:
@@ -142,8 +142,8 @@ class BrokerRepository:
         changed = [(*key, text) for key, (_, text) in rows.items() if texts.get(key) != text]
         clock = SavedClock(state.boot, state.as_of, wall)
         facts = [
-            ("clock", encode(clock).decode()),
-            ("usage", encode(state.usage).decode()),
+            ("clock", stored(clock)),
+            ("usage", stored(state.usage)),
         ]
         with self._database.transaction() as connection:
             if self._rows is None:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from rightsizer.io.codec import encode
 from rightsizer.io.http_connection import UnixConnection
 from rightsizer.model.errors import (
     AgentAbsentError,
@@ -58,7 +59,7 @@ class LocalClient:
             UsageError: invalid value, or unknown item.
             RightsizerError: no answer, or an unexpected one.
         """
-        return self._ask("POST", target, json.dumps(body).encode())
+        return self._ask("POST", target, encode(body))
 
     def delete(self, target: str) -> Any:
         """Answer to a DELETE; raises as `post` does."""

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from rightsizer.io.codec import decode, encode
+from rightsizer.io.codec import decode, stored
 from rightsizer.io.database import Database
 
 
@@ -57,7 +57,7 @@ class RecordTable(Generic[_Record]):
             "ON CONFLICT (id) DO UPDATE SET data = excluded.data"
         )
         with self._database.transaction() as connection:
-            row = (record.id, getattr(record, self._time), encode(record).decode())
+            row = (record.id, getattr(record, self._time), stored(record))
             connection.execute(statement, row)
 
     def forget(self, ids: Iterable[str]) -> None:

@@ -20,11 +20,28 @@ from rightsizer.sizing.requirement import ModelTask, Parallelism, TrainingFramew
 from rightsizer.sizing.site import SiteAdjustment
 
 
+class FigureDocument(FlatDocument):
+    """Figure and its interval; null if unknown, and for infinite ends."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class WorkDocument(FlatDocument):
+    """Amount per hour, and per unit of work."""
+
+    per_hour: FigureDocument | UnsetType
+    per_million_tokens: FigureDocument
+    per_image: FigureDocument
+    per_training: FigureDocument
+
+
 class PriceOfferDocument(Struct, frozen=True):
     """One way to obtain the GPUs."""
 
     billing: str
-    cost: FlatDocument
+    cost: WorkDocument
     source: str | None
     date: str | None
     assumed: bool
@@ -33,25 +50,25 @@ class PriceOfferDocument(Struct, frozen=True):
 class OwnershipDocument(Struct, frozen=True):
     """Cost of buying the GPUs."""
 
-    capital_dollars: FlatDocument
-    running_dollars_per_hour: FlatDocument
-    break_even_hours: FlatDocument
-    break_even_months: FlatDocument
+    capital_dollars: FigureDocument
+    running_dollars_per_hour: FigureDocument
+    break_even_hours: FigureDocument
+    break_even_months: FigureDocument
     utilization_ratio: float
 
 
 class EnergyDocument(Struct, frozen=True):
     """Energy at the meter of the building."""
 
-    kilowatts: FlatDocument
-    kilowatt_hours: FlatDocument
+    kilowatts: FigureDocument
+    kilowatt_hours: WorkDocument
 
 
 class CarbonDocument(Struct, frozen=True):
     """Carbon of that energy."""
 
     grams_per_kwh: float | None
-    kilograms: FlatDocument
+    kilograms: WorkDocument
 
 
 class BillDocument(Struct, frozen=True):
@@ -67,7 +84,7 @@ class MemoryDocument(MemoryParts, frozen=True, kw_only=True):
     """Memory of one GPU, in bytes."""
 
     allocated_bytes: float
-    total_bytes: FlatDocument
+    total_bytes: FigureDocument
 
 
 class RentalDocument(Struct, frozen=True):
@@ -100,18 +117,18 @@ class CandidateDocument(Struct, frozen=True):
     memory_is_tight: bool
     memory_probability: float
     concurrency: float | None
-    tokens_per_second: FlatDocument
-    ttft_ms: FlatDocument
-    tpot_ms: FlatDocument
+    tokens_per_second: FigureDocument
+    ttft_ms: FigureDocument
+    tpot_ms: FigureDocument
     targets_probability: float | None
     load_probability: float | None
-    cost_per_hour: FlatDocument
-    cost_per_million_tokens: FlatDocument
-    cost_per_million_tokens_asked: FlatDocument
+    cost_per_hour: FigureDocument
+    cost_per_million_tokens: FigureDocument
+    cost_per_million_tokens_asked: FigureDocument
     cost_per_million_tokens_sure: float | None
     certainty: float
     is_sure: bool
-    training_hours: FlatDocument
+    training_hours: FigureDocument
     mfu_ratio: float | None
     bound: str | None
     no_rate_because: str | None
@@ -148,7 +165,7 @@ class CurvePointDocument(Struct, frozen=True):
     count: int
     layout: Parallelism
     certainty: float
-    cost_per_hour: FlatDocument
+    cost_per_hour: FigureDocument
 
 
 class GrowthStepDocument(Struct, frozen=True):
@@ -160,7 +177,7 @@ class GrowthStepDocument(Struct, frozen=True):
     count: int
     layout: Parallelism
     fits: bool
-    cost_per_hour: FlatDocument
+    cost_per_hour: FigureDocument
 
 
 class GrowingKindDocument(Struct, frozen=True):
@@ -169,7 +186,7 @@ class GrowingKindDocument(Struct, frozen=True):
     gpu: str
     count_first: int
     count_last: int
-    cost_of_all_months: FlatDocument
+    cost_of_all_months: FigureDocument
     outgrown_in_month: int | None
 
 
@@ -228,7 +245,7 @@ class ComparisonDocument(Struct, frozen=True):
     what: str
     unit: str
     measured: float
-    predicted: FlatDocument
+    predicted: FigureDocument
     ratio: float | None
     as_predicted: bool | None
     remark: str | None
@@ -241,31 +258,27 @@ class CheckDocument(Struct, frozen=True):
     comparisons: tuple[ComparisonDocument, ...]
 
 
-def figure_document(interval: EstimateInterval | None) -> FlatDocument:
-    """Return a figure and its interval; null if unknown, and for infinite ends."""
+def figure_document(interval: EstimateInterval | None) -> FigureDocument:
+    """Return a figure and its interval."""
     return _figure(None if interval is None else interval.value, interval)
 
 
-def _figure(dollars: float | None, interval: EstimateInterval | None) -> FlatDocument:
+def _figure(dollars: float | None, interval: EstimateInterval | None) -> FigureDocument:
     ends = (None, None) if interval is None else (interval.low, interval.high)
-    return FlatDocument(value=dollars, low=ends[0], high=ends[1])
+    return FigureDocument(value=dollars, low=ends[0], high=ends[1])
 
 
-def _hourly(candidate: PlanCandidate) -> FlatDocument:
+def _hourly(candidate: PlanCandidate) -> FigureDocument:
     return _figure(candidate.dollars_per_hour, candidate.hourly_range)
 
 
-def _work(amount: CostAmount) -> FlatDocument:
-    """Return an amount per hour, and per unit of work."""
-    return FlatDocument(per_hour=figure_document(amount.per_hour), **_per_unit(amount))
-
-
-def _per_unit(amount: CostAmount) -> dict[str, FlatDocument]:
-    return {
-        "per_million_tokens": figure_document(amount.per_million),
-        "per_image": figure_document(amount.per_image),
-        "per_training": figure_document(amount.per_run),
-    }
+def _work(amount: CostAmount, per_hour: FigureDocument | UnsetType) -> WorkDocument:
+    return WorkDocument(
+        per_hour=per_hour,
+        per_million_tokens=figure_document(amount.per_million),
+        per_image=figure_document(amount.per_image),
+        per_training=figure_document(amount.per_run),
+    )
 
 
 def _bill(bill: Bill) -> BillDocument:
@@ -275,7 +288,7 @@ def _bill(bill: Bill) -> BillDocument:
         offers=tuple(
             PriceOfferDocument(
                 billing=offer.terms.billing,
-                cost=_work(offer.dollars),
+                cost=_work(offer.dollars, figure_document(offer.dollars.per_hour)),
                 source=offer.terms.source or None,
                 date=offer.terms.date or None,
                 assumed=offer.terms.is_assumed,
@@ -293,11 +306,13 @@ def _bill(bill: Bill) -> BillDocument:
         ),
         energy=EnergyDocument(
             figure_document(bill.kilowatt_hours.per_hour),
-            FlatDocument(**_per_unit(bill.kilowatt_hours)),
+            _work(bill.kilowatt_hours, UNSET),
         ),
         carbon=None
         if carbon is None
-        else CarbonDocument(bill.carbon_grams_per_kilowatt_hour, _work(carbon)),
+        else CarbonDocument(
+            bill.carbon_grams_per_kilowatt_hour, _work(carbon, figure_document(carbon.per_hour))
+        ),
     )
 
 

@@ -8,12 +8,12 @@ from msgspec.structs import asdict, replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.config.validator import Fault, rule_fault
-from rightsizer.io.codec import FlatDocument
 from rightsizer.io.terminal import counted
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.model.settings import Spec
 from rightsizer.model.units import percent_text
 from rightsizer.planner.display import labels_of
+from rightsizer.planner.plan_document import FigureDocument
 from rightsizer.planner.question_file import FailedQuestion, FileQuestion
 from rightsizer.report.blocks import Block, Cell, CellKind, Heading, section, table
 from rightsizer.sizing.engine import ServingEngine
@@ -233,7 +233,7 @@ def projection_document(answer: ProjectionAnswer) -> dict[str, object]:
     ratio = projection.time_ratio
     return {
         "target": answer.target,
-        "time_ratio": FlatDocument(
+        "time_ratio": FigureDocument(
             value=round(ratio.value, _DIGITS),
             low=round(ratio.low, _DIGITS),
             high=round(ratio.high, _DIGITS),

@@ -14,7 +14,7 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.verdict import finding_id
-from rightsizer.io.codec import decode, encode, plain
+from rightsizer.io.codec import decode, plain, stored
 from rightsizer.model.profile import Profile
 from rightsizer.model.values import (
     HOUR,
@@ -155,7 +155,7 @@ class TakenProfile(Struct, frozen=True):
     @property
     def text(self) -> str:
         """JSON for the history."""
-        return encode(self).decode()
+        return stored(self)
 
     @classmethod
     def of(cls, text: str) -> "TakenProfile":

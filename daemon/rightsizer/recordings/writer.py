@@ -1,13 +1,13 @@
 """Writer of snapshots in the native format."""
 
 import gzip
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, Self, cast
 
 from rightsizer import __version__
+from rightsizer.io.codec import encode
 from rightsizer.model.values import Nanoseconds, RecordingError, Snapshot, nanoseconds
 from rightsizer.recordings.native import encode_sections, header
 
@@ -81,9 +81,8 @@ class RecordingWriter:
         self.close()
 
     def _put(self, line: Any) -> None:
-        text = json.dumps(line, separators=(",", ":"), allow_nan=False)
         with self._write_errors():
-            self._stream.write(text.encode() + b"\n")
+            self._stream.write(encode(line) + b"\n")
 
     @contextmanager
     def _write_errors(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from rightsizer.io.codec import plain
+from rightsizer.io.codec import plain_evidence
 from rightsizer.model.values import (
     Action,
     Advice,
@@ -93,7 +93,7 @@ def finding_document(finding: Finding) -> FindingDocument:
         confidence_factors=finding.confidence_factors,
         risk=finding.risk,
         savings=finding.savings,
-        evidence=plain(finding.evidence),
+        evidence=plain_evidence(finding.evidence),
         abstained=finding.abstained,
         severity=finding.severity,
         instructions=finding.instructions,

@@ -1,6 +1,5 @@
 """Charts as inline SVG, colored by the style sheet."""
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -9,6 +8,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from rightsizer.io.codec import encode
 from rightsizer.model.values import percent_text
 from rightsizer.report.blocks import Bar
 
@@ -175,7 +175,7 @@ def lanes(
         anchor = "end" if place == len(ends) - 1 else "middle" if place else "start"
         axis.append(text(x, height + 14, end, anchor))
     cells_json = [[row.words, row.part, row.is_curve, _digits(row.shares)] for row in rows]
-    data = escape(json.dumps(cells_json))
+    data = escape(encode(cells_json).decode())
     # Cells of width 1, the shortest to write.
     scaled = f"translate({_LANE_LEFT:g}) scale({_short(step)} 1)"
     parts = [*words, f'<g transform="{scaled}">{"".join(cells)}</g>', f"<g>{''.join(axis)}</g>"]

@@ -1,7 +1,6 @@
 """Export of a history: columns, and writers of CSV, JSON and Parquet."""
 
 import csv
-import json
 from codecs import getwriter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import IO, Final, TypeAlias
 
 from msgspec import Struct
 
+from rightsizer.io.codec import encode
 from rightsizer.model.values import (
     NANOSECONDS_PER_SECOND,
     Blocks,
@@ -249,11 +249,11 @@ def _write_csv(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
 
 def _write_json(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
     """Write an object a line, so that a long table can be read as a stream."""
-    before = "[\n"
+    before = b"[\n"
     for row in rows:
-        stream.write(f"{before}{json.dumps(_values(row))}".encode())
-        before = ",\n"
-    stream.write(b"[]\n" if before == "[\n" else b"\n]\n")
+        stream.write(before + encode(_values(row)))
+        before = b",\n"
+    stream.write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
 
 def _write_parquet(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:

@@ -3,7 +3,6 @@
 Source: https://focus.finops.org/focus-specification/v1-2/
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from rightsizer.io.codec import encode
 from rightsizer.io.files import whole_file
 from rightsizer.model.table import table_rows
 from rightsizer.report.table_file import (
@@ -138,7 +138,7 @@ def _row(charge: FocusCharge, period: Mapping[str, datetime]) -> FocusRow:
         "EffectiveCost": cost,
         "ListCost": 0.0 if listed is None else listed * hours,
         "ContractedCost": cost,
-        "Tags": json.dumps(_tags(charge)),
+        "Tags": encode(_tags(charge)).decode(),
         "x_State": charge.state,
         "x_PriceSource": charge.price_source or None,
     }

@@ -1,6 +1,5 @@
 """SQLite cache of per-device days; safe to delete: everything can be fetched again."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -234,9 +233,8 @@ class DayCache:
             for uuid, device_holdings in day.holdings.items()
             for holding in device_holdings
         ]
-        workloads = {
-            holding.workload.key: codec.encode(holding.workload).decode() for _, holding in held
-        }
+        held_workloads = {holding.workload.key: holding.workload for _, holding in held}
+        workloads = {key: codec.stored(workload) for key, workload in held_workloads.items()}
         news = {key: text for key, text in workloads.items() if self._known.get(key) != text}
         place = grid.day, day.source, grid.step, grid.days
         rows: dict[str, list[tuple[object, ...]]] = {
@@ -309,7 +307,7 @@ class DayCache:
         """
         frames: dict[str, list[CachedFrame]] = {}
         for uuid, day, source, step, days, data in self.database.rows(
-            _FRAMES, (first, last, json.dumps(list(uuids)))
+            _FRAMES, (first, last, codec.encode(list(uuids)).decode())
         ):
             of_device = frames.setdefault(uuid, [])
             with suppress(ValueError):
@@ -324,7 +322,7 @@ class DayCache:
         values = list[Any]((first, last))
         if uuids is not None:
             chosen = "AND uuid IN (SELECT value FROM json_each(?))"
-            values = [*values, json.dumps(list(uuids))]
+            values = [*values, codec.encode(list(uuids)).decode()]
         return [
             HoldingRow(uuid, source, Grid(day, step, days), *rest)
             for uuid, source, day, step, days, *rest in self.database.rows(

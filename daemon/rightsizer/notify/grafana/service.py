@@ -5,7 +5,7 @@ from functools import partial
 from typing import ClassVar, Final
 
 from rightsizer.io.clock import Clock
-from rightsizer.io.codec import decode, encode
+from rightsizer.io.codec import decode, stored
 from rightsizer.io.database import Database
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
@@ -27,9 +27,7 @@ class AnnotationOutbox(Outbox[AnnotationBody]):
     """Annotations and regions in the tables of `grafana.sql`."""
 
     def __init__(self, database: Database) -> None:
-        table = OutboxTable(
-            "grafana_outbox", "note", encode=lambda note: encode(note).decode(), decode=_understood
-        )
+        table = OutboxTable("grafana_outbox", "note", encode=stored, decode=_understood)
         super().__init__(database, table)
 
     def remember(self, advice_id: str, annotation_id: int | None) -> None:

@@ -2,12 +2,12 @@
 
 from msgspec import Struct
 
-from rightsizer.io.codec import FlatDocument
 from rightsizer.model.finding import Risk
 from rightsizer.model.served_load import ServedLoad
 from rightsizer.planner.plan_document import (
     CandidateDocument,
     ComparisonDocument,
+    FigureDocument,
     candidate_document,
     comparison_document,
     figure_document,
@@ -31,7 +31,7 @@ class AdvisedOptionDocument(Struct, frozen=True):
     text: str
     question: Question
     candidate: CandidateDocument
-    savings_dollars_per_hour: FlatDocument
+    savings_dollars_per_hour: FigureDocument
     probability: float
     risk: Risk
     caution: str | None
@@ -74,7 +74,7 @@ class EngineDocument(Struct, frozen=True):
     assumptions: tuple[ServedAssumption, ...]
     predicted: CandidateDocument
     comparisons: tuple[ComparisonDocument, ...]
-    largest_requests_per_second: FlatDocument
+    largest_requests_per_second: FigureDocument
     serves: str
     needs: str
     needs_short: str
@@ -132,7 +132,7 @@ def _option(option: ServedOption) -> AdvisedOptionDocument:
         text=option_text(option),
         question=option.question,
         candidate=candidate_document(option.candidate),
-        savings_dollars_per_hour=FlatDocument(
+        savings_dollars_per_hour=FigureDocument(
             value=savings.dollars_per_hour_typical,
             low=savings.dollars_per_hour_low,
             high=savings.dollars_per_hour_high,
