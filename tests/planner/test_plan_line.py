@@ -301,6 +301,7 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model 7B --gpus 8xh100", "--gpus: '8xh100': the plan finds how many; write h100"),
         ("--model 7B --gpus h100:8", "--gpus: 'h100:8': the plan finds how many; write h100"),
         ("--model 7B --budget much", "--budget: must be a number (got 'much')"),
+        ("--model 7B --rps 5 --by 2999-12-31", "--hours: as --by, is for training; leave it out"),
         ("--model 7B --train some", "--train: must be one of full, lora, qlora (got 'some')"),
         ("--model gpt-4o", "--model: 'gpt-4o' is served by its maker alone"),
         ("--model claude-3.5-sonnet", "name an open model, or a size like 70B"),
@@ -356,6 +357,10 @@ def test_invalid_load_names_the_right_format(
         (("--model", "bert-base", "--tpot", "5ms"), "tpot is given but not used: BERT-base"),
         (("--model", "resnet-50", "--in", "300"), "in is given but not used: ResNet-50 works"),
         (("--model", "7B", "--tokens", "1e9"), "tokens is given but not used"),
+        (
+            ("--model", "7B", "--tokens", "1e9", "--framework", "nemo"),
+            "tokens, framework are given but not used: the task is inference",
+        ),
         (("--model", "7B", "--train", "lora", "--rps", "3"), "rps is given but not used"),
     ],
 )
@@ -456,7 +461,8 @@ def test_what_is_not_within_the_limit_is_not_called_impossible(capsys: Captured)
     assert "No known GPU would" not in out
 
     requirement = requirement_of(model="8B", train="full", tokens="1e9", hours="1")
-    (asked,) = (line for line in title_texts(requirement, ()) if line.startswith("asked for"))
+    title, asked, *_ = title_texts(requirement, ())
+    assert title == "training: a model of 8 billion parameters in bf16"
     assert "in 1 hour at most" in asked
 
 

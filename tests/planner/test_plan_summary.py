@@ -107,6 +107,11 @@ def test_memory_range_above_the_card_is_said_and_ranks_lower(
     with file.open("a") as more:
         more.write("gpus: [L4]\n")
     text = " ".join(" ".join(summary(capsys, "plan", str(file))).split())
+    nearest = re.search(r"Nothing fits at 90% certainty .* the nearest, 1 x L4, at (\d\d)%\.", text)
+    assert nearest
+    with file.open("a") as more:
+        more.write("sure: 0.5\n")
+    text = " ".join(" ".join(summary(capsys, "plan", str(file))).split())
     sure = re.search(r"(\d\d)% sure to fit the memory\.", text)
     assert sure
     assert re.search(r"expect [\d.]+ to [\d.]+ GiB a GPU, of which [\d.]+ are there", text)
@@ -114,7 +119,8 @@ def test_memory_range_above_the_card_is_said_and_ranks_lower(
     assert f"free, fits with {sure[1]}%" in details
     (found,) = json.loads("".join(summary(capsys, "plan", str(file), "--json")))["candidates"]
     assert f"{100 * found['memory_probability']:.0f}" == sure[1]
-    assert not found["is_sure"]
+    assert nearest[1] == sure[1]
+    assert found["is_sure"]
     assert found["certainty"] == found["memory_probability"]
     assert found["memory_is_tight"]
 
@@ -240,3 +246,28 @@ def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured
 def test_numbers_read_as_people_write_them(arguments: str, expected: str, capsys: Captured) -> None:
     """No powers of ten, no false certainty, and the limit of a search."""
     assert expected in " ".join(" ".join(summary(capsys, "plan", *arguments.split())).split())
+
+
+def test_what_holds_less_surely_than_asked_is_not_taken(capsys: Captured) -> None:
+    """It is named as the nearest, beside the cheapest that holds above the budget."""
+    asked = ("plan", "--model", "flux.1-dev", "--rps", "1", "--budget")
+    text = " ".join(" ".join(summary(capsys, *asked, "$20/h")).split())
+    assert "Nothing fits $20.00 an hour at 90% certainty (--sure); the nearest, 3 x B200" in text
+    assert "What would: 4 x B200 (data 4), $22.00" in text
+    assert "% to make the rate" in text
+    assert "the nearest, of which none holds at 90% certainty (--sure)" in text
+    assert "Take" not in text
+
+    assert main([*asked, "5", "--json"]) == 1
+    least = json.loads(capsys.readouterr().out)["least"]
+    assert (least["count"], least["gpu"], least["is_sure"]) == (4, "B200", True)
+    assert main([*asked, "22"]) == 0
+
+
+def test_costs_are_named_by_what_ranks(capsys: Captured) -> None:
+    """Without a rate, busy GPUs rank by the cost of a token, not of an hour."""
+    options = ("plan", "--model", "qwen3-32b", "--gpus", "b200,a100")
+    busy = summary(capsys, *options, "--users", "100")
+    assert any(line.endswith("% a token") for line in busy)
+    assert not any(line.endswith("% cost") for line in busy)
+    assert any(line.endswith("% cost") for line in summary(capsys, *options, "--rps", "5"))

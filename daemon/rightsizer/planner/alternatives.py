@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -213,10 +214,11 @@ def alternatives(
 
 
 def remedies(
-    requirement: Requirement, boards: Sequence[Board], search: SearchFactory
+    requirement: Requirement, boards: Sequence[Board], search: SearchFactory, *, has_likely: bool
 ) -> Iterator[Alternative]:
     """Yield what would help if nothing fits on some boards: each change sufficient by itself.
 
+    If the plan `has_likely` candidates, that fit less surely than asked, a change must hold surely.
     Otherwise, the cheapest changes that suffice together; another task is not combined, as it
     gives another model.
     """
@@ -224,11 +226,12 @@ def remedies(
     def best(changed: Requirement) -> PlanCandidate:
         return min(map(search(changed).best, boards), key=preference)
 
+    helps = attrgetter("holds" if has_likely else "fits")
     changes = [change for change in _REMEDIES if change.applies(requirement)]
     is_enough = False
     for remedy in changes:
         candidate = best(remedy.apply(requirement))
-        if candidate.fits:
+        if helps(candidate):
             is_enough = is_enough or remedy.kind != _OTHER_TASK
             yield Alternative(remedy.kind, remedy.change, candidate, remedy.caution)
     together = requirement
@@ -238,7 +241,7 @@ def remedies(
             continue
         together = remedy.apply(together)
         done.append(remedy)
-        if len(done) > 1 and (candidate := best(together)).fits:
+        if len(done) > 1 and helps(candidate := best(together)):
             change = "; ".join(part.change for part in done)
             yield Alternative("together", change, candidate, done[-1].caution)
             return

@@ -200,6 +200,11 @@ class PlanCandidate(Struct, frozen=True, gc=False):
         return not self.rejections
 
     @property
+    def holds(self) -> bool:
+        """Whether it meets all requirements as surely as asked."""
+        return self.fits and self.is_sure
+
+    @property
     def fits_memory(self) -> bool:
         """Whether it meets the memory requirements."""
         lacking = {CandidateFilter.LAYOUT, CandidateFilter.MEMORY}

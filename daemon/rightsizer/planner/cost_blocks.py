@@ -39,6 +39,7 @@ from rightsizer.report.blocks import (
     table,
 )
 from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.requirement import Requirement
 
 if TYPE_CHECKING:
     from rightsizer.planner.curve import CurvePoint
@@ -297,7 +298,9 @@ def growth_verdict(outlook: GrowthOutlook, today: str) -> str:
     return text
 
 
-def shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
+def shortcomings(
+    requirement: Requirement, best: PlanCandidate, other: PlanCandidate
+) -> Iterator[str]:
     """Yield why a candidate ranks after the first; for the first, its risks."""
     if other is not best:
         cost = other.sure_dollars_per_million
@@ -307,7 +310,7 @@ def shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
         elif cost is None or least is None:
             yield "more GPUs" if other.paid_count > best.paid_count else "slower"
         else:
-            yield _dearer(cost, least)
+            yield _dearer(requirement, cost, least)
     if other.sole_cloud:
         yield f"only at {other.sole_cloud}"
     chances = {
@@ -316,12 +319,18 @@ def shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
         "to fit the memory": other.memory_probability,
     }
     for what, sure in chances.items():
-        if sure is not None and sure < DOUBTED:
+        is_unsure = not other.is_sure and sure == other.certainty
+        if sure is not None and (sure < DOUBTED or is_unsure):
             yield f"{percent(sure)} {what}"
 
 
-def _dearer(cost: float, least: float) -> str:
-    """Return `+45% cost` or `x12 cost`, by which candidates rank."""
+def _dearer(requirement: Requirement, cost: float, least: float) -> str:
+    """Return `+45% cost` or `x12 cost`, by which candidates rank; of busy GPUs, `+45% a token`."""
     ratio = cost / least
     change = f"x{number(ratio)}" if ratio >= _MANIFOLD else f"{ratio - 1.0:+.0%}"
-    return f"{change} cost" if abs(ratio - 1.0) > _EQUAL - 1.0 else "same cost"
+    is_differing = abs(ratio - 1.0) > _EQUAL - 1.0
+    if requirement.is_work_bounded:
+        return f"{change} cost" if is_differing else "same cost"
+    unit = requirement.unit.removesuffix("s")
+    work = f"{'an' if unit[0] in 'aeiou' else 'a'} {unit}"
+    return f"{change} {work}" if is_differing else f"same cost {work}"

@@ -64,7 +64,7 @@ def curve_of(
     for rate, latency, asked in _around(load):
         tried = search(replace(open_layout, load=asked))
         candidate = min(map(tried.best, boards), key=preference)
-        if candidate.fits and candidate.is_sure:
+        if candidate.holds:
             points.append(_point(requirement, (rate, latency, asked), candidate))
     points = [point for point in points if point.candidate.dollars_per_hour is not None]
     best_of = (point for point in points if not any(one.is_better(point) for one in points))

@@ -97,7 +97,10 @@ def title_texts(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
     """Yield the model, the task, its requirements, and notes on the input."""
     model = requirement.model
     size = f"{large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
-    yield f"{model.name or 'model'}, {requirement.task}: {size}"
+    named = (
+        f"{model.name}, {requirement.task}: " if model.name else f"{requirement.task}: a model of "
+    )
+    yield f"{named}{size}"
     trains = requirement.task.trains
     load = requirement.load
     demands = [*(_trained(requirement) if trains else _served(requirement))]

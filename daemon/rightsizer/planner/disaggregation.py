@@ -97,7 +97,7 @@ def _pairs(
         first = prompts(bytes_per_second).best(board)
         then = answers.best(board)
         is_linked = bytes_per_second > network_bytes_per_second
-        return _Pair(first, then, is_linked) if first.fits and then.fits else None
+        return _Pair(first, then, is_linked) if first.holds and then.holds else None
 
     def linked(board: Board) -> _Pair | None:
         if load.ttft_ms is None or board.linked_gpu_count is None:

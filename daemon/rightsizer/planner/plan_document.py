@@ -335,7 +335,7 @@ def plan_document(plan: GpuPlan, notes: tuple[str, ...] = ()) -> PlanDocument:
         nothing_fits=plan.why_nothing_fits or None,
         least=None if plan.least is None else candidate_document(plan.least),
         candidates=tuple(
-            candidate_document(candidate, _why_not_first(best, candidate))
+            candidate_document(candidate, _why_not_first(plan, candidate))
             for candidate in plan.candidates
         ),
         sure_ratio=requirement.load.certainty,
@@ -371,8 +371,9 @@ def plan_document(plan: GpuPlan, notes: tuple[str, ...] = ()) -> PlanDocument:
     )
 
 
-def _why_not_first(best: PlanCandidate | None, candidate: PlanCandidate) -> tuple[str, ...]:
-    return () if best is None or not candidate.fits else tuple(shortcomings(best, candidate))
+def _why_not_first(plan: GpuPlan, candidate: PlanCandidate) -> tuple[str, ...]:
+    first = plan.candidates[0]
+    return tuple(shortcomings(plan.requirement, first, candidate)) if candidate.fits else ()
 
 
 def _launch(launch: Launch) -> LaunchDocument:

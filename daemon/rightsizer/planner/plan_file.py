@@ -88,6 +88,8 @@ _BY_KEY: Final = re.compile(r"(?<=each by its )key: (.*)")
 """Suggestion of keys with their values, which are flags on the command line."""
 _KEY: Final = re.compile(r"(\w+): ")
 _RATIO: Final = re.compile(r"(\d*\.?\d+)\s*(%?)")
+_HOURLY: Final = re.compile(r"\$?\s*(\S+?)\s*(?:/\s*(?:h|hr|hour))?")
+"""`40/h`."""
 _RATIO_DIGITS: Final = 12
 _OWN_FORMAT: Final = "mxfp4"
 
@@ -168,6 +170,12 @@ def _layout(value: object) -> object:
     }
 
 
+def _hourly(value: object) -> object:
+    """Dollars of an hour; `$40/h` is 40."""
+    match = _HOURLY.fullmatch(value) if isinstance(value, str) else None
+    return value if match is None else match[1]
+
+
 def _by_gpu(value: object) -> object:
     """Prices with those beside carbon under their key; one number is that of every GPU."""
     if not isinstance(value, dict):
@@ -220,7 +228,7 @@ class PlanKeys(LoadKeys, frozen=True):
     engine: ServingEngine = ServingEngine.VLLM
     runtime: VisionRuntime | None = None
     link: HostLink | None = None
-    budget: Annotated[float | None, Spec(unit="amount", within=(0.01, 1e9))] = None
+    budget: Annotated[float | None, Spec(unit="amount", within=(0.01, 1e9), parse=_hourly)] = None
     sure: Annotated[float | None, Spec(parse=_ratio, within=(0.5, 0.999))] = None
     tp: Annotated[int | None, Spec(within=(1, 64))] = None
     framework: Annotated[TrainingFramework | None, Spec(parse=_framework)] = None
@@ -241,7 +249,10 @@ class PlanKeys(LoadKeys, frozen=True):
         for key in ("framework", "tokens", "hours"):
             if None not in (getattr(self, key), getattr(self.training, key)):
                 yield f"{key}: is given twice, as training.{key} too; leave one of them out"
-        if self.hours is not None and self.tokens is None and self.training.tokens is None:
+        trains = self.train is not None or (self.task or ModelTask.INFERENCE).trains
+        if self.hours is not None and not trains:
+            yield "hours: as --by, is for training; leave it out for serving, or give train"
+        elif self.hours is not None and self.tokens is None and self.training.tokens is None:
             yield "hours: are of a number of tokens; give tokens too"
         if _EVERY in self.prices.dollars_per_gpu_hour and not self.gpus:
             fault = "is one number for no gpus; write it like {h100: 2.10}"

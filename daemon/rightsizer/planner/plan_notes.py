@@ -75,10 +75,12 @@ def requirement_notes(
         ("load", not task.trains, ModelTask.INFERENCE),
     ):
         words = {"load": _SERVED_WORDS, "training": ("tokens", "framework")}.get(part, ())
-        stated = next((word for word in (part, *words) if given.get(word)), None)
+        stated = [word for word in (part, *words) if given.get(word)]
         if stated and not is_used:
             remedy = f"take task: {other}" + (", or train: full" if part == "training" else "")
-            yield f"{stated} is given but not used: the task is {task}; {remedy}"
+            be = "are" if stated[1:] else "is"
+            fault = f"{', '.join(stated)} {be} given but not used"
+            yield f"{fault}: the task is {task}; {remedy}"
     if not requirement.growth.months or not requirement.growth.per_month_ratio:
         return
     if task.trains:

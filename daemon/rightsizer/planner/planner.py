@@ -1,7 +1,8 @@
 """Planner: from a requirement to ranked GPUs; answers to every requirement of a file."""
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -13,10 +14,13 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.prices import Prices
 from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.model.units import percent_text
 from rightsizer.planner.alternatives import Alternative, alternatives, remedies
 from rightsizer.planner.biller import Biller, PlanPrices
 from rightsizer.planner.candidate import PlanCandidate, ranked, rejected
 from rightsizer.planner.disaggregation import disaggregated
+from rightsizer.planner.display import dollars as dollars_text
+from rightsizer.planner.display import percent
 from rightsizer.planner.growth import (
     GrowingKind,
     GrowthOutlook,
@@ -71,9 +75,9 @@ class GpuPlan(Struct, frozen=True):
 
     @property
     def best(self) -> PlanCandidate | None:
-        """First in rank; `None` if nothing fits."""
+        """First in rank; `None` if nothing fits as surely as asked."""
         first = self.candidates[0]
-        return first if first.fits else None
+        return first if first.holds else None
 
     @property
     def memory(self) -> MemoryEstimate:
@@ -97,6 +101,12 @@ class GpuPlan(Struct, frozen=True):
         rejections = rejected(self.candidates).items()
         lacks = ", ".join(f"{by.lack} on {len(failed)} {kinds}" for by, failed in rejections)
         nearest = self.candidates[0]
+        if nearest.fits:
+            budget = self.requirement.budget
+            within = "" if budget is None else f" ${dollars_text(budget)} an hour"
+            sure = f"{percent_text(self.requirement.load.certainty)} certainty (--sure)"
+            nearly = f"{nearest}, at {percent(nearest.certainty)}"
+            return f"nothing fits{within} at {sure}; the nearest, {nearly}"
         reasons = "; ".join(map(str, nearest.rejections))
         return f"nothing fits, because {lacks}; the nearest, {nearest}: {reasons}"
 
@@ -120,23 +130,37 @@ class Planner(Struct, frozen=True):
         boards = self._boards(requirement, prices)
         search = self._searches(prices)
         biller = Biller(requirement, prices, self.settings.cost)
-        ordered = _ranked(requirement, boards, search, prices.prices)
+        ordered = _ranked(requirement, boards, search(requirement).best, prices.prices)
         gpu_maximum = self.settings.plan.gpu_maximum
         plan = GpuPlan(requirement, tuple(map(biller.billed, ordered)), gpu_maximum)
         by_key = {board.key: board for board in boards}
         if plan.best is not None:
             return self._with_alternatives(plan, by_key, search, biller)
-        # What would fit: of all GPUs, and in any layout.
-        is_open = replace(requirement, parallel=None, tensor=None, gpus=())
-        least = _ranked(is_open, self._joined(is_open), search, prices.prices)[0]
         nearest = plan.candidates[: self.settings.plan.growth_candidates]
         near_boards = [by_key[candidate.gpu] for candidate in nearest]
         others = chain(
-            remedies(requirement, near_boards, search),
+            remedies(requirement, near_boards, search, has_likely=plan.candidates[0].fits),
             self._disaggregated(plan, near_boards, search),
         )
-        least_billed = biller.billed(least) if least.fits else None
+        least = self._least(requirement, search, prices.prices)
+        least_billed = None if least is None else biller.billed(least)
         return replace(plan, least=least_billed, alternatives=biller.each_billed(others))
+
+    def _least(
+        self, requirement: Requirement, search: SearchFactory, prices: Prices
+    ) -> PlanCandidate | None:
+        """Return what would fit of all GPUs in any layout; the cheapest if all exceed the budget.
+
+        As surely as asked, on however many GPUs.
+        """
+        is_open = replace(requirement, parallel=None, tensor=None, gpus=())
+        boards = self._joined(is_open)
+        first = _ranked(is_open, boards, search(is_open).surest, prices)[0]
+        if first.fits or requirement.budget is None:
+            return first if first.fits else None
+        unbounded = replace(is_open, budget=None)
+        others = _ranked(unbounded, boards, search(unbounded).surest, prices)
+        return min((candidate for candidate in others if candidate.fits), key=_hourly, default=None)
 
     def _with_alternatives(
         self, plan: GpuPlan, boards: Mapping[str, Board], search: SearchFactory, biller: Biller
@@ -192,7 +216,8 @@ class Planner(Struct, frozen=True):
         requirement = self._completed(requirement)
         prices = self._prices(requirement)
         boards = self._boards(requirement, prices)
-        ordered = _ranked(requirement, boards, self._searches(prices), prices.prices)
+        search = self._searches(prices)
+        ordered = _ranked(requirement, boards, search(requirement).best, prices.prices)
         biller = Biller(requirement, prices, self.settings.cost)
         return tuple(map(biller.billed, ordered))
 
@@ -255,19 +280,28 @@ class Planner(Struct, frozen=True):
 
 
 def _ranked(
-    requirement: Requirement, boards: Iterable[Board], search: SearchFactory, prices: Prices
+    requirement: Requirement,
+    boards: Iterable[Board],
+    best: Callable[[Board], PlanCandidate],
+    prices: Prices,
 ) -> tuple[PlanCandidate, ...]:
     """Return the best candidate of each board, best first.
 
     If neither GPUs nor clouds are named, each tells the only cloud with a price for it.
     """
-    candidates: Iterable[PlanCandidate] = map(search(requirement).best, boards)
+    candidates: Iterable[PlanCandidate] = map(best, boards)
     if not (requirement.gpus or requirement.provider):
         candidates = (
             replace(candidate, sole_cloud=prices.sole_cloud(candidate.gpu.partition(":")[0]))
             for candidate in candidates
         )
     return ranked(candidates)
+
+
+def _hourly(candidate: PlanCandidate) -> tuple[bool, float]:
+    """Return the sort key of the price; what only one cloud offers is last."""
+    hourly = candidate.dollars_per_hour
+    return bool(candidate.sole_cloud), math.inf if hourly is None else hourly
 
 
 def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:

@@ -97,6 +97,10 @@ class Search:
         """Return the requested layout, or the best of those tried."""
         return min(self.all(board, is_best_enough=True), key=preference)
 
+    def surest(self, board: Board) -> PlanCandidate:
+        """Return the best that holds as surely as asked, on however many GPUs."""
+        return min(self.compared(board, is_best_enough=True), key=preference)
+
     def all(self, board: Board, *, is_best_enough: bool = False) -> Sequence[PlanCandidate]:
         """Return every compared layout; an unsuitable one if none fits.
 

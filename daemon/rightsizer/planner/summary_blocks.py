@@ -68,10 +68,11 @@ def summary_blocks(plan: GpuPlan, notes: Sequence[str] = ()) -> Iterator[Block]:
     best = plan.best
     if best is None:
         yield from nothing_blocks(plan)
+        yield _best_first(plan, _SHOWN, _SCREEN)
         yield alternative_section(plan)
     else:
         yield _chosen(plan, best)
-        yield _best_first(plan, best, _SHOWN, _SCREEN)
+        yield _best_first(plan, _SHOWN, _SCREEN)
     yield _rejected(plan.candidates)
     if best is not None:
         yield from _to_be_sure(plan, best)
@@ -89,7 +90,8 @@ def page_blocks(answer: PlanAnswer) -> Iterator[Block]:
     if best is not None:
         yield _chosen(plan, best)
         yield Tiles(tuple(_tiles(plan, best)))
-        yield _best_first(plan, best, _ON_PAGE, _PAGE)
+    yield _best_first(plan, _ON_PAGE, _PAGE)
+    if best is not None:
         yield memory_key(best)
     yield from further_blocks(plan)
 
@@ -176,9 +178,7 @@ def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
     return f" as {layout.data} replicas{f' of {replica_gpus}' if replica_gpus > 1 else ''}"
 
 
-def _best_first(
-    plan: GpuPlan, best: PlanCandidate, row_maximum: int, names: Sequence[str]
-) -> Table:
+def _best_first(plan: GpuPlan, row_maximum: int, names: Sequence[str]) -> Table:
     fitting = [candidate for candidate in plan.candidates if candidate.fits]
     shown = fitting[:row_maximum]
     training = plan.requirement.training
@@ -186,17 +186,24 @@ def _best_first(
     rents = any(candidate.rental is not None for candidate in shown)
     cost = "run" if is_run else "hour"
     beside = "rented" if rents else "within"
-    why = ("why not first", lambda candidate: "; ".join(shortcomings(best, candidate)))
+    asked, first = plan.requirement, plan.candidates[0]
+    why = ("why not first", lambda candidate: "; ".join(shortcomings(asked, first, candidate)))
     below = []
     if any(candidate.format is not None for candidate in shown):
         below.append(STARRED.rstrip("."))
     if rest := fitting[row_maximum:]:
-        below.append(f"and {counted(len(rest), 'kind', 'kinds')} more that fit")
+        do = "fit" if plan.best is not None else "may do"
+        below.append(f"and {counted(len(rest), 'kind', 'kinds')} more that {do}")
     if plan.requirement.answers_in_tokens and not plan.requirement.task.trains:
         below.append("TTFT, TPOT: ms to the first token, between tokens")
     if plan.requirement.load.certainty > EVEN_ODDS:
         sure = percent_text(plan.requirement.load.certainty)
-        below.append(f"counts and costs at {sure} certainty (--sure)")
+        at = f"counts and costs at {sure} certainty (--sure)"
+        if plan.best is None:
+            at = f"the nearest, of which none holds at {sure} certainty (--sure)"
+        elif not all(candidate.is_sure for candidate in shown):
+            at += ", unless a row says less"
+        below.append(at)
     replaced = {"cost": cost, "beside": beside}
     chosen = [replaced.get(name, name) for name in names if name != "why"]
     # Columns that do not apply stand behind it, if at all.

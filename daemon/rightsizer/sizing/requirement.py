@@ -300,6 +300,12 @@ class Requirement(Struct, frozen=True):
         return f"{kind} tokens" if self.unit is WorkUnit.TOKENS else str(self.unit)
 
     @property
+    def is_work_bounded(self) -> bool:
+        """Whether the amount of work is stated: a rate to serve, or tokens to train on."""
+        bound = self.training.tokens if self.task.trains else self.load.units_per_second
+        return bound is not None
+
+    @property
     def answers_in_tokens(self) -> bool:
         """Whether work is done token by token, rather than in batches."""
         return self.unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}

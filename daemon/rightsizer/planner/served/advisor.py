@@ -110,7 +110,7 @@ class ServedAdvisor:
             except RequirementError:
                 self._found[key] = None
             else:
-                self._found[key] = first if first.fits and first.is_sure else None
+                self._found[key] = first if first.holds else None
         return self._found[key]
 
     def _with_longest(self, engine: ServedEngine, question: Question) -> PlanCandidate | None:
