@@ -7,12 +7,15 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, basic, gpu, stored, unprofiled
-from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.prometheus.selector import Matchers
+from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SampledSeries, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.probe import probe
 from rightsizer.fleet.sources.dcgm_names import NAMELESS, spellings
-from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES
+from rightsizer.fleet.sources.figures import USUAL_METRICS, recorded_series
+from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, UUID_LABELS
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds
@@ -81,6 +84,21 @@ def test_an_unlabelled_estate_has_no_owners() -> None:
     """Recommendations are then by GPU, and the operator is told which option to enable."""
     assert says(report_of(BUSY, {}).cannot, OWNERLESS)
     assert not says(report_of(BUSY, {"hpc_job": "4711"}).cannot, OWNERLESS)
+
+
+def test_query_about_a_shard_is_no_longer_than_stores_allow() -> None:
+    """The longest names its devices twice; stores of several clusters have a matcher in each."""
+    at_once = StoreSettings().series_maximum // report_of(BUSY).series_at_once
+    uuids = tuple(map(gpu, range(at_once)))
+    matchers = Matchers.parse('kubernetes_cluster="production-eu-central-1-training"')
+    spelled = {name for metric in USUAL_METRICS for name in spellings(DCGM_FIELDS[metric])}
+    longest = max(
+        len(matchers.merge(figure.query(form, {label: uuids}, COARSE_STEP)))
+        for figure in recorded_series(spelled)
+        for form in figure.forms
+        for label in UUID_LABELS
+    )
+    assert 15_000 < longest <= 16 * 2**10
 
 
 def test_broken_hardware_is_pointed_at() -> None:

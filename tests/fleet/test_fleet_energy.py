@@ -10,6 +10,7 @@ from cached_fleet import subject_of
 from dcgm_estate import YESTERDAY
 from readings import gpu
 from rightsizer.accounting.settings import EntrySettings
+from rightsizer.fleet.cache.day_frame import ColumnKind
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.day_accounting import DeviceReadings, WatchedDevices, accounted_days
@@ -17,6 +18,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import DayQueries, part_wat
 from rightsizer.fleet.usage import HeldDevice, UseSum, holder_hours
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.signal import Signal
+from rightsizer.model.state import State
 from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR
 
 COUNT: Final = YESTERDAY.count
@@ -132,6 +134,61 @@ def test_a_dead_counter_is_asked_around() -> None:
     read = read_devices(queries, frozenset(levels), [gpu(uuid="GPU-0")], ones, ones > 0)
     assert read.means[Signal.GPU_BUSY][0, 0] == read.peaks[Signal.GPU_BUSY][0, 0] == 1.0
     assert read.means[Signal.MEMORY_CONTROLLER_BUSY][0, 0] == 0.3
+
+
+@pytest.mark.parametrize("controller", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("level", [0.0, 0.004, 0.3])
+@pytest.mark.parametrize(
+    "counter", ["DRAM_ACTIVE", "PIPE_TENSOR_ACTIVE", "PIPE_FP32_ACTIVE", "PIPE_FP64_ACTIVE"]
+)
+def test_states_are_the_same_without_a_controller_that_is_not_asked(
+    counter: str, level: float, controller: float
+) -> None:
+    """Counters of memory or pipes alone tell a stall; where none is, the controller does."""
+    levels = {
+        "DCGM_FI_DEV_GPU_UTIL": 100.0 if level else 0.0,
+        "DCGM_FI_DEV_POWER_USAGE": 90.0,
+        f"DCGM_FI_PROF_{counter}": level,
+        "DCGM_FI_DEV_MEM_COPY_UTIL": 100.0 * controller,
+    }
+    store: Any = AskedStore(levels)
+    queries = DayQueries(store, YESTERDAY, (), ("UUID",))
+    device = gpu(uuid="GPU-0", power_limit_watts=700.0)
+    read = read_devices(queries, frozenset(levels), [device], KNOWN / 300.0, KNOWN > 0.0)
+    assert "sum DCGM_FI_DEV_MEM_COPY_UTIL" not in store.asked
+    without = states_of(device, read)
+    read.means[Signal.MEMORY_CONTROLLER_BUSY] = np.full((1, COUNT), controller)
+    assert states_of(device, read) == without
+
+
+def states_of(device: Device, read: DeviceReadings) -> dict[str, list[float]]:
+    """Seconds in each state, by interval."""
+    watched = WatchedDevices([device], [()], KNOWN, YESTERDAY)
+    (frame,) = accounted_days(watched, read, EntrySettings())
+    return {
+        name: np.nan_to_num(column, nan=-1.0).tolist()
+        for name, column in frame.columns.items()
+        if name.startswith("state:")
+    }
+
+
+def test_controller_tells_a_stall_where_there_is_no_counter() -> None:
+    """A GPU at full utilization and little power works if its memory does."""
+    states = []
+    for controller in (0.0, 40.0):
+        levels = {
+            "DCGM_FI_DEV_GPU_UTIL": 100.0,
+            "DCGM_FI_DEV_POWER_USAGE": 90.0,
+            "DCGM_FI_DEV_MEM_COPY_UTIL": controller,
+        }
+        store: Any = AskedStore(levels)
+        queries = DayQueries(store, YESTERDAY, (), ("UUID",))
+        device = gpu(uuid="GPU-0", power_limit_watts=700.0)
+        read = read_devices(queries, frozenset(levels), [device], KNOWN / 300.0, KNOWN > 0.0)
+        states.append(states_of(device, read))
+    stall = ColumnKind.STATE.column(State.HIDDEN_STALL)
+    assert states[0][stall] == [300.0] * COUNT
+    assert sum(states[1].get(stall, [0.0])) == 0.0
 
 
 def test_instances_have_their_part_of_the_power_of_their_gpu() -> None:

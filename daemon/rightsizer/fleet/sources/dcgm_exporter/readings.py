@@ -107,8 +107,9 @@ _VIOLATIONS: Final = {
     Condition.POWER_THROTTLED: dcgm.POWER_VIOLATION,
     Condition.THERMAL_THROTTLED: dcgm.THERMAL_VIOLATION,
 }
-_OF_MEMORY: Final = (Signal.DRAM_ACTIVE, *PIPES)
-"""Counters beside which the memory controller's reading is not used: see `definitions._SPINS`."""
+_STALL_COUNTERS: Final = (Signal.DRAM_ACTIVE, *PIPES)
+"""Counters of memory and pipes. Where any is known, they alone tell a stall; where none is, the
+memory controller does: see `_HAS_COUNTERS` of `accounting/definitions.py`."""
 _LARGEST: Final = float(np.finfo(float).max)
 _AT_WORK: Final = 0.5
 """Alternative reading of the same quantity above which a 0 means a dead counter."""
@@ -228,7 +229,7 @@ def read_devices(
     reader = _FieldReader(queries, metrics, devices, is_known)
     means, peaks = reader.signals(dcgm.PEAKED, MEAN, PEAK)
     unread = np.full(is_known.shape, np.nan)
-    work = reduce(np.fmax, (means.get(signal, unread) for signal in _OF_MEMORY))
+    work = reduce(np.fmax, (means.get(signal, unread) for signal in _STALL_COUNTERS))
     is_dead = (work == 0.0) & ~(means.get(Signal.GPU_BUSY, unread) == 0.0)
     is_open = np.asarray((is_known & (np.isnan(work) | is_dead)).any(axis=1))
     if (busy := reader.column(MEAN, dcgm.MEMORY_CONTROLLER, is_open)) is not None:
