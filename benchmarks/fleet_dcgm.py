@@ -1,7 +1,7 @@
 """Answers of a store on loopback that scrapes dcgm-exporters alone, every thirty seconds."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -41,13 +41,31 @@ class Gpu(NamedTuple):
     job: int
 
 
+def value_of(name: str, moment: int, variant: int) -> float:
+    """Every eighth job rests, and the others change from one interval to the next."""
+    if any(part in name for part in _STEADY):
+        return _LEVELS[name] if variant or "USED" not in name else 500.0
+    part = 0.3 + 0.05 * ((moment * 7 + variant) % 11) if variant else 0.0
+    if "POWER" in name or "ENERGY" in name:
+        part = 0.1 + 0.9 * part
+    return _LEVELS[name] * part
+
+
+MetricValue = Callable[[str, int, int], float]
+"""Returns a metric's value by its name, the interval's number and the job's variant."""
+
+
 def ranges(
-    gpus: Mapping[str, Gpu], promql: str, times: tuple[int, ...], step: float
+    gpus: Mapping[str, Gpu],
+    promql: str,
+    times: tuple[int, ...],
+    step: float,
+    metric_value: MetricValue,
 ) -> Iterator[str]:
     """Series of a range query for some devices."""
     if promql.startswith("count by (__name__)"):
         return _counts_by_name(promql, _always(len(gpus), times))
-    return _ranges(gpus, promql, times, step)
+    return _ranges(gpus, promql, times, step, metric_value)
 
 
 def _counts_by_name(promql: str, samples: str) -> Iterator[str]:
@@ -59,7 +77,11 @@ def _counts_by_name(promql: str, samples: str) -> Iterator[str]:
 
 
 def _ranges(
-    gpus: Mapping[str, Gpu], promql: str, times: tuple[int, ...], step: float
+    gpus: Mapping[str, Gpu],
+    promql: str,
+    times: tuple[int, ...],
+    step: float,
+    metric_value: MetricValue,
 ) -> Iterator[str]:
     if promql.startswith("max(count_over_time("):
         yield f'{{"metric":{{}},{_always(3600 // _SCRAPE_SECONDS, times)}}}'
@@ -79,11 +101,15 @@ def _ranges(
             recorded = _always(int(step) // _RECORDED_SECONDS, times)
             yield f'{{"metric":{{"UUID":"{uuid}"}},{recorded}}}'
     else:
-        yield from _metrics(gpus, promql, times, step)
+        yield from _metrics(gpus, promql, times, step, metric_value)
 
 
 def _metrics(
-    gpus: Mapping[str, Gpu], promql: str, times: tuple[int, ...], step: float
+    gpus: Mapping[str, Gpu],
+    promql: str,
+    times: tuple[int, ...],
+    step: float,
+    metric_value: MetricValue,
 ) -> Iterator[str]:
     """The series of a metric, or the samples by holder."""
     is_counted = "(count_over_time(" in promql and "sum_over_time" not in promql
@@ -93,11 +119,13 @@ def _metrics(
             yield f'{{"metric":{{"UUID":"{uuid}",{_pod(gpu)}}},{counts}}}'
     elif (found := _NAMES.search(promql)) and found[0] in _LEVELS:
         for uuid, gpu in gpus.items():
-            values = _values(found[0], times, step, _variant(gpu))
+            values = _values(found[0], times, step, _variant(gpu), metric_value)
             yield f'{{"metric":{{"UUID":"{uuid}"}},{values}}}'
 
 
-def instants(gpus: Mapping[str, Gpu], promql: str, time: str) -> Iterator[str]:
+def instants(
+    gpus: Mapping[str, Gpu], promql: str, time: str, metric_value: MetricValue
+) -> Iterator[str]:
     """Series of an instant query."""
     names = [name for name in dict.fromkeys(_NAMES.findall(promql)) if name in _LEVELS]
     if promql.startswith("count by (__name__)"):
@@ -111,7 +139,7 @@ def instants(gpus: Mapping[str, Gpu], promql: str, time: str) -> Iterator[str]:
             yield f'{{"metric":{{}},"value":[{time},"{len(gpus)}"]}}'
     elif names and promql.startswith(("topk(", "max by (UUID")):
         for uuid, gpu in list(gpus.items())[: 5 if promql.startswith("topk(") else None]:
-            value = _value(names[0], 0, _variant(gpu))
+            value = metric_value(names[0], 0, _variant(gpu))
             yield f'{{"metric":{{"UUID":"{uuid}"}},"value":[{time},"{value:g}"]}}'
 
 
@@ -142,17 +170,9 @@ def _always(value: int, times: tuple[int, ...]) -> str:
 
 
 @lru_cache(maxsize=2_000)
-def _values(name: str, times: tuple[int, ...], step: float, variant: int) -> str:
+def _values(
+    name: str, times: tuple[int, ...], step: float, variant: int, metric_value: MetricValue
+) -> str:
     scale = step if "ENERGY" in name else 1.0
-    pairs = (f'[{at},"{scale * _value(name, int(at // step), variant):.6g}"]' for at in times)
+    pairs = (f'[{at},"{scale * metric_value(name, int(at // step), variant):.6g}"]' for at in times)
     return f'"values":[{",".join(pairs)}]'
-
-
-def _value(name: str, moment: int, variant: int) -> float:
-    """Every eighth job rests, and the others change from one interval to the next."""
-    if any(part in name for part in _STEADY):
-        return _LEVELS[name] if variant or "USED" not in name else 500.0
-    part = 0.3 + 0.05 * ((moment * 7 + variant) % 11) if variant else 0.0
-    if "POWER" in name or "ENERGY" in name:
-        part = 0.1 + 0.9 * part
-    return _LEVELS[name] * part

@@ -97,6 +97,7 @@ class Estate(Struct, frozen=True):
     """Whether dcgm-exporters are there in place of our agents."""
     is_recorded: bool = False
     """Whether their metrics were recorded, too."""
+    metric_value: fleet_dcgm.MetricValue = fleet_dcgm.value_of
 
     @classmethod
     def of(
@@ -134,7 +135,7 @@ class Estate(Struct, frozen=True):
             return _matrix(self, promql, times, step)
         if self._lacks(promql):
             return iter(())
-        return fleet_dcgm.ranges(self._numbered(promql), promql, times, step)
+        return fleet_dcgm.ranges(self._numbered(promql), promql, times, step, self.metric_value)
 
     def vector(self, promql: str, time: str) -> Iterator[str]:
         """The series of an instant query."""
@@ -142,7 +143,7 @@ class Estate(Struct, frozen=True):
             return _vector(self, promql, time)
         if self._lacks(promql):
             return iter(())
-        return fleet_dcgm.instants(self._numbered(promql), promql, time)
+        return fleet_dcgm.instants(self._numbered(promql), promql, time, self.metric_value)
 
     def _lacks(self, promql: str) -> bool:
         """Whether a query is for recorded series, of which there are none."""

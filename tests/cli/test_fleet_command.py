@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from advice_history import keep_advice
-from benchmarks import fleet_dcgm
+from benchmarks.fleet_dcgm import value_of
 from cases import NOW
 from fleet_answers import END, fleet_answer, sources
 from fleet_command import asked_in_process, configured
@@ -141,21 +141,11 @@ def test_a_dry_run_reads_nothing(config: Path, store: LoopbackStore) -> None:
     assert document["queries"] > 0
 
 
-@pytest.fixture
-def needs_all(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let GPUs of dcgm-exporters need every figure: all work, and some have dead counters."""
-    usual = fleet_dcgm._value
-
-    def value(name: str, moment: int, variant: int) -> float:
-        return 0.0 if "_PROF_" in name and variant == 2 else usual(name, moment, variant) or 10.0
-
-    monkeypatch.setattr(fleet_dcgm, "_value", value)
-    fleet_dcgm._values.cache_clear()
-    yield
-    fleet_dcgm._values.cache_clear()
+def needed(name: str, moment: int, variant: int) -> float:
+    """Values of GPUs that need every figure: all work, and some have dead counters."""
+    return 0.0 if "_PROF_" in name and variant == 2 else value_of(name, moment, variant) or 10.0
 
 
-@pytest.mark.usefixtures("needs_all")
 @pytest.mark.parametrize("lookback", ["1d", "14d"])
 @pytest.mark.parametrize(
     "kind", [{}, {"is_dcgm": True}, {"is_dcgm": True, "is_recorded": True}], ids=str
@@ -164,7 +154,7 @@ def test_a_dry_run_counts_what_a_look_asks(
     kind: dict[str, bool], lookback: str, tmp_path: Path
 ) -> None:
     """The count is that of the store; the ledger's question is no look's."""
-    with loopback_store(12, **kind) as store:
+    with loopback_store(12, metric_value=needed, **kind) as store:
         config = configured(tmp_path, store.url, lookback=lookback, samples_maximum=100_000)
         flags = ("--at", str(NOW / 1e9), "--json")
         plan = asked_in_process(config, *flags, "--dry-run").document

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
+
+from msgspec.structs import replace
 
 from benchmarks.fleet_store import Estate, answer
 
@@ -36,11 +38,9 @@ class LoopbackStore:
 
 
 @contextmanager
-def loopback_store(
-    gpus: int, *, is_dcgm: bool = False, is_recorded: bool = False
-) -> Iterator[LoopbackStore]:
-    """A store of some GPUs, from agents, or from dcgm-exporters and recording rules."""
-    estate = Estate.of(gpus, is_dcgm=is_dcgm, is_recorded=is_recorded)
+def loopback_store(gpus: int, **facts: Any) -> Iterator[LoopbackStore]:
+    """A store of some GPUs, from agents, or what `facts` of the estate say."""
+    estate = replace(Estate.of(gpus), **facts)
     store = LoopbackStore("")
     store.goes_on.set()
 
