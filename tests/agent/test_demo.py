@@ -180,12 +180,22 @@ def test_port_in_use_is_reported_before_the_days_before_are_simulated() -> None:
     assert lines == []
 
 
-def test_pace_of_the_day_is_told_as_measured() -> None:
-    """Once, after ten real seconds; not what was asked for, which a slow machine does not keep."""
-    world = [EPOCH + DAY]
-    told: list[float] = []
-    clock = DemoClock(EPOCH, 1e9, lambda: world[0], told.append)
-    for second in range(15):
-        clock.wait_until(EPOCH + second * 300 * SECOND, NEVER)
-        world[0] += SECOND
-    assert told == [pytest.approx(300, rel=0.2)]
+def test_progress_of_the_day_is_told_by_its_latest_pace() -> None:
+    """A slow beginning is corrected as the day goes on; nothing is told once it has passed."""
+    world = EPOCH + DAY
+    told: list[tuple[int, float]] = []
+    clock = DemoClock(EPOCH, 1e9, lambda: world, lambda *progress: told.append(progress))
+    for step in range(1, 9):
+        clock.wait_until(EPOCH + step * 3 * HOUR, NEVER)
+        world += (100 if step == 1 else 10) * SECOND
+    stopped = threading.Event()
+    stopped.set()
+    for step in range(9, 20):
+        world = EPOCH + step * 3 * HOUR
+        clock.wait_until(world + SECOND, stopped)
+
+    assert [pace for _, pace in told] == [
+        pytest.approx(108, rel=0.01),
+        *[pytest.approx(1080, rel=0.01)] * 6,
+    ]
+    assert [behind // HOUR for behind, _ in told] == [21, 18, 15, 12, 9, 6, 3]

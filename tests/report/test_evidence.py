@@ -34,7 +34,7 @@ def test_what_weighs_most_comes_first() -> None:
         EvidenceKind.READ,
     ]
     memory, utilization, unknown = rests_on(evidence)
-    assert memory.startswith("assumed: memory_total_bytes of 1 GPU; that of A100-PCIE-40GB in the")
+    assert memory.startswith("assumed: memory_total_bytes of 1 GPU (from A100-PCIE-40GB in the")
     assert "work of 1 GPU by utilization alone" in utilization
     assert unknown.startswith("dropped: 2.0 GPU-hours without a state; ")
     assert evidence[-1].text == "read: 8.0 GPU-hours of 1 GPU"

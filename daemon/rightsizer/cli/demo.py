@@ -33,6 +33,7 @@ from rightsizer.model.values import (
     Snapshot,
     format_duration,
     nanoseconds,
+    seconds,
 )
 from rightsizer.simulator.engines import served_engines
 from rightsizer.simulator.packaged import packaged_scenarios
@@ -50,8 +51,8 @@ _SHOWN_SECONDS: Final = 14.5 * 3600.0
 """Time of a built-in scenario's day that a demonstration ends at, whatever the hour."""
 
 
-_MEASURED: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
-"""Real time after which the pace is told: the first readings take longer than later ones."""
+_TOLD_EVERY: Final[Nanoseconds] = nanoseconds(_DAY) // 8
+"""Simulated time after which progress is told again. Source: assumed: eight lines a day."""
 
 
 class DemoSettings(Struct, frozen=True):
@@ -75,34 +76,32 @@ class DemoSettings(Struct, frozen=True):
 
 
 class DemoClock(FastClock):
-    """A fast clock that slows to real time once it has caught up, and measures its pace."""
+    """A fast clock that slows to real time once it has caught up, and tells its progress."""
 
     def __init__(
         self,
         start: Nanoseconds,
         speed: float,
         now: Callable[[], Nanoseconds] = time.time_ns,
-        tell_pace: Callable[[float], None] = lambda _: None,
+        tell_progress: Callable[[Nanoseconds, float], None] = lambda *_: None,
     ) -> None:
-        """Create it; `tell_pace` is called once, with simulated seconds per real second."""
+        """Create it; `tell_progress` takes how far it is behind, and the pace since last told."""
         super().__init__(start, speed)
         self._fast = speed
         self._world_time = now
-        self._tell_pace = tell_pace
-        self._began: tuple[Nanoseconds, Nanoseconds] | None = None
-        """Real and simulated time of the first wait."""
-        self._is_told = False
+        self._tell_progress = tell_progress
+        self._told: tuple[Nanoseconds, Nanoseconds] | None = None
+        """Real and simulated time of the first wait, and of the last that was told."""
 
     def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
         """Jump while behind real time, else wait in real time."""
         world = self._world_time()
         self.speed = self._fast if deadline < world else 1.0
-        if self._began is None:
-            self._began = world, self.wall_time()
-        elapsed = world - self._began[0]
-        if not self._is_told and elapsed >= _MEASURED:
-            self._is_told = True
-            self._tell_pace((self.wall_time() - self._began[1]) / elapsed)
+        passed = self.wall_time()
+        real, simulated = self._told = self._told or (world, passed)
+        if deadline < world and real < world and passed - simulated >= _TOLD_EVERY:
+            self._told = world, passed
+            self._tell_progress(world - passed, (passed - simulated) / (world - real))
         return super().wait_until(deadline, stop)
 
 
@@ -122,12 +121,15 @@ def run_demo(
     five_minutes = 300 * NANOSECONDS_PER_SECOND
     now = world_time()
 
-    def tell_pace(pace: float) -> None:
-        lasts = format_duration(_DAY / max(pace, 1.0))
-        tell(f"As measured here, the simulated day passes in {lasts}.")
+    def tell_progress(behind: Nanoseconds, pace: float) -> None:
+        # Real time passes meanwhile too, and has to be caught up with.
+        if pace > 1.0:
+            rest = format_duration(seconds(behind) / (pace - 1.0))
+            share = 1.0 - seconds(behind) / _DAY
+            tell(f"{share:.0%} of the simulated day has passed; at this pace {rest} are left.")
 
     start = now - now % five_minutes - nanoseconds(_DAY)
-    clock = DemoClock(start, demo.speed, world_time, tell_pace)
+    clock = DemoClock(start, demo.speed, world_time, tell_progress)
     demo = told_at(demo, clock.wall_time())
 
     def prepare(agent: Agent) -> None:
@@ -137,7 +139,7 @@ def run_demo(
             backfill(agent, demo, clock.wall_time(), progress)
 
     def announce(agent: Agent) -> None:
-        tell("One simulated day passes first, then time goes on as usual; its pace follows.")
+        tell("One simulated day passes first, then time goes on as usual.")
         for address in agent.server.addresses:
             tell(pages_text(address, agent.server.scheme))
 

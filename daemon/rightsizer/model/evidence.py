@@ -31,6 +31,10 @@ class Evidence(Struct, frozen=True):
     @property
     def text(self) -> str:
         """One line for people."""
+        if self.kind is EvidenceKind.ASSUMED:
+            reason = f" ({self.reason})" if self.reason else ""
+            effect = f"; what hangs on it: {self.effect}" if self.effect else ""
+            return f"{self.kind}: {self.subject}{reason}{effect}"
         is_repeated = self.kind is EvidenceKind.DROPPED and self.count > 1
         times = f" ({self.count} times)" if is_repeated else ""
         parts = (f"{self.subject}{times}", self.reason, self.effect)

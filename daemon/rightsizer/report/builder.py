@@ -272,9 +272,13 @@ def _evidence(facts: ReportFacts, prices: Iterable[PriceRow]) -> Iterator[Eviden
             yield Evidence(
                 EvidenceKind.ASSUMED,
                 f"price of {price.model}: ${price.dollars_per_hour_typical:.2f} an hour",
-                " ".join(filter(None, (price.source, price.date))),
+                "; ".join(
+                    f"{word} {value}"
+                    for word, value in (("from", price.source), ("dated", price.date))
+                    if value
+                ),
                 price.devices,
-                "all that is told in money",
+                "all amounts of money",
             )
     yield from accounts_evidence([(device.device, device.window) for device in facts.devices])
 

@@ -33,7 +33,7 @@ def assumed_capacities(devices: Iterable[tuple[Device, Iterable[str]]]) -> Itera
     counts = Counter((name, device.board) for device, names in devices for name in names)
     for (name, board), count in counts.items():
         subject = f"{name} of {counted(count, 'GPU')}"
-        reason = f"that of {board or 'the board'} in the catalogue"
+        reason = f"from {board or 'its board'} in the catalogue"
         yield Evidence(EvidenceKind.ASSUMED, subject, reason, count, RESTS_ON.get(name, ""))
 
 
@@ -48,7 +48,7 @@ def accounts_evidence(accounts: Sequence[tuple[Device, Window]]) -> Iterator[Evi
             f"work of {counted(basic, 'GPU')} by utilization alone",
             "neither power with its limit nor profiling counters were read",
             basic,
-            "a GPU that spins looks like one that works",
+            "whether a GPU works or only spins",
         )
     unknown: Counter[UnknownReason] = Counter()
     for window in windows:
