@@ -256,6 +256,22 @@ def test_no_two_modules_import_each_other() -> None:
         follow(name, ())
 
 
+def test_the_bases_of_receivers_know_none_of_them() -> None:
+    """What Grafana, webhooks and mail build on imports nothing of theirs."""
+    notify = PACKAGE / "notify"
+    receivers = tuple(f"rightsizer.notify.{file.parent.name}." for file in notify.glob("*/*.py"))
+    bases = ("delivery", "receiver", "routing")
+
+    modules = {name: _imports(tree_of(notify / f"{name}.py")) for name in bases}
+    users = {
+        name: [module for module in imported if module.startswith(receivers)]
+        for name, imported in modules.items()
+    }
+
+    assert receivers
+    assert users == {name: [] for name in bases}
+
+
 def _modules() -> dict[str, Path]:
     return {
         ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(

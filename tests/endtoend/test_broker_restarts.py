@@ -12,19 +12,19 @@ import pytest
 
 from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
 from lent_place import Place, children_of, is_there, pid_in
-from run_nursery import Nursery, run_nursery
+from run_commands import RunCommands, run_commands
 
 
 @pytest.fixture(scope="module")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunCommands]:
     """Starts and ends runs."""
-    with run_nursery(tmp_path_factory.mktemp("runs")) as started:
+    with run_commands(tmp_path_factory.mktemp("runs")) as started:
         yield started
 
 
-def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
+def test_a_killed_agent_ends_no_lease(tmp_path: Path, commands: RunCommands) -> None:
     """The run continues meanwhile, and the waiting client waits on."""
-    place = Place(tmp_path, nursery)
+    place = Place(tmp_path, commands)
     with agent_process(tmp_path, config=place.config) as agent:
         run = place.run("--gpus", "2", "--", "sleep", "600")
         lease = place.works(run)
@@ -49,10 +49,10 @@ def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
 
 
 def test_the_holder_of_a_gpu_that_falls_off_the_bus_is_notified_and_gets_another(
-    tmp_path: Path, nursery: Nursery
+    tmp_path: Path, commands: RunCommands
 ) -> None:
     """In its own `run`, the queue, the log and the metrics, and across the agent's restart."""
-    place = Place(tmp_path, nursery)
+    place = Place(tmp_path, commands)
     config = place.config.replace("enabled: true", "enabled: true, lost_grace: 0s")
     with agent_process(tmp_path, config=config) as agent:
         run = place.run("--", "sleep", "600")
@@ -85,9 +85,11 @@ def _served(agent: AgentProcess) -> None:
     )
 
 
-def test_without_a_file_the_processes_tell_their_leases(tmp_path: Path, nursery: Nursery) -> None:
+def test_without_a_file_the_processes_tell_their_leases(
+    tmp_path: Path, commands: RunCommands
+) -> None:
     """If their environment is readable, as for root and their own user."""
-    place = Place(tmp_path, nursery)
+    place = Place(tmp_path, commands)
     with agent_process(tmp_path, config=place.config) as agent:
         run = place.run("--gpus", "1", "--", "sleep", "600")
         lease = place.works(run)
@@ -103,10 +105,10 @@ def test_without_a_file_the_processes_tell_their_leases(tmp_path: Path, nursery:
 
 
 def test_an_orphan_without_a_mark_keeps_its_lease_over_a_restart(
-    tmp_path: Path, nursery: Nursery
+    tmp_path: Path, commands: RunCommands
 ) -> None:
     """Its run is killed, then the agent; only the broker's file assigns it to its lease."""
-    place = Place(tmp_path, nursery)
+    place = Place(tmp_path, commands)
     note = tmp_path / "pid"
     with agent_process(tmp_path, config=place.config) as agent:
         run = place.run(
@@ -157,10 +159,10 @@ def saved_leases(folder: Path) -> list[Any]:
 
 
 def test_a_reload_changes_how_many_processes_are_looked_at(
-    tmp_path: Path, nursery: Nursery
+    tmp_path: Path, commands: RunCommands
 ) -> None:
     """Of a lease's forty, twenty are kept; then all of them."""
-    place = Place(tmp_path, nursery)
+    place = Place(tmp_path, commands)
     config = place.config.replace("enabled: true", "enabled: true, processes_maximum: 20")
     with agent_process(tmp_path, config=config) as agent:
         forty = "for each in $(seq 40); do sleep 120 & done; wait"
@@ -177,10 +179,10 @@ def test_a_reload_changes_how_many_processes_are_looked_at(
 
 
 def test_one_who_is_ended_while_he_waits_leaves_nothing_behind(
-    tmp_path: Path, nursery: Nursery
+    tmp_path: Path, commands: RunCommands
 ) -> None:
     """Neither a ticket, nor a lease that was granted but not yet reported."""
-    place = Place(tmp_path, nursery)
+    place = Place(tmp_path, commands)
     with agent_process(tmp_path, config=place.config):
         holder = place.run("--gpus", "2", "--", "sleep", "600")
         place.works(holder)

@@ -12,20 +12,20 @@ import pytest
 from agent_process import agent_process, eventually, run_rightsizer
 from api_schema import faults, json_schema_of
 from lent_place import Place, children_of, is_there, pid_in
-from run_nursery import Nursery, run_nursery
+from run_commands import RunCommands, run_commands
 
 
 @pytest.fixture(scope="module")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunCommands]:
     """Starts and ends runs."""
-    with run_nursery(tmp_path_factory.mktemp("runs")) as started:
+    with run_commands(tmp_path_factory.mktemp("runs")) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def lent(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Iterator[Place]:
+def lent(tmp_path_factory: pytest.TempPathFactory, commands: RunCommands) -> Iterator[Place]:
     """An agent with a broker, for tests that leave it unchanged."""
-    place = Place(tmp_path_factory.mktemp("lent"), nursery)
+    place = Place(tmp_path_factory.mktemp("lent"), commands)
     with agent_process(place.folder, config=place.config) as agent:
         eventually(lambda: '"is_met":true' in agent.get("/api/v1/place?gpus=2")[1])
         yield place
@@ -217,10 +217,10 @@ def test_a_reservation_that_is_in_the_way_is_named(lent: Place) -> None:
 
 
 def test_an_agent_that_lends_nothing_says_how_to_change_that(
-    tmp_path: Path, nursery: Nursery
+    tmp_path: Path, commands: RunCommands
 ) -> None:
     """Without an agent, the message says so."""
-    place = Place(tmp_path, nursery)
+    place = Place(tmp_path, commands)
     assert place.run("--", "true").wait() == 125
     config = place.config.replace("enabled: true", "enabled: false")
     with agent_process(tmp_path, config=config):

@@ -11,7 +11,7 @@ import pytest
 
 from agent_process import agent_process
 from lent_place import Place
-from run_nursery import run_nursery
+from run_commands import run_commands
 
 NOBODY: Final = 65534
 _ASK: Final = """\
@@ -38,8 +38,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     if os.getuid() != 0:
         pytest.skip("only root can start a process of another user")
     folder = tmp_path_factory.mktemp("users")
-    with run_nursery(tmp_path_factory.mktemp("runs")) as nursery:
-        found = Place(folder, nursery)
+    with run_commands(tmp_path_factory.mktemp("runs")) as commands:
+        found = Place(folder, commands)
         with agent_process(folder, config=found.config):
             folder.chmod(0o755)
             (folder / "api.sock").chmod(0o666)

@@ -210,10 +210,12 @@ def test_parts_sum_to_the_whole(node: AgentProcess) -> None:
     span = node.json("/api/v1/summary")["span"]
     devices = counted(node)
     used = sum(past["used_seconds"] * part for past, part in devices)
-    waste = sum(sum(past["waste_seconds"].values()) * part for past, part in devices)
-    assert (span["used_seconds"], span["waste_seconds"]) == (
+    unused = sum(sum(past["waste_seconds"].values()) * part for past, part in devices)
+    left_over = sum(past["waste_seconds"].get("headroom", 0.0) * part for past, part in devices)
+    assert (span["used_seconds"], span["waste_seconds"], span["wasted_seconds"]) == (
         pytest.approx(used),
-        pytest.approx(waste),
+        pytest.approx(unused),
+        pytest.approx(unused - left_over),
     )
     for past, _ in devices:
         assert past["used_seconds"] + sum(past["waste_seconds"].values()) <= DAY_SECONDS + 1e-3
@@ -291,7 +293,7 @@ def test_top_has_the_waste_of_the_page(node: AgentProcess) -> None:
     rows = rows_of(page_of(node))
     shown = shown_rows(frame_of(RemoteAgent(HttpClient(node.url))), TableView())
     for row in shown:
-        wasted = ABSENT if row.wasted_ratio is None else percent_text(row.wasted_ratio)
+        wasted = ABSENT if row.use.wasted_ratio is None else percent_text(row.use.wasted_ratio)
         assert f">{wasted}" in rows[row.uuid].replace("\n", "")
     alone = [row.uuid for row in shown if "MIG" not in row.model and "g." not in row.title]
     assert [uuid for uuid in rows if uuid in alone] == alone

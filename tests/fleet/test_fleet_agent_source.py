@@ -12,7 +12,6 @@ from functools import cache
 import pytest
 from msgspec import Struct
 
-from cases import window_over
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, kind_of
@@ -121,15 +120,9 @@ def _accounted(
 ) -> Iterator[tuple[str, int, Window]]:
     grid = Grid(NUMBER, step)
     for node in nodes:
-        for device in node.devices:
-            if not device.has_mig_instances:
-                for start in range(START, LAST, step):
-                    place = (start - grid.start) // step
-                    yield (
-                        device.uuid,
-                        place,
-                        window_over(node.accounts.device(device.uuid).windows, start, start + step),
-                    )
+        for uuid, query in node.windows.items():
+            for start in range(START, LAST, step):
+                yield uuid, (start - grid.start) // step, query.window(start, start + step)
 
 
 def test_all_devices_with_states_have_a_day(truths: Truths, result: SourceResult) -> None:
@@ -267,12 +260,8 @@ def _mean(window: Window, measure: Measure) -> float | None:
 def wholes(nodes: tuple[ScrapedDay, ...]) -> Iterator[tuple[str, Window]]:
     """Both whole hours, by device."""
     for node in nodes:
-        for device in node.devices:
-            if not device.has_mig_instances:
-                yield (
-                    device.uuid,
-                    window_over(node.accounts.device(device.uuid).windows, START, LAST),
-                )
+        for uuid, query in node.windows.items():
+            yield uuid, query.window(START, LAST)
 
 
 def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
@@ -284,8 +273,9 @@ def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: Sou
     }
     compared = set()
     for node in nodes:
-        for uuid, _ in wholes((node,)):
-            truth = node.accounts.device(uuid).totals.totals().distributions
+        totals = {report.device.uuid: report.totals for report in node.latest.devices}
+        for uuid in node.windows:
+            truth = totals[uuid].distributions
             for resource, histogram in result.track(uuid).demands.items():
                 signal = signals.get(resource)
                 if signal is not None and signal in truth and histogram.total:
@@ -307,9 +297,7 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], result: Source
                     for name, values in columns.items()
                     if kind_of(name) is ColumnKind.TIER and any(values > 0)
                 }
-                known = window_over(
-                    node.accounts.device(device.device.uuid).windows, START, LAST
-                ).known
+                known = node.windows[device.device.uuid].window(START, LAST).known
                 assert tiers == ({device.tier.value} if known else set())
     assert {Tier.PROFILING, Tier.POWER} <= {
         each.tier for node in nodes for each in node.latest.devices
@@ -408,7 +396,7 @@ def test_probe_says_what_there_is(
     """The report has the number of devices, density, age, and what can be concluded."""
     report = stores["scrapes"].report
     assert report.source == "rightsizer"
-    assert report.devices == sum(len(node.devices) for node in nodes)
+    assert report.devices == sum(len(node.latest.devices) for node in nodes)
     assert report.resolution_seconds == pytest.approx(SCRAPE, rel=0.05)
     tiers = Counter(
         device.tier

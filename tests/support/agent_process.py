@@ -25,7 +25,7 @@ from forked_command import ForkedCommand, forked_command
 __all__ = ["RIGHTSIZER", "AgentProcess", "agent_process", "eventually", "run_rightsizer"]
 
 RIGHTSIZER: Final = (sys.executable, *forked.RIGHTSIZER)
-_START_SECONDS: Final = 90.0
+_START_SECONDS: Final = 180.0
 _STARTED: Final = ("agent_started", "fleet_started")
 _STOP_SECONDS: Final = 20.0
 _LATE_RATIO: Final = 0.05

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from agent_process import eventually
 from rightsizer.io.local import LocalClient
-from run_nursery import Nursery, Run
+from run_commands import Run, RunCommands
 
 __all__ = ["Place", "children_of", "is_there", "pid_in"]
 
@@ -29,9 +29,9 @@ broker: {{enabled: true, path: '{folder}/broker.db', maximum_reservations_per_us
 class Place:
     """A folder with an agent's socket, and a client that runs commands."""
 
-    def __init__(self, folder: Path, nursery: Nursery) -> None:
+    def __init__(self, folder: Path, commands: RunCommands) -> None:
         self.folder = folder
-        self._nursery = nursery
+        self._commands = commands
         (folder / "node.yaml").write_text(NODE)
         self.config = CONFIG.format(folder=folder)
         self.client = LocalClient(folder / "api.sock")
@@ -43,7 +43,7 @@ class Place:
 
     def run(self, *arguments: str) -> Run:
         """A command under a lease, or waiting for one."""
-        return self._nursery.start("run", *self.socket, *arguments)
+        return self._commands.start("run", *self.socket, *arguments)
 
     def broker(self) -> Any:
         """The broker's state."""

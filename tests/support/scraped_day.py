@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from prometheus_server import Prometheus
 from readings import EPOCH, HOUR, SECOND
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
@@ -17,7 +17,6 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.fleet.cache.grid import DAY
 from rightsizer.io.yaml import load_yaml
-from rightsizer.model.device import Device
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import Nanoseconds
@@ -42,8 +41,8 @@ class ScrapedDay(Struct, frozen=True):
     """A node's hours as scraped, and by its agent's accounts."""
 
     node: str
-    devices: tuple[Device, ...]
-    accounts: NodeAccounts
+    windows: Mapping[str, WindowQuery]
+    """Histories of the devices with states of their own."""
     latest: Report
     text: str
     """OpenMetrics with timestamps, without its end."""
@@ -72,8 +71,8 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
         if number * SAMPLING % SCRAPE == SCRAPE // 2:
             page = exposition.render().body.decode()
             lines.extend(_series(page, node, reports[-1].wall_time))
-    accounts = accounting._accounts
-    return ScrapedDay(node, accounts.devices, accounts, reports[-1], "".join(lines))
+    windows = {query.uuid: query for query in accounting.device_queries()[1]}
+    return ScrapedDay(node, windows, reports[-1], "".join(lines))
 
 
 def _series(page: str, node: str, wall_time: Nanoseconds) -> Iterator[str]:

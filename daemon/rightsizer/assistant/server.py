@@ -41,7 +41,6 @@ class AssistantServer:
     ) -> None:
         self._program = tuple(program)
         self._sources = sources
-        self._allows_changes = allows_changes
         self._tools = {
             row.name: AssistantTool(row) for row in TOOL_ROWS if allows_changes or not row.is_change
         }

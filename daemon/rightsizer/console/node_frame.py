@@ -14,7 +14,7 @@ from rightsizer.io.codec import convert
 from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.report.labels import action_label
-from rightsizer.report.rows import GPU_COLUMNS, GpuRow, RowColumn, use_fields
+from rightsizer.report.rows import GPU_COLUMNS, GpuRow, RowColumn, SubjectUse
 
 JsonMapping = Mapping[str, Any]
 
@@ -81,7 +81,7 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
         processes=tuple(device["processes"] or ()),
         down="" if down is None else printable(str(down.get("detail") or down.get("reason"))),
         advice=advice,
-        **use_fields(past.get("used_seconds", 0.0) * hours, unused),
+        use=SubjectUse.of(past.get("used_seconds", 0.0) * hours, unused),
         **({} if advice is None else _advised(uuid, advice)),
     )
 

@@ -186,7 +186,10 @@ class NodeScreen:
 
     def _clear(self) -> None:
         """End the selection, or without one the search."""
-        self._show(**{"selected" if self._table.selected else "wanted": ""})
+        if self._table.selected:
+            self._show(selected="")
+        else:
+            self._show(wanted="")
 
     def _show(self, **fields: str) -> None:
         """Change what the table shows."""

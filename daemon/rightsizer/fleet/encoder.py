@@ -136,7 +136,7 @@ def _holdings(answer: FleetAnswer) -> tuple[HeldGpuDocument, ...]:
     rows = []
     for held in sorted(answer.holdings, key=lambda held: (held.uuid, held.workload)):
         device = devices[held.uuid]
-        cost = cost_of(device.cloud.provider, device.device.board)
+        cost = cost_of(device.provider, device.device.board)
         price = None if cost is None else cost.dollars_per_hour.value
         headroom = held.held - held.used - held.idle - held.stalled - held.lost - held.free
         row = HeldGpuDocument(

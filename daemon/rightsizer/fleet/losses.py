@@ -69,7 +69,7 @@ class Losses:
 
     def _price(self, held: HeldGpu, gpus: float) -> EstimateInterval | None:
         device = self._devices[held.uuid]
-        cost = self._cost(device.cloud.provider, device.device.board)
+        cost = self._cost(device.provider, device.device.board)
         return None if cost is None else cost.dollars_per_hour.scaled(gpus)
 
 

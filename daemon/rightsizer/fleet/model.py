@@ -41,15 +41,6 @@ class Cluster(Struct, frozen=True):
         return f"{self.prefix}/{name}" if self.prefix and name else name
 
 
-class CloudPlace(Struct, frozen=True):
-    """Where a node is rented; empty as far as its labels do not tell."""
-
-    provider: str = ""
-    """As in the price list: `aws`, `azure`, `gcp`."""
-    region: str = ""
-    instance_type: str = ""
-
-
 class NodeWitness(Struct, frozen=True):
     """What other exporters say of a node whose GPUs are not seen any more."""
 
@@ -88,7 +79,8 @@ class FleetDevice(Struct, frozen=True):
     """Scheduler that allocates its node, according to the scheduler's exporter."""
     is_awaited: bool = False
     """Whether it is gone, but not its exporter's target."""
-    cloud: CloudPlace = CloudPlace()
+    provider: str = ""
+    """Cloud that rents out its node, as in the price list: `aws`, `azure`; empty if unknown."""
     witness: NodeWitness | None = None
     """What others say of its node, if it is gone."""
     slot_ratio: float = 1.0
@@ -264,7 +256,7 @@ class FleetPool(Struct, frozen=True):
     @property
     def provider(self) -> str:
         """Cloud of its nodes; empty if unknown, or if they are of several."""
-        providers = {device.cloud.provider for device in self.devices}
+        providers = {device.provider for device in self.devices}
         return providers.pop() if len(providers) == 1 else ""
 
     @property

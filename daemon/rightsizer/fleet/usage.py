@@ -161,7 +161,7 @@ def uses_of(
             device.pool,
             owner.kind,
             device.device.board,
-            device.cloud.provider,
+            device.provider,
         )
         workloads = set() if holder in _NOBODY else {holder}
         by_key.setdefault(key, UseSum()).add(replace(use, workloads=workloads))

@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,8 +19,6 @@ from rightsizer.model.values import (
     seconds,
     series_key,
 )
-from rightsizer.notify.grafana.settings import GrafanaSettings
-from rightsizer.notify.routing import ReceiverSettings
 
 _Body = TypeVar("_Body")
 
@@ -149,6 +147,18 @@ class DeliveryContext(Struct, frozen=True):
     """Command that claims a recommendation, before its id."""
 
 
+class DeliveryLimits(Protocol):
+    """What the settings of every receiver limit."""
+
+    @property
+    def outbox_maximum(self) -> int:
+        """Maximum pending messages; beyond it the oldest are dropped."""
+
+    @property
+    def pause_seconds(self) -> float:
+        """Maximum pause after failures, unless the receiver asks for a longer one."""
+
+
 class Delivery(ABC, Generic[_Body]):
     """Sends the messages of an outbox in order; failures are reported, never raised."""
 
@@ -169,7 +179,7 @@ class Delivery(ABC, Generic[_Body]):
         outbox: Outbox[_Body],
         context: DeliveryContext,
         *,
-        settings: GrafanaSettings | ReceiverSettings,
+        settings: DeliveryLimits,
         destination: str = "",
     ) -> None:
         """Create the delivery.

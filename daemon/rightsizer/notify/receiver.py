@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
+from rightsizer.io.codec import encode
 from rightsizer.io.http_result import Failure
 from rightsizer.model.values import AdviceEvent, AdviceEventKind, Severity, seconds
 from rightsizer.notify.delivery import (
@@ -16,11 +17,30 @@ from rightsizer.notify.delivery import (
     OutboxTable,
 )
 from rightsizer.notify.routing import RoutedReceiver
-from rightsizer.notify.webhook.encoder import change_of
+from rightsizer.report.advice_document import advice_document
 
 RECEIVER_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
     "webhook_outbox", "body", encode=str, decode=str, destination="destination"
 )
+CHANGE_VERSION: Final = 1
+"""Rises when a key changes its meaning or is removed; new keys do not change it."""
+
+
+def change_of(event: AdviceEvent, node: str) -> str:
+    """Encode a change: what happened, when, to which advice, on which node.
+
+    `delivery` is the same in all attempts, so that a receiver can detect duplicates.
+    """
+    return encode(
+        {
+            "version": CHANGE_VERSION,
+            "event": event.kind,
+            "delivery": f"{event.advice.id}-{event.kind}-{event.time}",
+            "time": seconds(event.time),
+            "node": node,
+            "advice": advice_document(event.advice),
+        }
+    ).decode()
 
 
 def destination_of(*parts: str) -> str:

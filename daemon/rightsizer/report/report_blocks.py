@@ -72,9 +72,9 @@ from rightsizer.report.rows import (
     GPU_COLUMNS,
     WORKLOAD_COLUMNS,
     GpuRow,
+    SubjectUse,
     WorkloadRow,
     rows_table,
-    use_fields,
 )
 from rightsizer.report.summary import alternatives, left_text, saved_text, summary_of, unknown_text
 
@@ -285,7 +285,7 @@ def _use(model: ReportModel, usage: DeviceRow | WorkloadUsage, name: str) -> dic
     about = [row for row in model.advice if name == row.workload or name in row.devices]
     first = min(about, key=_urgency, default=None)
     return {
-        **use_fields(usage.used_hours, usage.waste_hours),
+        "use": SubjectUse.of(usage.used_hours, usage.waste_hours),
         "wasted_dollars": usage.wasted.dollars_typical,
         "known_ratio": usage.coverage_ratio,
     } | ({} if first is None else _advised(first, name))

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import Struct
 
@@ -47,6 +47,35 @@ _AMOUNTS: Final = {
 """Of a ratio: its amount, the whole, their unit's size and name."""
 
 
+class SubjectUse(Struct, frozen=True):
+    """What became of the known GPU-hours of a GPU or a workload."""
+
+    used_ratio: float | None = None
+    """Effective utilization; `None` if nothing is known."""
+    headroom_ratio: float = 0.0
+    """Left over by work."""
+    wasted_ratio: float | None = None
+    """Share that was idle, stalled or held up; `None` if nothing is known."""
+    wasted_gpu_hours: float = 0.0
+    cause: Cause | None = None
+    """Of most of what was wasted; `None` without any."""
+
+    @classmethod
+    def of(cls, used_gpu_hours: float, unused: Mapping[Any, float]) -> Self:
+        """Return the use of hours: used by the busiest resource, the others by cause."""
+        known_hours = used_gpu_hours + sum(unused.values())
+        if not known_hours:
+            return cls()
+        wasted = wasted_in(unused)
+        return cls(
+            used_gpu_hours / known_hours,
+            unused.get(Cause.HEADROOM, 0.0) / known_hours,
+            wasted / known_hours,
+            wasted,
+            wasted_mostly(unused),
+        )
+
+
 class SubjectRow(Struct, frozen=True, kw_only=True):
     """What a GPU or a workload used and wasted, and what is advised about it."""
 
@@ -55,17 +84,10 @@ class SubjectRow(Struct, frozen=True, kw_only=True):
     team: str = ""
     past: Cell = None
     """States over the past, where blocks draw them."""
-    used_ratio: float | None = None
-    """Effective utilization over the past; `None` if unknown."""
-    headroom_ratio: float = 0.0
-    wasted_ratio: float | None = None
-    """Share of the known past that was idle, stalled or held up; `None` if unknown."""
-    wasted_gpu_hours: float = 0.0
+    use: SubjectUse = SubjectUse()
     wasted_dollars: float | None = None
     wasted_range: str = ""
     """Lowest and highest cost of that, and whose prices they are."""
-    mostly: str = ""
-    """Main cause of what was wasted; empty without any."""
     kilowatt_hours: float | None = None
     known_ratio: float | None = None
     """Share of the past that is known; `None` if that is not told."""
@@ -79,27 +101,6 @@ class SubjectRow(Struct, frozen=True, kw_only=True):
     saves_detail: str = ""
     rank: Rank = UNADVISED
     """Of that recommendation."""
-
-
-def use_fields(used_gpu_hours: float, unused: Mapping[Any, float]) -> dict[str, Any]:
-    """Return what a row says of its known GPU-hours: used, left over by work, wasted, and why.
-
-    Args:
-        used_gpu_hours: By the busiest resource.
-        unused: The others by cause.
-    """
-    known_hours = used_gpu_hours + sum(unused.values())
-    if not known_hours:
-        return {}
-    wasted = wasted_in(unused)
-    main_cause = wasted_mostly(unused)
-    return {
-        "used_ratio": used_gpu_hours / known_hours,
-        "headroom_ratio": unused.get(Cause.HEADROOM, 0.0) / known_hours,
-        "wasted_ratio": wasted / known_hours,
-        "wasted_gpu_hours": wasted,
-        "mostly": CAUSE_LABELS[main_cause] if main_cause else "",
-    }
 
 
 class GpuRow(SubjectRow, frozen=True, kw_only=True):
@@ -125,7 +126,7 @@ class GpuRow(SubjectRow, frozen=True, kw_only=True):
     @property
     def order(self) -> tuple[bool, Rank, bool, float]:
         """Sort key: those that do not respond, then by urgency, then what wastes most."""
-        return not self.down, self.rank, not self.is_cause, -self.wasted_gpu_hours
+        return not self.down, self.rank, not self.is_cause, -self.use.wasted_gpu_hours
 
 
 class WorkloadRow(SubjectRow, frozen=True, kw_only=True):
@@ -202,7 +203,7 @@ def _share(ratio: float | None) -> str:
 
 def _wasted(row: SubjectRow) -> str:
     dollars = dollars_text(row.wasted_dollars) if row.wasted_dollars else ""
-    return ", ".join(filter(None, (_share(row.wasted_ratio), dollars)))
+    return ", ".join(filter(None, (_share(row.use.wasted_ratio), dollars)))
 
 
 def _hours(gpu_hours: float | None) -> str:
@@ -232,22 +233,29 @@ _PAST: Final = RowColumn(
 )
 _USED: Final = RowColumn(
     "Used",
-    lambda row: _share(row.used_ratio),
-    lambda row: _UNKNOWN if row.used_ratio is None else row.used_ratio,
+    lambda row: _share(row.use.used_ratio),
+    lambda row: _UNKNOWN if row.use.used_ratio is None else row.use.used_ratio,
     "effective utilization: use of the busiest resource, of what the GPU can achieve",
-    lambda row: f"{percent_text(row.headroom_ratio)} headroom" if row.headroom_ratio else "",
+    lambda row: (
+        f"{percent_text(row.use.headroom_ratio)} headroom" if row.use.headroom_ratio else ""
+    ),
     least_width=140,
 )
 _WORTH: Final = (
     RowColumn(
         "Wasted",
         _wasted,
-        lambda row: row.wasted_gpu_hours,
+        lambda row: row.use.wasted_gpu_hours,
         "share of the known past that was idle, stalled or held up, and what that cost",
-        lambda row: _hours(row.wasted_gpu_hours),
+        lambda row: _hours(row.use.wasted_gpu_hours),
         lambda row: row.wasted_range,
     ),
-    RowColumn("Mostly", lambda row: row.mostly, kind="cause", least_width=_REPORT_ONLY),
+    RowColumn(
+        "Mostly",
+        lambda row: CAUSE_LABELS[row.use.cause] if row.use.cause else "",
+        kind="cause",
+        least_width=_REPORT_ONLY,
+    ),
     RowColumn(
         "kWh",
         lambda row: "" if row.kilowatt_hours is None else number_text(row.kilowatt_hours),

@@ -19,6 +19,7 @@ from rightsizer.model.values import (
     Span,
     State,
     seconds,
+    wasted_in,
 )
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.web.view.strip import spans_of_report
@@ -128,23 +129,26 @@ def _span_document(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -
     """Sum over the devices; a MIG instance counts for its part of a GPU."""
     states: dict[State, float] = {}
     used_seconds = 0.0
+    unused_seconds = 0.0
     wasted_seconds = 0.0
-    wasted_joules = 0.0
+    unused_joules = 0.0
     for device in report.devices:
         capacity_ratio = device.device.capacity_ratio
         device_span = past.get(device.device.uuid, _NOTHING)
         for state, time in device_span.states.items():
             states[state] = states.get(state, 0.0) + seconds(time) * capacity_ratio
         used_seconds += device_span.used_seconds * capacity_ratio
-        wasted_seconds += sum(device_span.waste_seconds.values()) * capacity_ratio
-        wasted_joules += sum(device_span.waste_joules.values())
+        unused_seconds += sum(device_span.waste_seconds.values()) * capacity_ratio
+        wasted_seconds += wasted_in(device_span.waste_seconds) * capacity_ratio
+        unused_joules += sum(device_span.waste_joules.values())
     return {
         "name": span.name,
         "seconds": seconds(span.length),
         "state_seconds": states,
         "used_seconds": used_seconds,
-        "waste_seconds": wasted_seconds,
-        "waste_joules": wasted_joules,
+        "waste_seconds": unused_seconds,
+        "waste_joules": unused_joules,
+        "wasted_seconds": wasted_seconds,
     }
 
 

@@ -153,7 +153,7 @@ class BatchEvaluation(Struct, frozen=True):
 
         @cache
         def market_of(devices: tuple[Device, ...]) -> Market:
-            providers = {request.devices[device.uuid].cloud.provider for device in devices}
+            providers = {request.devices[device.uuid].provider for device in devices}
             return near(providers.pop() if len(providers) == 1 else "")
 
         def tuned(rule: Rule[Any], case: Case) -> Rule[Any]:

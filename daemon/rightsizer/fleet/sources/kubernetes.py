@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rightsizer.catalogue.prices import built_in_instances
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.model import CloudPlace, FleetInventory
+from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.gpu_requests import PENDING, slots_by_node, units_of, waiting_pods
@@ -112,17 +112,17 @@ class KubernetesState:
         }
         gpus = Counter(chain.from_iterable(boards.values()))
         slots = slots_by_node(store, gpus, now)
-        present, pools, clouds = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
+        present, pools, providers = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
         for uuid, device in inventory.devices.items():
             names = names_of_node(device.node)
             pool = next(filter(None, map(pools.get, names)), device.pool)
             # A node that its scheduler has let go is missed by no one.
             is_listed = not present.isdisjoint(names)
             scheduler = WorkloadKind.KUBERNETES if is_listed else device.scheduler
-            cloud = next((clouds[name] for name in names if name in clouds), device.cloud)
+            provider = next(filter(None, map(providers.get, names)), device.provider)
             slot_ratio = min(next(filter(None, map(slots.get, names)), {}).values(), default=1.0)
             devices[uuid] = replace(
-                device, pool=pool, scheduler=scheduler, cloud=cloud, slot_ratio=slot_ratio
+                device, pool=pool, scheduler=scheduler, provider=provider, slot_ratio=slot_ratio
             )
         teams = {**self._teams(store, inventory.workloads.values(), now), **inventory.teams}
         # Node selector labels of pods that name a pool, as spelled by kube-state-metrics.
@@ -159,10 +159,10 @@ class KubernetesState:
 
     def _pools(
         self, store: MetricStore, nodes: AbstractSet[str], span: LookbackSpan
-    ) -> tuple[frozenset[str], Mapping[str, str], Mapping[str, CloudPlace]]:
+    ) -> tuple[frozenset[str], Mapping[str, str], Mapping[str, str]]:
         """Return the present nodes, and pools and clouds by node, of `nodes` also those gone."""
         labels = self._settings.pool_labels
-        by = ", ".join(dict.fromkeys((*NODE_LABELS, *labels, *_REGIONS, *_INSTANCE_TYPES)))
+        by = ", ".join(dict.fromkeys((*NODE_LABELS, *labels, *_INSTANCE_TYPES)))
         query = f"group by ({by}) (kube_node_labels)"
         node_series = [series.labels for series in store.instant(query, span.end)]
         names = (names_of_node(first_label(node, NODE_LABELS)) for node in node_series)
@@ -172,9 +172,9 @@ class KubernetesState:
         # Of two series of a node, the one with a label comes last, so it wins.
         node_series.sort(key=lambda node: first_label(node, labels))
         pools = {first_label(node, NODE_LABELS): first_label(node, labels) for node in node_series}
-        clouds = _clouds(store, node_series, span.end)
+        providers = _providers(store, node_series, span.end)
         short = {names_of_node(node)[-1]: pool for node, pool in pools.items()}
-        return present, short | pools, clouds
+        return present, short | pools, providers
 
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
@@ -208,10 +208,6 @@ class KubernetesState:
         }
 
 
-_REGIONS: Final = (
-    "label_topology_kubernetes_io_region",
-    "label_failure_domain_beta_kubernetes_io_region",
-)
 _INSTANCE_TYPES: Final = (
     "label_node_kubernetes_io_instance_type",
     "label_beta_kubernetes_io_instance_type",
@@ -220,10 +216,10 @@ _PROVIDERS: Final = {"aws": "aws", "azure": "azure", "gce": "gcp", "ocid1.": "oc
 """Names in the price list, by the start of a node's provider id."""
 
 
-def _clouds(
+def _providers(
     store: MetricStore, nodes: Iterable[Mapping[str, str]], now: Nanoseconds
-) -> dict[str, CloudPlace]:
-    """Return where nodes are rented, by their labels, their provider ids and instance types."""
+) -> dict[str, str]:
+    """Return the clouds that rent out nodes, by their provider ids and instance types."""
     by = ", ".join((*NODE_LABELS, "provider_id"))
     infos = store.instant(f'group by ({by}) (kube_node_info{{provider_id!=""}})', now)
     ids = {
@@ -231,17 +227,15 @@ def _clouds(
     }
     sellers = {instance.name: instance.provider for instance in built_in_instances()}
     labels = {first_label(node_labels, NODE_LABELS): node_labels for node_labels in nodes}
-    clouds: dict[str, CloudPlace] = {}
+    providers: dict[str, str] = {}
     for node in ids.keys() | labels.keys():
         start = ids.get(node, "")
         by_id = (name for prefix, name in _PROVIDERS.items() if start.startswith(prefix))
         instance_type = first_label(labels.get(node, {}), _INSTANCE_TYPES)
         provider = next(by_id, "") or sellers.get(instance_type, "")
-        region = first_label(labels.get(node, {}), _REGIONS)
-        place = CloudPlace(provider, region, instance_type)
-        if place != CloudPlace():
-            clouds |= dict.fromkeys(names_of_node(node), place)
-    return clouds
+        if provider:
+            providers |= dict.fromkeys(names_of_node(node), provider)
+    return providers
 
 
 def namespace_key(namespace: str) -> str:

@@ -1,20 +1,18 @@
-"""Encoders of a change of advice as JSON, and of advice as alerts of Alertmanager's API v2."""
+"""Encoder of advice as alerts of Alertmanager's API v2."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from rightsizer.io.codec import JsonObject, encode
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.values import (
     Advice,
-    AdviceEvent,
     AdviceState,
     Nanoseconds,
     Severity,
     nanoseconds,
     seconds,
 )
-from rightsizer.report.advice_document import advice_document
 from rightsizer.report.labels import readable_name
 
 ALERT_NAME: Final = "RightsizerAdvice"
@@ -126,24 +124,3 @@ def _end(advice: Advice) -> Nanoseconds:
 def _written(time: Nanoseconds) -> str:
     text = datetime.fromtimestamp(seconds(time), UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
-
-
-CHANGE_VERSION: Final = 1
-"""Rises when a key changes its meaning or is removed; new keys do not change it."""
-
-
-def change_of(event: AdviceEvent, node: str) -> str:
-    """Encode a change: what happened, when, to which advice, on which node.
-
-    `delivery` is the same in all attempts, so that a receiver can detect duplicates.
-    """
-    return encode(
-        {
-            "version": CHANGE_VERSION,
-            "event": event.kind,
-            "delivery": f"{event.advice.id}-{event.kind}-{event.time}",
-            "time": seconds(event.time),
-            "node": node,
-            "advice": advice_document(event.advice),
-        }
-    ).decode()

@@ -182,6 +182,3 @@ class Configuration(Struct, frozen=True):
     def names(self, key: str) -> tuple[str, ...]:
         """Return the texts in a list, empty if absent."""
         return tuple(item for item in self.lists(key) if isinstance(item, str))
-
-
-"""Builds the model of a configuration, with its name."""

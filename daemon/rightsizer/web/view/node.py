@@ -110,7 +110,7 @@ def _row(  # noqa: PLR0913, PLR0917 - what the rows of a report share.
         kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR if joules else None,
         opened=tuple(opened),
         left=None if workload.key in held else moment_label(report.last_seen, now),
-        **waste.use,
+        use=waste.use,
         **(advised(opened, names) if opened else {}),
     )
 

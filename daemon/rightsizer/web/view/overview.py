@@ -114,7 +114,7 @@ class OverviewTable(Struct, frozen=True):
             ended=max(ended, key=lambda recommendation: recommendation.closed or 0, default=None),
             instances=tuple(sorted(instances, key=lambda row: row.order)),
             is_cause=bool(opened) and uuid in opened[0].finding.culprits,
-            **waste.use,
+            use=waste.use,
             **(advised(opened, self.names, uuid, instances) if opened else {}),
         )
 

@@ -1,8 +1,8 @@
 """View of totals: use of device time, potential savings, and headline tiles."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -34,7 +34,7 @@ from rightsizer.report.labels import (
     interval_text,
 )
 from rightsizer.report.model import UsageAmount, priced, summed
-from rightsizer.report.rows import use_fields
+from rightsizer.report.rows import SubjectUse
 from rightsizer.web.view.strip import Share
 
 
@@ -78,8 +78,7 @@ class WasteView(Struct, frozen=True):
     """Headroom: what work leaves of its GPUs, not wasted, yet smaller ones may do."""
     price_basis: str = ""
     """Kinds of the devices' prices; empty without any."""
-    use: Mapping[str, Any] = {}
-    """What a row says of it."""
+    use: SubjectUse = SubjectUse()
 
     @property
     def known_text(self) -> str:
@@ -89,7 +88,7 @@ class WasteView(Struct, frozen=True):
     @property
     def wasted_ratio(self) -> float:
         """Share of time that was idle, stalled or held up."""
-        return float(self.use.get("wasted_ratio", 0.0))
+        return self.use.wasted_ratio or 0.0
 
     @property
     def held_up_ratio(self) -> float:
@@ -137,7 +136,7 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
             priced(spending.unused(Cause.HEADROOM), None, spending.rate) for spending in spendings
         ),
         price_basis=basis,
-        use=use_fields(used, unused),
+        use=SubjectUse.of(used, unused),
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from forked_command import RIGHTSIZER, ForkedCommand, forked_command
 
-__all__ = ["Nursery", "Run", "run_nursery"]
+__all__ = ["Run", "RunCommands", "run_commands"]
 
 
 class Run(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Run(Struct, frozen=True):
         return self.command.wait()
 
 
-class Nursery:
+class RunCommands:
     """Starts commands, and ends them with all that they have started."""
 
     def __init__(self, folder: Path) -> None:
@@ -68,10 +68,10 @@ class Nursery:
 
 
 @contextmanager
-def run_nursery(folder: Path) -> Iterator[Nursery]:
-    """A nursery whose commands log into a folder, and end with it."""
-    nursery = Nursery(folder)
+def run_commands(folder: Path) -> Iterator[RunCommands]:
+    """Commands that log into a folder, and end with it."""
+    commands = RunCommands(folder)
     try:
-        yield nursery
+        yield commands
     finally:
-        nursery.end()
+        commands.end()
