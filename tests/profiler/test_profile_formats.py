@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from profile_mlperf import detail, summary, training
+from profile_nsight import details_page
 from profile_xplane import WORKED, Line, Plane, kernel, space, viewer_trace
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import ProfileFormat
@@ -19,6 +20,7 @@ from rightsizer.profiles.printed_text import excerpt, plain_words
 from rightsizer.profiles.reader import Head
 from rightsizer.profiles.registry import (
     grouped,
+    is_profile,
     open_profile,
     read_all,
     read_files,
@@ -364,3 +366,18 @@ def test_a_folder_that_links_to_itself_ends(tmp_path: Path) -> None:
     (deep / "far.json").write_bytes(TORCH)
     (tmp_path / "near.json").write_bytes(TORCH)
     assert [each.source for each in read_all([tmp_path], LIMITS)] == ["near.json"]
+
+
+def test_source_code_that_quotes_a_profile_is_none(tmp_path: Path) -> None:
+    """The same text is a profile in the file that the profiler wrote."""
+    printed = details_page([("Launch Statistics", "# SMs", "SM", "132")])
+    code = tmp_path / "test_reader.py"
+    code.write_text(f'PRINTED = """\n==PROF== Connected to process 4 (train)\n{printed}"""\n')
+    with pytest.raises(
+        ProfileError, match=r"test_reader\.py: source code.*that the profiler wrote"
+    ):
+        open_profile(code, LIMITS)
+    assert not is_profile(code, LIMITS)
+    log = tmp_path / "kernels.log"
+    log.write_text(code.read_text())
+    assert [profile.source for profile in read_all([tmp_path], LIMITS)] == ["kernels.log"]

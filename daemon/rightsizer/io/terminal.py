@@ -130,4 +130,4 @@ def wrapped(
 
 def counted(count: int, one: str, many: str = "") -> str:
     """Format a count with its noun, as in `2 findings`; `many` is an irregular plural."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
+from rightsizer.io.terminal import counted
 from rightsizer.model.values import percent_text
 from rightsizer.profiler import figures
 from rightsizer.profiler.figures import ProfileDocument, judged_time, size_text, time_text
@@ -337,8 +338,9 @@ def _measured(
     yield _sentence(figures.older_text(device))
     if launches := device["launches"]:
         took = time_text(launches["host_seconds"])
-        short = f"{launches['short_kernels']:,} kernels shorter than their launch"
-        yield f"{launches['count']:,} launches in {took} of the host; {short}"
+        short = f"{counted(launches['short_kernels'], 'kernel')} shorter than a launch"
+        many = counted(launches["count"], "launch", "launches")
+        yield f"{many} in {took} of the host; {short}"
     steps = device["steps"][:_PAGE_ROWS]
     rows = map(_step_row, device["steps"])
     header = ("step", "time", "kernels", "host wait", "loader")
@@ -473,8 +475,8 @@ def _kernels(kernels: Sequence[ProfileDocument], kernel_maximum: int) -> Iterato
 
 def _speed_of_light(kernels: Iterable[ProfileDocument]) -> Iterator[Block]:
     """Yield what the longest counted kernels reach of their board's peaks."""
-    counted = (kernel for kernel in kernels if kernel["compute_ratio"] is not None)
-    for kernel in islice(counted, _MOST_COUNTED):
+    with_counters = (kernel for kernel in kernels if kernel["compute_ratio"] is not None)
+    for kernel in islice(with_counters, _MOST_COUNTED):
         ratios = {
             "multiprocessors": kernel["compute_ratio"],
             "busiest part of the memory": (kernel["counters"] or {}).get("memory_ratio"),
@@ -520,7 +522,8 @@ def _host(profiles: Sequence[ProfileDocument]) -> Iterator[Block]:
 def _source(file: ProfileDocument) -> Section:
     rank = "" if file["rank"] is None else f", rank {file['rank']}"
     of = f" of {file['world_size']}" if file["world_size"] else ""
-    unread = ", ".join(f"{count:,} {what}" for what, count in file["unread"].items())
+    unread = ", ".join(f"{what} ({count:,})" for what, count in file["unread"].items())
     unread = f"of them of no use here: {unread}" if unread else "all of use here"
     title = f"{file['source']}: {file['format']} {file['version']}".rstrip() + rank + of
-    return section(title, Items((f"{file['events']:,} events read; {unread}", *file["notes"])))
+    read = counted(file["events"], "event")
+    return section(title, Items((f"{read} read; {unread}", *file["notes"])))

@@ -51,6 +51,8 @@ class _OtherFile(Struct, frozen=True):
     instead: str
     name: str = ""
     head: tuple[str, ...] = ()
+    may_quote: bool = False
+    """Whether it may contain the text of a profile without being one."""
 
     def fits(self, head: Head) -> bool:
         """Whether name or content matches."""
@@ -343,6 +345,8 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
 
 
 def _reader_for(head: Head) -> ProfileReader | None:
+    if any(file.may_quote and file.fits(head) for file in _other_files()):
+        return None
     return next((reader for reader in _formats() if reader.recognizes(head)), None)
 
 
