@@ -127,6 +127,24 @@ def test_evidence_of_dismissed_advice_has_no_times() -> None:
     assert "from " not in next(line for line in text.splitlines() if "are known" in line)
 
 
+def test_an_explanation_says_first_that_its_recommendation_has_ended() -> None:
+    """Nobody acts on what is no longer open."""
+    advice = Advice(whole(), AdviceState.EXPIRED, NOW, NOW, closed=NOW)
+    first, *_ = text_of(explanation_blocks(explain_advice(advice, Rules()))).splitlines()
+    assert "· no longer open: expired " in first
+
+
+def test_as_many_cheaper_gpus_are_no_saved_ones() -> None:
+    """What saves money and no GPU says how."""
+    saves = Savings(0.0, 0.0, 3.0, 4.0)
+    judged = replace(whole(), savings=saves, options=(Option("L4", Risk.LOW, savings=saves),))
+    advice = Advice(judged, AdviceState.ACTIVE, NOW, NOW)
+    text = text_of(explanation_blocks(explain_advice(advice, Rules())))
+    assert text.count("a cheaper GPU in place of this one") == 2
+    assert "0 GPU" not in text.replace("GPU 0", "")
+    assert "saves no GPU" not in text
+
+
 def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> None:
     """Open advice by its worth, closed advice, and rules that abstained."""
     idle = whole()

@@ -143,3 +143,19 @@ def test_alternatives_are_one_thing_to_do() -> None:
         node_view(NodeFrame(report, {"devices": []}), TableView())
     )
     assert "1 to do" in printed.getvalue()
+
+
+def test_savings_and_waste_say_of_what_they_are() -> None:
+    """Of so many GPUs, a day; in a narrow terminal without the time."""
+    devices = [{**DEVICE, "uuid": f"GPU-{place}", "title": f"GPU {place}"} for place in range(2)]
+    both = {**advice("pair", 6.0), "devices": ["GPU-0", "GPU-1"]}
+    report = {"agent": {"source": "nvml"}, "devices": devices, "advice": [both]}
+    for width, headings in ((120, ("Wasted, 24 h", "Saves a day")), (70, ("Wasted", "Saves"))):
+        printed = io.StringIO()
+        Console(file=printed, width=width).print(
+            node_view(NodeFrame(report, {"devices": []}), TableView(width=width))
+        )
+        text = printed.getvalue()
+        assert text.count("$72, on 2 GPUs") == 2
+        assert all(heading in text for heading in headings)
+        assert ("a day" in text) is (width == 120)

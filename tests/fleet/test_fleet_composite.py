@@ -1,7 +1,7 @@
 """Agents and dcgm-exporters in one fleet: each device once, agents preferred."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -151,3 +151,28 @@ def test_what_is_down_now_tells_what_it_told_last() -> None:
     (kubernetes,) = (report for report in reports if report.source == "kube-state-metrics")
     assert kubernetes.can == ()
     assert kubernetes.warnings[0].startswith("No series for 4 h: what it tells is as of then")
+
+
+class Forgetful:
+    """A store that counts what it lacks."""
+
+    def __init__(self, store: MetricStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        """Answer as the store."""
+        return getattr(self._store, name)
+
+    def range(self, query: str, *span: Nanoseconds) -> Any:
+        """Count whatever there is."""
+        is_count = query.startswith("count(last_over_time(")
+        return self._store.range("count(DCGM_FI_DEV_GPU_UTIL)" if is_count else query, *span)
+
+
+def test_a_source_that_never_was_there_has_no_warning() -> None:
+    """Nothing ended, and nothing is as of then."""
+    composite = CompositeSource([DcgmExporterSource()], FleetSettings())
+    with stored(past()) as store:
+        reports = composite.probe(Forgetful(store), NOW, DAY)
+    _, *others = reports
+    assert not any(report.metrics or report.warnings for report in others)

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from html import unescape
 from html.parser import HTMLParser
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -15,11 +16,14 @@ import pytest
 from msgspec.structs import replace
 
 from cases import finding
+from estate_views import L4, MARKET
 from fleet_answers import END, fleet_answer
 from rightsizer.fleet.answer_blocks import fleet_blocks, rest_blocks
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.page import fleet_document, page_policy
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.usage import FREE, UseKey, UseSum, add_uses, usage_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Instruction, Savings
 from rightsizer.report.block_text import text_of
@@ -136,7 +140,7 @@ def test_hours_of_a_team_are_used_wasted_or_left_over() -> None:
     names = [column.name for column in table.columns]
     for row in table.rows:
         cells = dict(zip(names, row, strict=True))
-        parts = sum(float(str(cells[name])) for name in ("used", "wasted", "left"))
+        parts = sum(float(str(cells[name])) for name in ("used", "wasted", "headroom"))
         assert parts == pytest.approx(float(str(cells["GPU-hours"])))
 
 
@@ -206,6 +210,44 @@ def test_nothing_known_is_not_shown_as_nothing() -> None:
     assert "<h2>Teams" not in page
 
 
+def test_the_gpus_of_the_page_sum_to_its_bill() -> None:
+    """What former holders cost has a row for each team and pool."""
+    priced = [row for row in document_of()["holdings"] if row["dollars_per_day"]]
+    uses = {
+        UseKey("", "old", "serve", "kubernetes", L4): UseSum(
+            held=1000.0, used=400.0, idle=600.0, wasted=600.0
+        )
+    }
+    for row in priced:
+        kind = "kubernetes" if row["workload"] else FREE
+        idle, free = row["idle_gpu_hours"], row["free_gpu_hours"]
+        use = UseSum(
+            held=row["held_gpu_hours"],
+            used=row["used_gpu_hours"],
+            idle=idle,
+            free=free,
+            wasted=idle + free,
+        )
+        add_uses(uses, {UseKey("", row["team"], row["pool"], kind, row["board"]): use})
+    document = {**document_of(usage=usage_of(uses, MARKET)), "holdings": priced}
+    (packed,) = re.findall(r'id="holdings">([^<]+)<', fleet_document(document))
+    columns = json.loads(zlib.decompress(base64.b64decode(packed)))
+    total = document["usage"]["total"]
+    for key, dollars in (("cents", "dollars"), ("wasted", "wasted_dollars")):
+        assert sum(columns[key]) == pytest.approx(total[dollars]["value"] * 100 / 14, abs=30)
+    former = columns["words"]["workload"]["names"].index("(former holders)")
+    places = [*accumulate(columns["words"]["workload"]["steps"])]
+    assert columns["gpus"][places.index(former)] == 0.0
+    assert columns["hours"][places.index(former)] == pytest.approx(1000.0)
+
+
+def test_warnings_are_counted_as_shown() -> None:
+    """Those of sources that are not in the store are not there to be read."""
+    absent = SourceReport("slurm", warnings=("No series.",))
+    text = text_of(fleet_blocks(document_of(sources=(absent,), notes=("One.",))))
+    assert "1 warning at the end" in " ".join(text.split())
+
+
 def test_a_hundred_thousand_gpus_are_a_page_of_two_megabytes() -> None:
     """Every GPU is in it, whoever has it and whatever became of its hours."""
     random = Random(1)
@@ -229,7 +271,8 @@ def test_a_hundred_thousand_gpus_are_a_page_of_two_megabytes() -> None:
             "workload": f"kubernetes:team-{node % 200}/{name}",
         }
         rows.append(first | place | hours | {"uuid": f"GPU-{at}"})
-    page = fleet_document(document | {"holdings": rows})
+    usage = document["usage"] | {"parts": []}
+    page = fleet_document(document | {"holdings": rows, "usage": usage})
     assert len(page.encode()) < 2_000_000
     (packed,) = re.findall(r'id="holdings">([^<]+)<', page)
     columns = json.loads(zlib.decompress(base64.b64decode(packed)))

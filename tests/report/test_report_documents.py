@@ -90,9 +90,18 @@ def test_a_row_says_on_how_many_gpus_its_advice_saves() -> None:
     piece = finding(id="a", devices=(gpu(0).uuid, gpu(1).uuid), savings=saves)
     advice = (Advice(piece, AdviceState.ACTIVE, EPOCH, EPOCH),)
     text = document("markdown", devices=devices, workloads=(), advice=advice)
-    rows = [line for line in text.splitlines() if "(on 2 GPUs)" in line]
+    rows = [line for line in text.splitlines() if "$120, on 2 GPUs" in line]
     assert len(rows) == 2
-    assert all("$120" in row for row in rows)
+
+
+def test_what_nobody_recommends_is_not_to_be_changed() -> None:
+    """Other findings have a heading of their own."""
+    other = finding(id="weak", confidence=0.11, summary="GPU 1 waits for the CPU.")
+    text = document("text", advice=(), findings=(other,))
+    assert "Nothing to change is known." in text
+    after = text.partition("Findings over the whole span without an open recommendation:")[2]
+    assert "GPU 1 waits for the CPU." in after
+    assert "11% sure (weak)" in " ".join(after.split())
 
 
 def test_html_is_well_formed_and_needs_nothing_else() -> None:

@@ -67,7 +67,7 @@ def test_wasted_time_is_the_same_figure_everywhere() -> None:
     )
     assert of_summary["waste_seconds"] == pytest.approx(sum(window.waste_seconds.values()))
     assert "9.4 h of GPU time (14%) was wasted, worth $24 " in of_report
-    assert "work leaves $20 more" in of_report
+    assert "$20 more is headroom, left by GPUs at work" in of_report
     assert view.waste.left_over.dollars_typical == model.summary.left_over.dollars_typical
     assert model.summary.wasted.gpu_hours == pytest.approx(of_page.use.wasted_gpu_hours)
     assert model.devices[0].wasted == model.summary.wasted

@@ -45,7 +45,8 @@ def run_offline(path: Path, settings: Settings, *, save: bool = False) -> Offlin
         # GPUs that have left are not judged, and their past is kept.
         end = accounting.restore(history.present_devices(), history.load(), counts=True).end
         if not end:
-            raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
+            what = f"history '{path}' is empty; let the agent run for a while first"
+            raise HistoryError(f"{what}, or name it with --url")
         clock = FastClock(end)
         policies = PolicySet(settings.policies_here)
         profiles = ProfileService(accounting, storage, clock, settings.profiles)

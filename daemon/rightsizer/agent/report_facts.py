@@ -84,7 +84,8 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
     with closing(Storage(str(path), read_only=True)) as storage:
         history = storage.kept_history
         if (extent := history.extent()) is None:
-            raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
+            what = f"history '{path}' is empty; let the agent run for a while first"
+            raise HistoryError(f"{what}, or name it with --url")
         since, until = _span(query, *extent)
         sums = _read(history, since, until)
         devices = history.devices()

@@ -14,7 +14,7 @@ from rightsizer.io.codec import convert
 from rightsizer.model.served_load import ServedLoad, ServedNeed
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.report.labels import action_label
-from rightsizer.report.rows import GPU_COLUMNS, GpuRow, RowColumn, SubjectUse
+from rightsizer.report.rows import GPU_COLUMNS, GpuRow, RowColumn, SubjectUse, savings_fields
 
 JsonMapping = Mapping[str, Any]
 
@@ -91,9 +91,9 @@ def _advised(uuid: str, advice: JsonMapping) -> dict[str, Any]:
     return {
         "to_do": action_label(advice["action"], advice["finding"]),
         "severity": advice["severity"],
-        "saves_dollars_per_day": max(0.0, dollars_per_day(advice)),
         "rank": dearest_first(advice),
         "is_cause": uuid in advice["culprits"],
+        **savings_fields(dollars_per_day(advice), len(advice["devices"])),
     }
 
 

@@ -16,7 +16,7 @@ from rightsizer.console.node_frame import SORTS, NodeFrame, NodeRow, node_rows
 from rightsizer.report.advice_groups import to_do
 from rightsizer.report.blocks import GLYPHS, Key
 from rightsizer.report.labels import ABSENT, GROUP_NAMES, GROUP_OF, GROUPS, display_name
-from rightsizer.report.rows import GPU_COLUMNS, RowColumn
+from rightsizer.report.rows import GPU_COLUMNS, RowColumn, saves_text
 from rightsizer.report.served_labels import served_detail
 
 COLORS: Final = {
@@ -56,6 +56,8 @@ _CHOSEN: Final = "on grey23"
 _FIGURES: Final = ("number", "below number", "saves")
 _SHORTENED: Final = ("Now", "To do")
 """Columns that shrink in a narrow terminal."""
+_LONGER: Final = {"Wasted": "Wasted, 24 h", "Saves": "Saves a day"}
+"""Headings with the time that they are of."""
 _HOLDER: Final = "Holder"
 """Column of models too, which goes on in further lines where those are not counted."""
 
@@ -95,7 +97,10 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     columns = [column for column in GPU_COLUMNS if column.least_width <= view.width]
     for column in columns:
         justify: JustifyMethod = "right" if column.kind in _FIGURES else "left"
-        table.add_column(column.name, justify=justify, no_wrap=column.name not in shortened)
+        name = column.name
+        if view.width >= _NARROW:
+            name = _LONGER.get(name, name)
+        table.add_column(name, justify=justify, no_wrap=column.name not in shortened)
     names_model = view.width >= _WIDE and len({row.model for row in shown} - {""}) > 1
     for row in visible:
         title = _title(row, view.width, names_model=names_model, is_chosen=row is chosen)
@@ -164,7 +169,7 @@ def _cell(column: RowColumn, row: NodeRow, title: Text, view: TableView) -> Text
         glyphs = {} if view.has_color else _GLYPHS
         drawn = (glyphs.get(state, "█") if state else " " for state in states)
         return Text.assemble(*zip(drawn, (COLORS.get(state, "") for state in states), strict=True))
-    text = printable(column.text(row)) or ABSENT
+    text = printable(saves_text(row) if column.kind == "saves" else column.text(row)) or ABSENT
     style = _STYLES.get(column.tone(row), "")
     if column.name == _HOLDER and view.height is None:
         return Text(text, style, overflow="fold")

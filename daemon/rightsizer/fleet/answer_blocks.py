@@ -201,7 +201,13 @@ def fleet_blocks(answer: _JsonMapping, top: int = _MOST_GROUPS) -> Iterator[Bloc
 
 def known_text(answer: _JsonMapping) -> str:
     """Return of what and over what time it is."""
-    warnings = len(answer["notes"]) + sum(len(source["warnings"]) for source in answer["sources"])
+    said = {
+        (source["source"], text)
+        for source in answer["sources"]
+        if source["is_found"]
+        for text in source["warnings"]
+    }
+    warnings = len(answer["notes"]) + len(said)
     look = f" {counted(warnings, 'warning')} at the end." if warnings else ""
     gpus = f"{round(answer['gpus'], 2):g} GPU{'' if answer['gpus'] == 1 else 's'}"
     pools = counted(len(answer["pools"]), "pool")
@@ -270,7 +276,7 @@ def _used(title: str, name: str, rows: Sequence[_JsonMapping], **options: Any) -
         number_column("GPU-hours"): itemgetter("held_gpu_hours"),
         number_column("used"): itemgetter("used_gpu_hours"),
         number_column("wasted"): itemgetter("wasted_gpu_hours"),
-        number_column("left"): itemgetter("headroom_gpu_hours"),
+        number_column("headroom"): itemgetter("headroom_gpu_hours"),
         number_column("kWh"): itemgetter("kilowatt_hours"),
         ("cost", CellKind.MONEY): lambda row: (row["dollars"] or {}).get("value"),
         ("of it wasted", CellKind.MONEY): lambda row: (row["wasted_dollars"] or {}).get("value"),

@@ -122,6 +122,8 @@ def _probed(
     if report.metrics or (last := last_seen(store, source.names, now, lookback)) is None:
         return report
     report = source.probe(store, last)
+    if not report.metrics:  # Nothing tells that it ever was there.
+        return report
     gone = _GONE.format(format_duration(seconds(now - last)))
     return replace(report, time=last, can=(), warnings=(gone, *report.warnings))
 

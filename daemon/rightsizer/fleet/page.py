@@ -3,6 +3,7 @@
 import base64
 import re
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import starmap
@@ -15,9 +16,10 @@ from rightsizer.console.advice import standing, worth
 from rightsizer.fleet.advice_groups import AdviceGroup
 from rightsizer.fleet.answer_blocks import advice_table, known_text, rest_blocks
 from rightsizer.fleet.summary import HOUR_PARTS, FleetSummary, summary_of
+from rightsizer.fleet.usage import FREE, UNKNOWN
 from rightsizer.io.codec import encode
 from rightsizer.io.terminal import counted
-from rightsizer.model.values import dollars_text, number_text, percent_text
+from rightsizer.model.values import DAY_SECONDS, dollars_text, number_text, percent_text
 from rightsizer.report.blocks import (
     Bar,
     BarPart,
@@ -31,7 +33,7 @@ from rightsizer.report.blocks import (
     section,
 )
 from rightsizer.report.figures import dollars
-from rightsizer.report.labels import uncapitalized
+from rightsizer.report.labels import HOURS_A_DAY, headroom_text, uncapitalized
 from rightsizer.report.rows import GPU_COLUMNS
 from rightsizer.report.template import page_of, rendered, scripts
 from rightsizer.sizing.estimate import EstimateInterval
@@ -110,7 +112,7 @@ def _tiles(answer: _JsonMapping, summary: FleetSummary) -> Iterator[Tile]:
     yield Tile("Costs a day", _money(spent), ends or "not every price is known")
     wasted = number_text(answer["usage"]["total"]["wasted_gpu_hours"])
     hours = f"{wasted} of {number_text(summary.hours)} GPU-hours"
-    left = f"; work leaves {dollars_text(summary.left_over)} more" if summary.left_over else ""
+    left = headroom_text(dollars_text(summary.left_over)) if summary.left_over else ""
     yield Tile("Wasted a day", _money(summary.wasted), f"{hours}{left}")
     gained = summary.reclaimable
     worth = "no price is known; " if gained is None else f"{dollars(gained.low, gained.high)}, "
@@ -162,12 +164,61 @@ _PERCENT: Final = 100.0
 _MONTH: Final = re.compile(r"\d{4}-\d\d")
 
 
+_LOSSES: Final = tuple(f"{part}_gpu_hours" for part in ("idle", "stalled", "lost", "free"))
+_LEAST_HOURS: Final = 0.01
+"""Fewer are what is left by rounding."""
+_FORMER: Final = "(former holders)"
+"""In place of a workload and its node."""
+
+
+def _dollars(row: _JsonMapping) -> tuple[float, float]:
+    """Return what the known hours of a row cost, and what the wasted ones of them did."""
+    if "dollars" in row:
+        return tuple((row[key] or {}).get("value", 0.0) for key in ("dollars", "wasted_dollars"))
+    hourly = (row["dollars_per_day"] or 0.0) / HOURS_A_DAY / (row["gpus"] or 1.0)
+    return hourly * row["held_gpu_hours"], hourly * sum(row[loss] for loss in _LOSSES)
+
+
+def _former(answer: _JsonMapping) -> Iterator[_JsonMapping]:
+    """Yield rows of what the bill has beyond the hours of present holders, by team and pool."""
+    parts = [f"{part}_gpu_hours" for part in _COLORS]
+    rests = defaultdict[tuple[str, ...], Counter[str]](Counter)
+    for sign, rows in ((1.0, answer["usage"]["parts"]), (-1.0, answer["holdings"])):
+        for row in rows:
+            is_held = row["kind"] not in {FREE, UNKNOWN} if sign > 0 else row["workload"]
+            workload = _FORMER if is_held else ""
+            rest = rests[row["cluster"], row["team"], row["pool"], workload]
+            spent, wasted = _dollars(row)
+            for key, amount in (
+                *((part, row[part]) for part in parts),
+                ("dollars", spent),
+                ("wasted_dollars", wasted),
+            ):
+                rest[key] += sign * amount
+    for (cluster, team, pool, workload), rest in sorted(rests.items()):
+        if sum(rest[part] for part in parts) >= _LEAST_HOURS:
+            names = {"cluster": cluster, "team": team, "pool": pool, "workload": workload}
+            hours = {part: max(0.0, rest[part]) for part in parts}
+            dollars = {key: {"value": rest[key]} for key in ("dollars", "wasted_dollars")}
+            yield {
+                **names,
+                "node": _FORMER,
+                "name": "",
+                "uuid": "",
+                "gpus": 0.0,
+                **hours,
+                **dollars,
+            }
+
+
 def _packed(answer: _JsonMapping, shown: Sequence[AdviceGroup]) -> str:
     """Return who holds which GPU for the page's script: columns in JSON, deflated, in base64.
 
     A name is there once; shares of the hours are whole percents, what they lack is headroom.
     """
-    rows = sorted(answer["holdings"], key=lambda row: (row["node"], row["name"], row["workload"]))
+    days = answer["lookback_seconds"] / DAY_SECONDS
+    rows = [*answer["holdings"], *_former(answer)]
+    rows.sort(key=lambda row: (row["node"], row["name"], row["workload"]))
     groups = [(group.pieces[0]["id"], f"{group.to_do}, {group.title}") for group in shown]
     by_uuid = {
         uuid: place
@@ -194,7 +245,11 @@ def _packed(answer: _JsonMapping, shown: Sequence[AdviceGroup]) -> str:
     columns = {
         "words": words,
         "gpus": [round(row["gpus"], 3) for row in rows],
-        "cents": [round(_PERCENT * (row["dollars_per_day"] or 0.0)) for row in rows],
+        "hours": [round(hours, 2) for hours in whole],
+        **{
+            money: [round(_PERCENT * _dollars(row)[place] / days) for row in rows]
+            for place, money in enumerate(("cents", "wasted"))
+        },
         "parts": parts,
         "names": HOUR_PARTS,
         "headings": {column.name: uncapitalized(column.name) for column in GPU_COLUMNS},

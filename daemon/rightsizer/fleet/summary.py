@@ -14,12 +14,12 @@ from rightsizer.io.terminal import counted
 from rightsizer.model.values import DAY_SECONDS, Savings, dollars_text, number_text, percent_text
 from rightsizer.report.advice_rows import sum_known
 from rightsizer.report.figures import dollars
-from rightsizer.report.labels import HOURS_A_DAY
+from rightsizer.report.labels import HOURS_A_DAY, headroom_text
 from rightsizer.sizing.estimate import EstimateInterval
 
 HOUR_PARTS: Final = {
     "used": "used",
-    "headroom": "left over by work",
+    "headroom": "headroom",
     "idle": "held idle",
     "stalled": "stalled",
     "lost": "lost otherwise",
@@ -45,7 +45,7 @@ class FleetSummary(Struct, frozen=True):
     """Dollars a day; `None` where a price is unknown."""
     wasted: EstimateInterval | None
     left_over: float
-    """Dollars a day of what work leaves of its GPUs: not wasted, yet smaller ones may do."""
+    """Dollars a day of headroom: not wasted, yet smaller GPUs may do."""
     reclaimable: EstimateInterval | None
     """Dollars a day of recommendations that can be done together."""
     gpus: float | None
@@ -71,7 +71,7 @@ class FleetSummary(Struct, frozen=True):
             return f"Of {self.hours:,.1f} GPU-hours: {shares}."
         spent = dollars_text(self.spent.value)
         wasted = dollars_text(self.wasted.value)
-        left = f" and {dollars_text(self.left_over)} left over by work" if self.left_over else ""
+        left = headroom_text(dollars_text(self.left_over)) if self.left_over else ""
         return f"Costs {spent} a day, {wasted} of it wasted{left}. Of the GPU-hours: {shares}."
 
     @property

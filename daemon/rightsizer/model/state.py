@@ -84,7 +84,7 @@ class Cause(StrEnum):
 def wasted_in(unused: Mapping[Any, float]) -> float:
     """Sum what was idle, stalled or held up, in the unit of the unused parts, which are by cause.
 
-    Headroom is left over by work: not wasted, yet smaller GPUs may do.
+    Headroom is left by work: not wasted, yet smaller GPUs may do.
     """
     return sum(part for cause, part in unused.items() if cause != Cause.HEADROOM)
 

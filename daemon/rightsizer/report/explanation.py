@@ -31,7 +31,7 @@ from rightsizer.report.advice_document import (
     finding_document,
     lifecycle_document,
 )
-from rightsizer.report.labels import interval_text, readable_name, risk_word
+from rightsizer.report.labels import interval_text, readable_name, replaced_label, risk_word
 
 _IDLE: Final = 'state=~"idle_.*"'
 _KNOWN: Final = 'state!="unknown"'
@@ -285,7 +285,7 @@ def explain_finding(
             product(finding.confidence_factors, finding.confidence),
         ),
         options=tuple(
-            RankedOption(rank, option.description, why(option))
+            RankedOption(rank, option.description, why(option, len(finding.devices)))
             for rank, option in enumerate(finding.options, 1)
         ),
         queries=queries,
@@ -337,8 +337,8 @@ def product(factors: Mapping[str, float], confidence: float) -> str:
     return f"{text} {sign} {confidence:g}"
 
 
-def why(option: Option) -> str:
-    """Explain the rank of an option."""
+def why(option: Option, gpus: int) -> str:
+    """Explain the rank of an option for some GPUs."""
     parts = [f"risk {risk_word(option.risk)}"]
     if option.risks:
         parts[0] += f" ({risks_text(option.risks)})"
@@ -354,7 +354,8 @@ def why(option: Option) -> str:
         parts.append(f"costs {cost} $/h")
     if option.savings is not None and option.savings.gpus_low is not None:
         saved = interval_text(option.savings.gpus_low, option.savings.gpus_high, _CENTS)
-        parts.append("saves no GPU" if saved == "0.00" else f"saves {saved} GPUs")
+        none = replaced_label(option.savings, gpus) or "saves no GPU"
+        parts.append(none if saved == "0.00" else f"saves {saved} GPUs")
     return "; ".join(parts)
 
 

@@ -25,9 +25,9 @@ from rightsizer.report.labels import (
     action_label,
     dollars_label,
     first_names,
-    gpus_label,
     interval_text,
     risk_word,
+    saved_gpus_label,
 )
 
 _EXPIRED: Final = "over, superseded, or its workload is gone"
@@ -40,7 +40,8 @@ def explanation_blocks(explanation: Explanation) -> Iterator[Block]:
     """Yield the whole explanation."""
     advice = explanation.advice
     reasons = ", ".join(advice.reasons) or "nothing to complain of"
-    yield f"{advice.id} · {advice.finding} ({reasons}), severity {advice.severity}"
+    ended = _ended(explanation.lifecycle)
+    yield f"{advice.id} · {ended}{advice.finding} ({reasons}), severity {advice.severity}"
     yield advice.summary
     names = explanation.names
     where = ", ".join(names.get(uuid, uuid) for uuid in advice.devices)
@@ -48,7 +49,7 @@ def explanation_blocks(explanation: Explanation) -> Iterator[Block]:
     yield f"Action: {action_label(advice.action, advice.finding)}"
     options = (f"{option.description}: {option.why}" for option in explanation.options)
     yield section("Evidence", *_window(explanation.window), KeyValues(_evidence(advice, names)))
-    yield section("Savings", *_savings(advice.savings))
+    yield section("Savings", *_savings(advice.savings, len(advice.devices)))
     yield section("Options", Items(tuple(options), is_numbered=True))
     yield section("How to", *_instructions(advice.instructions))
     yield section("Confidence", explanation.confidence.product)
@@ -102,14 +103,14 @@ def _of_only_device(value: object, devices: Sequence[str]) -> object:
     return value
 
 
-def _savings(savings: Savings) -> Iterator[str]:
+def _savings(savings: Savings, gpus: int) -> Iterator[str]:
     if savings.reason:
         yield f"n/a ({savings.reason})"
     if savings.dollars_per_hour_low is not None:
         ends = savings.dollars_per_hour_low, savings.dollars_per_hour_high
         yield dollars_label(*ends, savings.dollars_per_hour_typical)
-    if savings.gpus_low is not None:
-        yield gpus_label(savings.gpus_low, savings.gpus_high)
+    if gpus_text := saved_gpus_label(savings, gpus):
+        yield gpus_text
     hours = savings.gpu_hours_per_month_low, savings.gpu_hours_per_month_high
     energy = savings.kilowatt_hours_per_month_low, savings.kilowatt_hours_per_month_high
     for (low, high), unit in ((hours, "GPU-hours a month"), (energy, "kWh a month, at the GPUs")):
@@ -125,6 +126,14 @@ def _instructions(instructions: Sequence[Instruction]) -> Iterator[Block]:
     for instruction in instructions:
         yield f"{instruction.title}:"
         yield Code(instruction.text)
+
+
+def _ended(lifecycle: LifecycleDocument | None) -> str:
+    """Say at once that a recommendation is no longer open; empty for others."""
+    if lifecycle is None or lifecycle.closed is None:
+        return ""
+    by = f" by {lifecycle.actor}" if lifecycle.actor else ""
+    return f"no longer open: {lifecycle.state}{by} {_when(lifecycle.closed)} · "
 
 
 def _lifecycle(lifecycle: LifecycleDocument | None) -> Iterator[str]:

@@ -126,6 +126,22 @@ def dollars_label(low: float, high: float | None, point: float | None = None) ->
     return f"{costs}{middle} {more}a day{ends}"
 
 
+def saved_gpus_label(savings: Savings, gpus: int) -> str:
+    """GPUs saved, or what becomes of those that stay as many; empty if that saves nothing."""
+    if savings.gpus_low is None:
+        return ""
+    if (savings.gpus_high or savings.gpus_low) >= _LEAST_GPUS:
+        return gpus_label(savings.gpus_low, savings.gpus_high)
+    return replaced_label(savings, gpus)
+
+
+def replaced_label(savings: Savings, gpus: int) -> str:
+    """Say that as many cheaper GPUs take the place of these; empty if they are not cheaper."""
+    if savings.dollars_per_hour <= 0:
+        return ""
+    return "a cheaper GPU in place of this one" if gpus == 1 else "cheaper GPUs in place of these"
+
+
 def savings_label(savings: Savings) -> str:
     """Money and GPUs, or why there is no figure."""
     parts = []
@@ -135,6 +151,11 @@ def savings_label(savings: Savings) -> str:
     if savings.gpus_low is not None and (savings.gpus_high or 0.0) >= _LEAST_GPUS:
         parts.append(gpus_label(savings.gpus_low, savings.gpus_high))
     return ", ".join(parts) or (f"n/a ({savings.reason})" if savings.reason else "n/a")
+
+
+def headroom_text(amount: str) -> str:
+    """Say how much headroom there is besides what is wasted, and what that is."""
+    return f"; {amount} more is headroom, left by GPUs at work" if amount else ""
 
 
 def confidence_label(confidence: float) -> str:

@@ -62,6 +62,7 @@ from rightsizer.report.labels import (
 from rightsizer.report.model import (
     AdviceRow,
     DeviceRow,
+    FindingRow,
     OutcomeRow,
     ReportDay,
     ReportModel,
@@ -75,11 +76,13 @@ from rightsizer.report.rows import (
     SubjectUse,
     WorkloadRow,
     rows_table,
+    savings_fields,
 )
 from rightsizer.report.summary import alternatives, left_text, saved_text, summary_of, unknown_text
 
 _MOST_ROWS: Final = 50
 """Limit of workloads and outcomes, to keep documents small; JSON has all."""
+_WITHOUT_ADVICE: Final = "Findings over the whole span without an open recommendation"
 _MOST_NAMED: Final = 3
 _FROM_ISO_YEAR: Final = 5
 _WIDEST: Final = 1.25
@@ -112,6 +115,10 @@ def report_blocks(model: ReportModel, timezone: dt.tzinfo) -> Iterator[Block]:
     else:
         yield f"The history holds {history}."
     yield section("What to change", *_changes(model, moment))
+    becomes = "Each becomes a recommendation if it lasts and still holds at the end."
+    findings = Items(tuple(map(_finding_line, model.findings)))
+    if model.findings:
+        yield section(_WITHOUT_ADVICE, becomes, findings)
     yield section("Outcomes of past recommendations", *_outcomes(model, moment))
     yield section("Health, and what is not known", *_health(model, moment))
     yield section("Words and numbers", *_words(model))
@@ -288,7 +295,7 @@ def _use(model: ReportModel, usage: DeviceRow | WorkloadUsage, name: str) -> dic
         "use": SubjectUse.of(usage.used_hours, usage.waste_hours),
         "wasted_dollars": usage.wasted.dollars_typical,
         "known_ratio": usage.coverage_ratio,
-    } | ({} if first is None else _advised(first, name))
+    } | ({} if first is None else _advised(first))
 
 
 def _urgency(row: AdviceRow) -> Rank:
@@ -296,14 +303,12 @@ def _urgency(row: AdviceRow) -> Rank:
     return worth_rank(row.severity, row.savings.dollars_per_month_typical or 0.0, row.confidence)
 
 
-def _advised(row: AdviceRow, name: str) -> dict[str, Any]:
-    is_one_of = name in row.devices and len(row.devices) > 1
+def _advised(row: AdviceRow) -> dict[str, Any]:
     monthly = row.savings.dollars_per_month_typical or 0.0
     return {
         "to_do": action_label(row.action, row.finding),
-        "to_do_detail": f"on {len(row.devices)} GPUs" if is_one_of else "",
-        "saves_dollars_per_day": max(0.0, monthly * HOURS_A_DAY / HOURS_PER_MONTH),
         "rank": _urgency(row),
+        **savings_fields(monthly * HOURS_A_DAY / HOURS_PER_MONTH, len(row.devices)),
     }
 
 
@@ -339,24 +344,17 @@ def _changes(model: ReportModel, moment: _Moment) -> Iterator[Block]:
         yield "The history has no ledger; these are the rules' findings on its last days."
     if not model.advice:
         yield "No open recommendations."
-    if model.findings:
-        yield (
-            "Findings over the whole span; each becomes a recommendation if it lasts and still "
-            "holds at the end:"
-        )
-    yield Items(
-        tuple(
-            f"{row.summary} {action_label(row.action, row.finding)}; "
-            f"{percent(row.confidence)} sure ({row.id})"
-            for row in model.findings
-        )
-    )
     firsts = alternatives(model.advice)
     for place, row in enumerate(model.advice, 1):
         instead = f"Instead of {firsts[row.id]}: " if row.id in firsts else ""
         subject = row.workload or ", ".join(row.devices)
         title = f"{place}. {instead}{action_label(row.action, row.finding)}: {subject}"
         yield section(title, *_advice(row, moment), look=Look.CARD)
+
+
+def _finding_line(row: FindingRow) -> str:
+    action = action_label(row.action, row.finding)
+    return f"{row.summary} {action}; {percent(row.confidence)} sure ({row.id})"
 
 
 def _advice(row: AdviceRow, moment: _Moment) -> Iterator[Block]:
@@ -508,6 +506,7 @@ def screen_blocks(model: ReportModel, timezone: dt.tzinfo) -> Iterator[Block]:
         start, end = (figures.moment_text(time, timezone) for time in ends)
         yield f"The history holds {start} to {end}."
     yield _to_change(model)
+    yield _not_recommended(model)
     yield section("What this rests on:", Items(tuple(rests_on(model.evidence))))
     yield Sentence(
         "The whole report, with days, workloads, fits and causes: --output report.html", Tone.FAINT
@@ -515,7 +514,7 @@ def screen_blocks(model: ReportModel, timezone: dt.tzinfo) -> Iterator[Block]:
 
 
 def _to_change(model: ReportModel) -> Block:
-    if not model.advice and not model.findings:
+    if not model.advice:
         return "Nothing to change is known."
     firsts = alternatives(model.advice)
     blocks = list[Block]()
@@ -525,10 +524,12 @@ def _to_change(model: ReportModel) -> Block:
             action = f"Instead of {firsts[row.id]}: {uncapitalized(action)}"
         worth = f"{action}; {saved_text(row.savings)}"
         blocks.append(section(f"{place}. {row.summary}", worth, f"rightsizer explain {row.id}"))
-    count = len(model.advice)
-    for place, finding in enumerate(model.findings[: max(0, _ADVICE - count)], 1):
-        action = action_label(finding.action, finding.finding)
-        sure = f"{action}; {percent(finding.confidence)} sure"
-        blocks.append(section(f"{count + place}. {finding.summary}", sure))
-    left = count + len(model.findings) - _ADVICE
+    left = len(model.advice) - _ADVICE
     return section("What to change:", *blocks, f"and {left} more" if left > 0 else "")
+
+
+def _not_recommended(model: ReportModel) -> Block:
+    lines = [*map(_finding_line, model.findings[:_ADVICE])]
+    if (left := len(model.findings) - _ADVICE) > 0:
+        lines.append(f"and {left} more")
+    return section(f"{_WITHOUT_ADVICE}:", Items(tuple(lines)))

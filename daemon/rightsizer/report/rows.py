@@ -103,6 +103,20 @@ class SubjectRow(Struct, frozen=True, kw_only=True):
     """Of that recommendation."""
 
 
+def savings_fields(dollars_per_day: float, gpus: int) -> dict[str, Any]:
+    """Return what a row says of savings, which are of all GPUs that a recommendation is about."""
+    return {
+        "saves_dollars_per_day": max(0.0, dollars_per_day),
+        "saves_detail": f"on {gpus} GPUs" if gpus > 1 and dollars_per_day > 0 else "",
+    }
+
+
+def saves_text(row: SubjectRow) -> str:
+    """Return the savings of a row and of how many GPUs they are; empty without any."""
+    dollars = dollars_text(row.saves_dollars_per_day) if row.saves_dollars_per_day else ""
+    return ", ".join(filter(None, (dollars, row.saves_detail)))
+
+
 class GpuRow(SubjectRow, frozen=True, kw_only=True):
     """GPU or MIG instance: what it does, who holds it, what it wastes, what is advised."""
 
@@ -361,7 +375,8 @@ def _table_cell(column: RowColumn, row: SubjectRow) -> Cell:
     if column.kind == "past":
         return row.past
     if column.kind == "saves":
-        return row.saves_dollars_per_day or None
+        dollars = row.saves_dollars_per_day
+        return Figure(dollars, saves_text(row)) if row.saves_detail else dollars or None
     text = column.text(row)
     if column.kind == "summed" and column.sort:
         return Figure(float(column.sort(row)), text or NOTHING)

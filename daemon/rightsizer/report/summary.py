@@ -11,6 +11,7 @@ from rightsizer.report.labels import (
     GROUPS,
     StateGroup,
     action_label,
+    headroom_text,
     unknown_parts,
 )
 from rightsizer.report.model import AdviceRow, ReportHealth, ReportModel, SavingsSummary, Summary
@@ -44,14 +45,14 @@ def summary_of(model: ReportModel) -> Iterator[str]:
 
 
 def left_text(summary: Summary) -> str:
-    """Say what work leaves of its GPUs, as on a page; empty without any."""
+    """Say what headroom there is, as on a page; empty without any."""
     left = summary.left_over
     what = (
         hours(left.gpu_hours)
         if left.dollars_typical is None
         else dollars_text(left.dollars_typical)
     )
-    return f"; work leaves {what} more" if left.gpu_hours else ""
+    return headroom_text(what) if left.gpu_hours else ""
 
 
 def saved_text(savings: SavingsSummary) -> str:

@@ -9,12 +9,12 @@ document.addEventListener("DOMContentLoaded", async () => {
     let at = 0;
     words.at = words.steps.map((step) => (at += step));
   }
-  const rows = [...data.gpus.keys()], parts = Object.keys(data.colors), losses = ["idle", "stalled", "lost", "free"];
+  const rows = [...data.gpus.keys()], parts = Object.keys(data.colors);
   data.parts.headroom = rows.map((row) => Math.max(0, 100 - Object.values(data.parts).reduce((sum, part) => sum + part[row], 0)));
   const word = (row, column) => data.words[column].names[data.words[column].at[row]];
   const isSeveral = data.words.cluster.names.length > 1;
   const home = (row) => (isSeveral ? `${word(row, "cluster")}/${word(row, "node")}` : word(row, "node"));
-  const ways = { workload: (row) => word(row, "workload"), node: home, gpu: (row) => `${home(row)}/${word(row, "name")}` };
+  const ways = { workload: (row) => word(row, "workload"), node: home, gpu: (row) => [home(row), word(row, "name")].filter(Boolean).join("/") };
   const tall = 34, shown = 16, element = (name, text, ...inside) => {
     const found = document.createElement(name);
     found.append(...(text === "" ? [] : [text]), ...inside);
@@ -36,18 +36,16 @@ document.addEventListener("DOMContentLoaded", async () => {
     return names.size === 1 ? [...names][0] : `${names.size} of them`;
   };
   const summed = (name, members) => {
-    const found = { name, members, gpus: 0, dollars: 0, wasted: 0, parts: parts.map(() => 0) };
+    const found = { name, members, gpus: 0, hours: 0, dollars: 0, wasted: 0, parts: parts.map(() => 0) };
     for (const row of members) {
-      const dollars = data.cents[row] / 100;
       found.gpus += data.gpus[row];
-      found.dollars += dollars;
-      parts.forEach((part, at) => {
-        found.parts[at] += data.parts[part][row] * data.gpus[row];
-        if (losses.includes(part)) found.wasted += (dollars * data.parts[part][row]) / 100;
-      });
+      found.hours += data.hours[row];
+      found.dollars += data.cents[row] / 100;
+      found.wasted += data.wasted[row] / 100;
+      parts.forEach((part, at) => (found.parts[at] += data.parts[part][row] * data.hours[row]));
     }
     found.todo = data.advice[members[0]] ?? -1;
-    found.used = found.parts[parts.indexOf("used")] / (found.gpus || 1);
+    found.used = found.parts[parts.indexOf("used")] / (found.hours || 1);
     for (const column of ["cluster", "team", "pool", "workload"]) found[column] = one(members, column) || "-";
     return found;
   };
@@ -64,10 +62,10 @@ document.addEventListener("DOMContentLoaded", async () => {
     svg.setAttribute("viewBox", "0 0 100 10");
     svg.setAttribute("preserveAspectRatio", "none");
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", parts.map((part, at) => `${Math.round(group.parts[at] / (group.gpus || 1))}% ${data.names[part]}`).join(", "));
+    svg.setAttribute("aria-label", parts.map((part, at) => `${Math.round(group.parts[at] / (group.hours || 1))}% ${data.names[part]}`).join(", "));
     svg.classList.add("split");
     parts.forEach((part, at) => {
-      const wide = group.parts[at] / (group.gpus || 1), path = document.createElementNS(svg.namespaceURI, "path");
+      const wide = group.parts[at] / (group.hours || 1), path = document.createElementNS(svg.namespaceURI, "path");
       path.setAttribute("d", `M${left} 0h${wide}v10H${left}z`);
       path.classList.add(data.colors[part]);
       if (wide) svg.append(path);

@@ -8,7 +8,7 @@ from msgspec import Struct
 from rightsizer.advice.compatible import savings_sum
 from rightsizer.model.values import Advice, Device, DeviceReport, Report, State
 from rightsizer.report.labels import HOURS_A_DAY, MomentLabel, action_label, moment_label
-from rightsizer.report.rows import GpuRow
+from rightsizer.report.rows import GpuRow, savings_fields
 from rightsizer.web.view.advice import group_label, grouped, target_label, title_label
 from rightsizer.web.view.device import (
     DeviceContext,
@@ -136,13 +136,11 @@ def advised(
     elif names_gpus:
         label = title_label(first, names)
     saved = savings_sum(unit[0] for unit in group).dollars_per_hour * HOURS_A_DAY
-    several = f"on {len(first.devices)} GPUs" if first.devices[1:] and not instances else ""
     details = (target_label(first), f"and {others} more" if others else "")
     return {
         "to_do": label,
         "to_do_detail": "; ".join(filter(None, details)),
         "severity": first.severity,
-        "saves_dollars_per_day": max(0.0, saved),
-        "saves_detail": several if saved > 0 else "",
         "rank": first.rank,
+        **savings_fields(saved, 0 if instances else len(first.devices)),
     }
