@@ -300,7 +300,10 @@ def test_headroom_is_told_beside_the_waste_with_its_price() -> None:
         FreshnessSettings(), FitSettings(), 60.0, past=lambda _: {}, rate_of=lambda _: RATE
     )
     text = page.render(node_report(), NOW, PageQuery(DEFAULT_SPAN)).decode()
-    assert re.search(r"held up \d+%; work leaves \$[\d,.]+ more$", tiles_of(text)["wasted"][1])
+    assert re.search(
+        r"held up \d+%; \$[\d,.]+ more is headroom, left by GPUs at work$",
+        tiles_of(text)["wasted"][1],
+    )
 
 
 def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:

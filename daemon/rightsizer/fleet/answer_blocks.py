@@ -40,7 +40,7 @@ from rightsizer.report.rows import WORKLOAD_COLUMNS, rows_table
 _JsonMapping = Mapping[str, Any]
 _MOST_ROWS: Final = 20
 _PAGE_ROWS: Final = 100
-_WIDEST_NAME: Final = 26
+_WIDEST_NAME: Final = 22
 _MARKS: Final = {"+": "can", "-": "cannot", "!": "warnings"}
 
 
