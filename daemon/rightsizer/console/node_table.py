@@ -98,7 +98,7 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     for column in columns:
         justify: JustifyMethod = "right" if column.kind in _FIGURES else "left"
         name = column.name
-        if view.width >= _NARROW:
+        if view.width >= _WIDER:
             name = _LONGER.get(name, name)
         table.add_column(name, justify=justify, no_wrap=column.name not in shortened)
     names_model = view.width >= _WIDE and len({row.model for row in shown} - {""}) > 1
