@@ -162,7 +162,10 @@ class FleetSource(Protocol):
     def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
-        """Return the devices with samples within the lookback, and their holders."""
+        """Return the devices with samples within the lookback, and their holders.
+
+        It comes before `queries` and `day`, which read by the labels that it finds.
+        """
 
     def queries(self, report: SourceReport, grids: Sequence[Grid]) -> int:
         """Return how many queries shards on these days take, in one process.

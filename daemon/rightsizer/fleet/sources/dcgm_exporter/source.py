@@ -89,7 +89,7 @@ _NOT_RECORDED: Final = (
 )
 
 
-class DcgmExporterSource(Struct, frozen=True):
+class DcgmExporterSource(Struct):
     """Reads dcgm-exporters of all versions; evaluates each interval as an agent would.
 
     An interval is judged by its mean, as one state. It is idle only if nothing ran in all of it,
@@ -101,8 +101,8 @@ class DcgmExporterSource(Struct, frozen=True):
     catalogue: Catalogue = field(default_factory=built_in)
     _owners: PodOwners = field(default_factory=PodOwners)
     _serving: ServingMetrics = field(default_factory=ServingMetrics)
-    _names: list[HolderNames] = field(default_factory=lambda: [HolderNames()])
-    """The last are those of the inventory."""
+    _names: HolderNames = field(default_factory=HolderNames)
+    """As the latest inventory found them, by which days are read."""
     name: ClassVar[str] = NAME
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
@@ -127,7 +127,7 @@ class DcgmExporterSource(Struct, frozen=True):
             return FleetInventory()
         span = LookbackSpan(now, lookback)
         devices, holders, names = read_inventory(store, report, span, self.catalogue, self.settings)
-        self._names.append(names)
+        self._names = names
         span = LookbackSpan(now, min(lookback, DAY))
         workloads = workloads_of(store, self._owners, holders, span)
         return FleetInventory(
@@ -137,7 +137,7 @@ class DcgmExporterSource(Struct, frozen=True):
     def queries(self, report: SourceReport, grids: Sequence[Grid]) -> int:
         """See `FleetSource`."""
         figures = len(recorded_series(report.metrics)) + len(_counted(report))
-        labels = len(self._names[-1].uuids)
+        labels = len(self._names.uuids)
         return len(grids) * figures * labels + len({*grids}) * self._serving.queries_of_days
 
     def day(
@@ -152,9 +152,7 @@ class DcgmExporterSource(Struct, frozen=True):
         slots = {device.device.uuid: device.slot_ratio for device in devices if device.is_shareable}
         if not names or not chosen:
             return FleetDay({})
-        queries = DayQueries(
-            store, begun(grid, report.time), boards_of(chosen), self._names[-1].uuids
-        )
+        queries = DayQueries(store, begun(grid, report.time), boards_of(chosen), self._names.uuids)
         of_recorded, uuids = queries.where_recorded(_counted(report))
         of_recorded = replace(of_recorded, recorded=report.metrics)
         some = [device for device in chosen if device.uuid in uuids]
@@ -176,7 +174,7 @@ class DcgmExporterSource(Struct, frozen=True):
         store = queries.store
         grid = queries.grid
         names = dcgm.presence_names(report.metrics)
-        holder_names = self._names[-1]
+        holder_names = self._names
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
         present = presences(queries.read(COUNTED, names), grid, holder_names, resolution)
         lacking = [device for device in chosen if device.uuid not in present]
