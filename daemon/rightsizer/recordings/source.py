@@ -29,11 +29,9 @@ from rightsizer.model.values import (
     seconds,
     utc_text,
 )
-from rightsizer.recordings.headed_table import heading_line
 from rightsizer.recordings.inferred_jobs import inferred_jobs
 from rightsizer.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
-from rightsizer.recordings.named_columns import are_signals
 from rightsizer.recordings.native import NATIVE, NativeFiles
 from rightsizer.recordings.nvidia_smi_columns import columns_by_signal
 from rightsizer.recordings.plausibility import BoardLimits
@@ -275,12 +273,9 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
 def _columns_of(
     texts: Iterable[TextFile], formats: Sequence[RecordingFormat]
 ) -> Mapping[Signal, tuple[str, str]]:
-    """Return the columns that a log may have; none of recordings of metrics, signals or fields."""
-    heads = [text.head for text in texts]
-    if (
-        any(kind in _OF_METRICS for kind in formats)
-        or any(map(is_of_dcgmi, heads))
-        or any(are_signals(heading_line(head)[1], ()) for head in heads)
+    """Return the columns that a log may have; none of recordings of metrics or DCGM's fields."""
+    if any(kind in _OF_METRICS for kind in formats) or any(
+        is_of_dcgmi(text.head) for text in texts
     ):
         return {}
     logs = ("dmon", "nvidia-smi") if COUNTER_LINES in formats else ("nvidia-smi", "dmon")
