@@ -97,7 +97,6 @@ def replay(  # noqa: PLR0913 - the flags of the command.
         UsageError: there is no such board, or two arguments contradict each other.
         ConfigurationError: column map or configuration have faults.
     """
-    from rightsizer.advice.board_status import lacking_columns
     from rightsizer.agent.replay import replay as replay_source
     from rightsizer.agent.settings import Settings
     from rightsizer.catalogue.catalogue import built_in
@@ -114,7 +113,7 @@ def replay(  # noqa: PLR0913 - the flags of the command.
         fields=fields,
         jobs=jobs,
     )
-    with closing(source), lacking_columns(source.columns):
+    with closing(source):
         return replay_source(source, settings, evidence=source.evidence)
 
 

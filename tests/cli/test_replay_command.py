@@ -383,22 +383,3 @@ def test_a_recording_of_nothing_leaves_no_file(folder: Path, name: str) -> None:
         assert (folder / name).exists()
 
     assert {file.name for file in folder.iterdir()} == set(FILES)
-
-
-def test_a_rule_names_the_column_that_it_lacks_with_its_option(
-    folder: Path, capsys: Captured
-) -> None:
-    """Of a log of nvidia-smi these are columns; metrics are of recordings of metrics."""
-    heading = "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W]\n"
-    rows = [f"2026/01/01 00:{at // 60:02}:{at % 60:02}, 0, 99, 40000, 300\n" for at in range(3600)]
-    (folder / "log.csv").write_text(heading + "".join(rows))
-    assert main(["replay", "log.csv", "--board", BOARD, "-v"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "clocks are low: no clocks_event_reasons.active of nvidia-smi --query-gpu (" in text
-    assert "no rxpci or txpci of nvidia-smi dmon -s t (" in text
-    assert "no rightsizer_io_pressure_ratio, not read of nvidia-smi's logs (" in text
-    assert "DCGM_FI_DEV_CLOCKS_EVENT_REASONS" not in text
-    series = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0"} 99 '
-    (folder / "log.prom").write_text("".join(f"{series}{at}000\n" for at in range(3600)))
-    assert main(["replay", "log.prom", "--board", BOARD, "-v"]) == 0
-    assert "no DCGM_FI_DEV_CLOCKS_EVENT_REASONS or " in " ".join(capsys.readouterr().out.split())

@@ -1,11 +1,7 @@
 """Status of a device's board, and the limits of what rules can judge."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 
@@ -152,35 +148,9 @@ def screen_hidden_clocks(table: SubjectTable, violation: Signal, share: Column) 
     return unmeasured(is_blind & (share <= 0.0), _hidden_clocks(violation))
 
 
-RecordedColumns: TypeAlias = Mapping[Signal, tuple[str, str]]
-"""By signal a column of nvidia-smi's logs, and the option that adds it."""
-_columns: Final[ContextVar[RecordedColumns]] = ContextVar("columns", default=MappingProxyType({}))
-
-
-@contextmanager
-def lacking_columns(columns: RecordedColumns) -> Iterator[None]:
-    """Name columns of a log in place of metrics, within the block; an empty mapping names none."""
-    token = _columns.set(columns)
-    try:
-        yield
-    finally:
-        _columns.reset(token)
-
-
-def metrics_of(signals: tuple[Signal, ...]) -> str:
-    """Columns of the log that is read, or else metrics, for some signals, for display."""
-    if not (columns := _columns.get()):
-        return _series_of(signals)
-    names: dict[str, list[str]] = {}
-    for name, option in (columns[signal] for signal in signals if signal in columns):
-        names.setdefault(option, []).append(name)
-    by_option = (f"{' or '.join(some)} of nvidia-smi {option}" for option, some in names.items())
-    return " or ".join(by_option) or f"{_series_of(signals)}, not read of nvidia-smi's logs"
-
-
 @cache
-def _series_of(signals: tuple[Signal, ...]) -> str:
-    """Metrics of dcgm-exporter and of the agent."""
+def metrics_of(signals: tuple[Signal, ...]) -> str:
+    """Metrics of dcgm-exporter and of the agent for some signals, for display."""
     of_exporter: dict[Signal, DcgmField] = {}
     for dcgm_field in DCGM_FIELDS.values():
         if dcgm_field.signal is not None and dcgm_field.signal in signals:

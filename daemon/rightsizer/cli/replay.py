@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from rightsizer.advice.board_status import lacking_columns
 from rightsizer.advice.engine import actionable
 from rightsizer.agent.replay import DeviceSummary, Replay, filled_history, replay, replay_document
 from rightsizer.agent.settings import Settings
@@ -177,7 +176,6 @@ def _run(arguments: argparse.Namespace) -> int:
             progress=stack.enter_context(ProgressLine(sys.stderr)) if shows else no_progress,
         )
         stack.callback(source.close)
-        stack.enter_context(lacking_columns(source.columns))
         file = arguments.timeline
         history = arguments.into
         sinks = [stack.enter_context(Timeline.open(file)).write] if file is not None else []

@@ -54,16 +54,6 @@ def signal_columns(log: str) -> dict[str, SignalColumn]:
     }
 
 
-def columns_by_signal(*logs: str) -> dict[Signal, tuple[str, str]]:
-    """Return a column of each signal and the option of nvidia-smi that adds it; earlier logs first.
-
-    Of several columns of a log it is the preferred one.
-    """
-    rows = [row for row in table_rows(__file__, "columns.csv") if row["log"] in logs]
-    rows.sort(key=lambda row: (logs.index(row["log"]), -int(row["rank"] or 0)))
-    return {Signal(row["signal"]): (row["column"], row["option"]) for row in reversed(rows)}
-
-
 SIGNAL_COLUMNS: Final = signal_columns("nvidia-smi")
 """The plain draw ranks first: it is the driver's primary value, averaged as the board defines. One
 clock drives graphics and SMs on all boards so far."""

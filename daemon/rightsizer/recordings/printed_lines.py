@@ -104,11 +104,6 @@ def _names_device(record: Record, entity: re.Match[str] | None, notes: Recording
     return record.get("gpu", "").isdecimal()
 
 
-def is_of_dcgmi(head: Sequence[str]) -> bool:
-    """Whether the first lines are of `dcgmi dmon`."""
-    return _first_names(head)[:1] == ["Entity"]
-
-
 COUNTER_LINES: Final = RecordingFormat(
     "output of nvidia-smi dmon, pmon or dcgmi dmon",
     lambda head: bool(_first_names(head)),

@@ -33,14 +33,12 @@ from rightsizer.recordings.inferred_jobs import inferred_jobs
 from rightsizer.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
 from rightsizer.recordings.native import NATIVE, NativeFiles
-from rightsizer.recordings.nvidia_smi_columns import columns_by_signal
 from rightsizer.recordings.plausibility import BoardLimits
 from rightsizer.recordings.printed_lines import (
     COUNTER_LINES,
     GPUSTAT,
     NVIDIA_SMI_REPORT,
     NVIDIA_SMI_TABLE,
-    is_of_dcgmi,
 )
 from rightsizer.recordings.records import (
     CSV_RECORDS,
@@ -78,7 +76,6 @@ FORMATS: Final[tuple[RecordingFormat, ...]] = (
     CSV_RECORDS,
 )
 """In order of detection."""
-_OF_METRICS: Final = (NATIVE, PROMETHEUS_JSON, PROMETHEUS_TEXT)
 
 _EXPORTED: Final = ("start_seconds", "accounted_seconds", "unknown_no_reading_seconds")
 _HOLD_INTERVALS: Final = 2.0
@@ -191,9 +188,6 @@ class RecordedSource:
     """Skipped items and assumptions, with place and count."""
     evidence: tuple[Evidence, ...]
     """The same as a record."""
-    columns: Mapping[Signal, tuple[str, str]]
-    """By signal the column of nvidia-smi's logs, and the option that adds it; empty where metrics
-    are read."""
     snapshots: Generator[Snapshot, None, None]
     files: ExitStack
     """Closes files and deletes temporary ones."""
@@ -223,7 +217,8 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
 
     `board` is for devices without a recorded name; `columns` is a column map for CSV files of
     unknown format. `stated` describes devices of logs that do not name them, `fields` the columns
-    of a log without a heading, and `jobs` the GPUs of jobs, as in `0-3` or `none`; else inferred.
+    of a log without a heading, and `jobs` the GPUs of jobs, as in `0-3` or `none`; without it they
+    are inferred.
 
     Raises:
         RecordingError: a file cannot be read, or lacks what a recording needs.
@@ -264,22 +259,9 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             interval or _ASSUMED_INTERVAL,
             (*_warnings(notes, interval, stated, titles), *remarks, *held.remarks()),
             _evidence(notes, titles, remarks, held),
-            _columns_of(texts, formats),
             _shown(snapshots, end, progress),
             opened.pop_all(),
         )
-
-
-def _columns_of(
-    texts: Iterable[TextFile], formats: Sequence[RecordingFormat]
-) -> Mapping[Signal, tuple[str, str]]:
-    """Return the columns that a log may have; none of recordings of metrics or DCGM's fields."""
-    if any(kind in _OF_METRICS for kind in formats) or any(
-        is_of_dcgmi(text.head) for text in texts
-    ):
-        return {}
-    logs = ("dmon", "nvidia-smi") if COUNTER_LINES in formats else ("nvidia-smi", "dmon")
-    return columns_by_signal(*logs)
 
 
 def _warnings(
