@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -55,7 +56,7 @@ def call_tools(
 
 def _client(flags: tuple[str | Path, ...]) -> Client:
     # The library takes half a second to load, and every worker collects the tests.
-    from mcp import Client, StdioServerParameters  # noqa: PLC0415
+    from mcp import Client, StdioServerParameters, stdio_client  # noqa: PLC0415
 
     program, *arguments = RIGHTSIZER
     server = StdioServerParameters(
@@ -63,7 +64,9 @@ def _client(flags: tuple[str | Path, ...]) -> Client:
         args=[*arguments, "mcp", *map(str, flags)],
         env=dict(os.environ),
     )
-    return Client(server, read_timeout_seconds=_PATIENCE_SECONDS)
+    # By default errors go where `sys.stderr` led at its import: into a test's captured text.
+    transport = stdio_client(server, errlog=sys.__stderr__ or sys.stderr)
+    return Client(transport, read_timeout_seconds=_PATIENCE_SECONDS)
 
 
 def _answer(result: CallToolResult) -> ToolAnswer:
