@@ -72,7 +72,7 @@ def test_collectives_on_the_kernels_stream_are_told_so() -> None:
 
 
 def test_sums_of_inference_are_not_of_gradients() -> None:
-    """The next layer needs each at once; a backward pass or an optimizer tells training."""
+    """The next layer needs each at once; a loader, backward pass or optimizer tells training."""
     layers = kernel("sm90_xmma_gemm", family=KernelFamily.MATRIX_PRODUCT)
     served = _text(profile(_device(layers, REDUCE, inline_collective_seconds=0.5)))
     assert served.startswith("Make the sums within layers cheaper")
@@ -81,6 +81,8 @@ def test_sums_of_inference_are_not_of_gradients() -> None:
     assert "bucket_cap_mb" in _text(profile(_device(layers, backward, REDUCE)))
     steps = (span(SpanKind.ANNOTATION, "Optimizer.step#AdamW.step", 0.1),)
     assert "bucket_cap_mb" in _text(profile(_device(layers, REDUCE), host_spans=steps))
+    loads = (span(SpanKind.LOADER, "enumerate(DataLoader)", 0.1),)
+    assert "bucket_cap_mb" in _text(profile(_device(layers, REDUCE), host_spans=loads))
 
 
 def test_concatenation_is_not_fused_but_avoided() -> None:

@@ -46,12 +46,15 @@ def of_device(
 
 
 def _is_inference(profile: Profile, device: DeviceProfile) -> bool:
-    """Whether layers are computed, and nothing in it is of a backward pass or an optimizer."""
+    """Whether layers are computed, and nothing is of a loader, a backward pass or an optimizer."""
     kernels = device.kernels
     names = [item.name for items in (kernels, device.frames, profile.host_spans) for item in items]
     families = {kernel.family for kernel in kernels}
     has_layers = bool(families & {KernelFamily.MATRIX_PRODUCT, KernelFamily.ATTENTION})
-    is_trained = KernelFamily.OPTIMIZER in families or any(map(_BACKWARD.search, names))
+    is_loaded = any(span.kind is SpanKind.LOADER for span in profile.host_spans)
+    is_trained = (
+        is_loaded or KernelFamily.OPTIMIZER in families or any(map(_BACKWARD.search, names))
+    )
     return has_layers and not is_trained
 
 
