@@ -214,7 +214,9 @@ class Delivery(ABC, Generic[_Body]):
 
     def metrics(self) -> dict[str, float]:
         """Attempts, failures, pending messages and last success by series."""
-        report, labels, (pending, last_success) = self.report, self._labels, self._gauges
+        report = self.report
+        labels = self._labels
+        pending, last_success = self._gauges
         values = {
             series_key(name, **labels): float(getattr(report, figure))
             for name, figure in self._counters.items()

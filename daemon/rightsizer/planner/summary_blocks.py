@@ -186,8 +186,11 @@ def _best_first(plan: GpuPlan, row_maximum: int, names: Sequence[str]) -> Table:
     rents = any(candidate.rental is not None for candidate in shown)
     cost = "run" if is_run else "hour"
     beside = "rented" if rents else "within"
-    asked, first = plan.requirement, plan.candidates[0]
-    why = ("why not first", lambda candidate: "; ".join(shortcomings(asked, first, candidate)))
+    first = plan.candidates[0]
+    why = (
+        "why not first",
+        lambda candidate: "; ".join(shortcomings(plan.requirement, first, candidate)),
+    )
     below = []
     if any(candidate.format is not None for candidate in shown):
         below.append(STARRED.rstrip("."))

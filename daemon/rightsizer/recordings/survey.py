@@ -267,7 +267,8 @@ def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurve
         if not names and not since:
             return survey
         for file in files:
-            file.names, file.since = {**file.names, **names}, max(file.since, since)
+            file.names = {**file.names, **names}
+            file.since = max(file.since, since)
 
 
 def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:

@@ -267,7 +267,8 @@ def _caps(seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:
 
 
 def _evidence(cap: _Cap, longer: float) -> dict[str, object]:
-    saving, (least, maximum, default) = cap.saving, _range(cap.status)
+    saving = cap.saving
+    least, maximum, default = _range(cap.status)
     return {
         "active_watts": round(saving.active_watts, 1),
         "enforced_limit_watts": cap.status.limit_watts,

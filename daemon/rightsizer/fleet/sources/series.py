@@ -171,7 +171,8 @@ def spans_of(
     """Return when each device was there first and last, by the labels with its uuid."""
     spans: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
     for series in answer:
-        (first, last), uuid = series.span, first_label(series.labels, labels)
+        first, last = series.span
+        uuid = first_label(series.labels, labels)
         former = spans.get(uuid, (first, last))
         spans[uuid] = min(first, former[0]), max(last, former[1])
     return spans
